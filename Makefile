@@ -1,0 +1,97 @@
+# Everything a newcomer and a CI machine run. It needs Python 3.11 or newer and make, nothing else.
+# What it installs goes into .venv in this folder; the browser that `make test` may have to fetch is
+# explained in tests/browser/chromium.py.
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help install demo check test lint format lock clean
+
+# The first of these that is new enough. It is looked for only when .venv has to be made.
+PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$python; break; fi; done)
+
+# How many processes share the tests: more than two starve each other's browsers on a small machine.
+WORKERS ?= 2
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+help: ## Show this help
+	@echo "cardonfile, from its source tree. Usage: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s  %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
+	@echo "  UPGRADE=1           with make lock: take the newest versions"
+	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
+	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
+
+install: .venv/runtime.stamp ## Put the service and its locked dependencies into .venv
+
+demo: install ## Start the service with sample data and a demo shop on this machine
+	@$(BIN)/cardonfile demo
+
+check: lint ## The quick part: formatting, lint, types, import contracts, tests without a browser
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not slow"
+
+test: lint ## Everything: the same checks, and the whole suite with a real browser
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: .venv/dev.stamp ## Formatting, lint, types and import contracts alone
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+
+format: .venv/dev.stamp ## Format the code and repair what lint can repair
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# A missing or broken lock must not keep it from being made anew, hence uv alone and not `dev.stamp`.
+lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
+	@test -x $(BIN)/uv || $(PIP) install uv
+	$(BIN)/uv pip compile $(COMPILE) --output-file requirements.txt
+	$(BIN)/uv pip compile $(COMPILE) --extra dev --constraint requirements.txt \
+		--output-file requirements-dev.txt
+
+COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
+	$(if $(UPGRADE),--upgrade)
+
+clean: ## Remove what was installed and cached here; databases stay
+	rm -rf .venv .browser build cardonfile.egg-info .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache .schemathesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make a second call instant, and are out of date as soon as a lock changes. The second
+# pip is the more silent one: setuptools warns about every editable install.
+.venv/runtime.stamp: requirements.txt pyproject.toml .venv/bin/python
+	@echo "Installing cardonfile and its locked dependencies into .venv"
+	@$(PIP) install --require-hashes --requirement requirements.txt
+	@$(PIP) --quiet install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.txt .venv/runtime.stamp
+	@echo "Installing the locked tools for tests into .venv"
+	@$(PIP) install --require-hashes --requirement requirements-dev.txt
+	@touch $@
+
+# Debian and Ubuntu ship Python without `ensurepip`, and the error that follows is a long one.
+.venv/bin/python:
+	@python="$(PYTHON)"; \
+	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "cardonfile needs Python 3.11 or newer$${python:+, and $$python is not}." >&2; \
+		echo "Debian 12, Ubuntu 24.04 or newer: apt-get install python3 python3-venv" >&2; \
+		echo "macOS: brew install python@3.11 · others: https://www.python.org/downloads/" >&2; \
+		echo "If it is there under another name: make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "$$python cannot make a virtual environment: its modules venv and ensurepip are missing." >&2; \
+		echo "Debian or Ubuntu: apt-get install $$("$$python" -c \
+			'import sys; print("python{}.{}-venv".format(*sys.version_info))')" >&2; \
+		exit 1; \
+	fi; \
+	echo "Making .venv with $$("$$python" --version)"; \
+	"$$python" -m venv --clear .venv
