@@ -1,0 +1,142 @@
+"""Start the addition of a card to a guest's profile (interface, sections 4.1 and 7.1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.address_verification import require_billing_address
+from domain.billing import parse_billing_info
+from domain.card_sessions import CardSession
+from domain.centers import parse_center_id
+from domain.errors import (
+    GuestNotFound,
+    IdempotencyKeyInvalid,
+    IdempotencyKeyReused,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+)
+from domain.guests import parse_guest_id
+from domain.identifiers import TokenId, plain_uuid
+from domain.payment_configuration import CardsPerGuest
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.ports import Clock, Ids, PostalCodes, Storage
+from domain.redirects import parse_redirect_uri
+from domain.sources import DEFAULT_SOURCE, parse_source
+
+IDEMPOTENCY_KEYS_LAST: Final = timedelta(hours=24)
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCardRequest:
+    """What a client sent, as it came; each part is judged when its turn comes."""
+
+    guest_id: str
+    center_id: object
+    redirect_uri: object
+    source: object = DEFAULT_SOURCE.value
+    billing_info: object = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCard:
+    """Use case: answer a request to add a card with a new session, and store that session.
+
+    The PSP is not called: the page is made when the guest's browser opens the link. Repeated with
+    the same caller, idempotency key and request within 24 hours it gives the same session.
+    Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, IdempotencyKeyInvalid or
+    IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists, BillingInfoRequired or IncorrectBillingAddress. A refused request
+    stores nothing.
+    """
+
+    storage: Storage
+    postal_codes: PostalCodes
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
+        """Check the request in the order above, and store a session for it."""
+        now = self.clock.now()
+        keys_since = now - IDEMPOTENCY_KEYS_LAST
+        caller.require(MAY_ADD_CARDS)
+        center_id = parse_center_id(request.center_id)
+        caller.require_center(center_id)
+        with self.storage.read() as unit:
+            if unit.centers.get(center_id) is None:
+                raise InvalidCenterId
+            configuration = unit.configurations.get(center_id)
+            allowed = configuration.redirect_origins if configuration else ()
+            redirect_uri = parse_redirect_uri(request.redirect_uri, allowed=allowed)
+            source = parse_source(request.source)
+            billing_info = parse_billing_info(request.billing_info)
+            key = _parse_idempotency_key(request.idempotency_key)
+            if key:
+                wanted = (
+                    plain_uuid(request.guest_id),
+                    center_id,
+                    redirect_uri,
+                    source,
+                    billing_info,
+                )
+                used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
+                if used_for:
+                    return _replayed(unit.sessions.get(used_for), wanted)
+            guest_id = parse_guest_id(request.guest_id)
+            if unit.guests.get(guest_id) is None:
+                raise GuestNotFound
+            if configuration is None:
+                raise PaymentConfigurationNotDone
+            if configuration.cards_per_guest is CardsPerGuest.ONE and unit.accounts.active_at(
+                guest_id, center_id
+            ):
+                raise PaymentMethodAlreadyExists
+            if configuration.avs:
+                require_billing_address(billing_info, self.postal_codes)
+        expires_at = now + configuration.session_lifetime
+        session = CardSession(
+            token_id=TokenId(self.ids.uuid()),
+            guest_id=guest_id,
+            center_id=center_id,
+            caller=caller.name,
+            source=source,
+            redirect_uri=redirect_uri,
+            billing_info=billing_info,
+            configuration=configuration,
+            created_at=now,
+            expires_at=expires_at,
+            due_at=expires_at,
+        )
+        return self._stored(session, key, keys_since)
+
+    def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
+        with self.storage.write() as unit:
+            if key:
+                # Another request under the same key may have come first since it was looked up.
+                holder = unit.idempotency_keys.claim(
+                    session.caller, key, session.token_id, now=session.created_at, since=keys_since
+                )
+                if holder != session.token_id:
+                    return _replayed(unit.sessions.get(holder), session.asked_for)
+            unit.sessions.add(session)
+            unit.commit()
+        return session
+
+
+def _replayed(earlier: CardSession | None, wanted: tuple[object, ...]) -> CardSession:
+    if earlier is None or earlier.asked_for != wanted:
+        raise IdempotencyKeyReused
+    return earlier
+
+
+def _parse_idempotency_key(key: str | None) -> str | None:
+    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise IdempotencyKeyInvalid
+    return key

@@ -1,0 +1,122 @@
+"""The billing address that a client may send along, and what address verification (AVS) needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Final
+
+from domain.errors import BillingInfoInvalid
+from domain.text import is_clean
+
+
+def _text(max_length: int) -> str | None:
+    optional_text: str | None = field(default=None, metadata={"max_length": max_length})
+    return optional_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingInfo:
+    """The billing_info of interface section 2.2; None stands for a field that is not given.
+
+    Each field is text of at most so many characters.
+    """
+
+    first_name: str | None = _text(100)
+    last_name: str | None = _text(100)
+    email: str | None = _text(254)
+    country_code: str | None = _text(2)
+    address: str | None = _text(200)
+    state: str | None = _text(100)
+    zipcode: str | None = _text(20)
+    city: str | None = _text(100)
+    phone: str | None = _text(32)
+
+
+MAX_LENGTHS: Final[Mapping[str, int]] = {
+    each.name: each.metadata["max_length"] for each in fields(BillingInfo)
+}
+"""The most characters that each field of billing_info may have."""
+
+
+class AvsResult(StrEnum):
+    """What the bank says of the billing address."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    NOT_CHECKED = "not_checked"
+
+
+def parse_billing_info(value: object) -> BillingInfo | None:
+    """Read billing_info as a client sent it (interface, sections 2.1 and 2.2).
+
+    Null, and an object in which nothing is given, are None. A blank field counts as not given,
+    unknown fields are left out. Raises BillingInfoInvalid naming the first field of wrong form.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise BillingInfoInvalid
+    given = {name: _parse_field(name, value.get(name)) for name in MAX_LENGTHS}
+    billing_info = BillingInfo(**given)
+    return None if billing_info == BillingInfo() else billing_info
+
+
+def _parse_field(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MAX_LENGTHS[name] or not is_clean(value):
+        raise BillingInfoInvalid(name)
+    text = value.strip()
+    if not text:
+        return None
+    has_right_form = _FORMS.get(name)
+    if has_right_form is not None and not has_right_form(text):
+        raise BillingInfoInvalid(name)
+    return text.upper() if name == "country_code" else text
+
+
+def is_email_address(text: str) -> bool:
+    """Tell whether `text` is an e-mail address as the HTML standard defines a valid one."""
+    return _EMAIL.fullmatch(text) is not None
+
+
+def is_phone_number(text: str) -> bool:
+    """Tell whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
+
+    Spaces, hyphens, dots and brackets between the digits are how people write them.
+    """
+    return _PHONE.fullmatch(text) is not None and 7 <= sum(map(str.isdigit, text)) <= 15
+
+
+def is_country_code(text: str) -> bool:
+    """Tell whether `text` is a country code of ISO 3166-1 alpha-2, in either case."""
+    return text.isascii() and text.upper() in COUNTRY_CODES
+
+
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?"
+_EMAIL = re.compile(rf"[a-zA-Z0-9.!#$%&'*+/=?^_`{{|}}~\-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*")
+_PHONE = re.compile(r"\+[1-9](?:[ ().\-]*[0-9])*")
+
+_CODES = (
+    "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR "
+    "BS BT BV BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ "
+    "EC EE EG EH ER ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW "
+    "GY HK HM HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY "
+    "KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV "
+    "MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY "
+    "QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG "
+    "TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM "
+    "ZW"
+)
+
+COUNTRY_CODES: Final = frozenset(_CODES.split())
+"""The 249 officially assigned codes of ISO 3166-1 alpha-2."""
+
+_FORMS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "email": is_email_address,
+    "country_code": is_country_code,
+    "phone": is_phone_number,
+}

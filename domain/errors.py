@@ -1,0 +1,192 @@
+"""The catalogue of refusals: one class each, with its code and its message.
+
+The code is the HTTP status and `error.code` of the answer at the same time. The messages are part
+of the interface; clients compare them, so none changes within a version of the path.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Refusal(Exception):
+    """A request that the rules turn down; its code and message are shown to the caller."""
+
+    code: ClassVar[int]
+    message: str
+
+    def __init__(self) -> None:
+        super().__init__(self.message)
+
+
+class UserNotAuthenticated(Refusal):
+    """No token, or one that is unknown, expired or revoked (interface, section 5)."""
+
+    code = 401
+    message = "User not authenticated"
+
+
+class UserNotAuthorized(Refusal):
+    """The caller lacks the permission, or the center is not among its centers (section 7.1)."""
+
+    code = 403
+    message = "User not authorized"
+
+
+class GuestNotFound(Refusal):
+    """The guest id is a UUID, and no guest has it (section 7.1)."""
+
+    code = 404
+    message = "Guest not found"
+
+
+class GuestIdNotUsable(Refusal):
+    """The guest id is no UUID, so no guest can have it (section 7.1)."""
+
+    code = 400
+    message = "Guest not found"
+
+
+class InvalidCenterId(Refusal):
+    """The center id is missing, malformed, or no center has it (section 7.1)."""
+
+    code = 400
+    message = "Invalid center id"
+
+
+class RedirectUriRequired(Refusal):
+    """The redirect_uri is missing, null or blank (section 7.1)."""
+
+    code = 400
+    message = "redirect_uri is required"
+
+
+class RedirectUriInvalid(Refusal):
+    """The redirect_uri is there, and a guest's browser must not be sent to it."""
+
+    code = 400
+    message = "redirect_uri is invalid"
+
+
+class InvalidSource(Refusal):
+    """The source is neither 1 (web store) nor 5 (mobile) (section 2.1)."""
+
+    code = 400
+    message = "Invalid source"
+
+
+class BillingInfoRequired(Refusal):
+    """Address verification is on, and billing_info or a field it needs is not given.
+
+    `field` is the field's name within billing_info; None means billing_info as a whole.
+    """
+
+    code = 400
+
+    def __init__(self, field: str | None = None) -> None:
+        self.message = f"{_billing_path(field)} is required"
+        super().__init__()
+
+
+class BillingInfoInvalid(Refusal):
+    """A field of billing_info is given in a wrong form (section 2.2).
+
+    `field` is the field's name within billing_info; None means billing_info as a whole.
+    """
+
+    code = 400
+
+    def __init__(self, field: str | None = None) -> None:
+        self.message = f"{_billing_path(field)} is invalid"
+        super().__init__()
+
+
+def _billing_path(field: str | None) -> str:
+    return "billing_info" if field is None else f"billing_info.{field}"
+
+
+class IdempotencyKeyInvalid(Refusal):
+    """The Idempotency-Key is not 1 to 255 visible ASCII characters."""
+
+    code = 400
+    message = "Idempotency-Key is invalid"
+
+
+class IdempotencyKeyReused(Refusal):
+    """The same caller sent a different request under this Idempotency-Key within 24 hours."""
+
+    code = 422
+    message = "Idempotency-Key was used with a different request"
+
+
+class PaymentConfigurationNotDone(Refusal):
+    """The center has no payment processing configured (section 7.1)."""
+
+    code = 400
+    message = "Payment configuration not done"
+
+
+class PaymentMethodAlreadyExists(Refusal):
+    """The card is stored for this guest already (section 7.1)."""
+
+    code = 400
+    message = "Payment method already exists"
+
+
+class IncorrectBillingAddress(Refusal):
+    """Address verification failed (section 7.1)."""
+
+    code = 400
+    message = (
+        "Transaction failed due to an incorrect billing address. "
+        "Please update the postal code and try again."
+    )
+
+
+class SessionNotFound(Refusal):
+    """No session of this guest, in a center the caller may see, has this token id."""
+
+    code = 404
+    message = "Session not found"
+
+
+class PaymentAccountNotFound(Refusal):
+    """No active account of this guest, in a center the caller may see, has this id."""
+
+    code = 404
+    message = "Payment account not found"
+
+
+class TooManyItems(Refusal):
+    """A page of more than 100 items is asked for (section 7.2)."""
+
+    code = 422
+    message = "You cannot request more than 100 items."
+
+
+class PageParameterInvalid(Refusal):
+    """page or size is no plain decimal number of at least 1 (section 4.2)."""
+
+    code = 422
+
+    def __init__(self, parameter: str) -> None:
+        self.message = f"{parameter} must be a whole number of at least 1, in decimal digits"
+        super().__init__()
+
+
+class TooManyRequests(Refusal):
+    """A limit is reached, and nothing was done. `retry_after_seconds` says when to come back."""
+
+    code = 429
+    message = "Too many requests"
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__()
+
+
+class ServiceUnavailable(Refusal):
+    """The storage cannot be reached or written just now; nothing was done, try again."""
+
+    code = 503
+    message = "Service temporarily unavailable"

@@ -1,0 +1,29 @@
+"""The addresses under which a guest's browser comes to us, all made from the public base URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from domain.card_sessions import CardSession
+from domain.identifiers import TokenId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedLinks:
+    """Makes addresses under `base_url`, which comes from the settings and from no request."""
+
+    base_url: str
+
+    def hosted_payment_uri(self, session: CardSession) -> str:
+        """Give the address that a client sends the guest to (interface, section 2.3)."""
+        query = urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
+        return f"{self.base_url}/hosted-payments?{query}"
+
+    def return_uri(self, token_id: TokenId) -> str:
+        """Give the address that the PSP sends the guest back to when the page is done."""
+        return f"{self.base_url}/hosted-payments/return?{urlencode({'token_id': token_id})}"
+
+    def cancel_uri(self, token_id: TokenId) -> str:
+        """Give the address behind the page's way back without a card."""
+        return f"{self.base_url}/hosted-payments/cancel?{urlencode({'token_id': token_id})}"

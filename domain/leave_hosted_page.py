@@ -1,0 +1,59 @@
+"""A guest's browser comes back from the PSP's page: tell where it goes on.
+
+It always goes to the stored redirect_uri, whatever has become of the card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from domain.hosted_pages import Evidence, EvidenceOrigin
+from domain.open_hosted_page import find_session
+from domain.ports import Clock, Storage
+from domain.settle_session import SettleSession
+
+MAX_EVIDENCE_LENGTH: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnFromHostedPage:
+    """Use case: the guest is done; settle the session if that can be done at once.
+
+    What the PSP added to the return address is kept as evidence: some answer only with it.
+    Raises LinkUnknown. A session that cannot be settled now is settled by the reconciler.
+    """
+
+    storage: Storage
+    settle: SettleSession
+    clock: Clock
+
+    def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
+        """Keep the evidence, and settle; gives the stored redirect_uri."""
+        session = find_session(self.storage, token_id)
+        content = json.dumps(parameters, sort_keys=True)
+        if parameters and not session.is_settled and len(content) <= MAX_EVIDENCE_LENGTH:
+            evidence = Evidence(
+                origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
+            )
+            with self.storage.write() as unit:
+                unit.evidence.add(session.token_id, evidence)
+                unit.commit()
+        self.settle(session.token_id)
+        return session.redirect_uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelHostedPage:
+    """Use case: the guest goes back without a card; the session stays open until it expires.
+
+    Raises LinkUnknown.
+    """
+
+    storage: Storage
+
+    def __call__(self, *, token_id: str) -> str:
+        """Give the stored redirect_uri; changes nothing."""
+        return find_session(self.storage, token_id).redirect_uri

@@ -1,0 +1,118 @@
+"""A guest's browser opens the link: have the page made, and tell where the browser goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.card_sessions import MAX_ATTEMPTS, CardSession
+from domain.hosted_links import HostedLinks
+from domain.hosted_pages import HostedPageRequest, consent_for
+from domain.identifiers import TokenId, plain_uuid
+from domain.obtain_page import ObtainPage
+from domain.ports import Clock, ProviderUnavailable, Storage, WriteUnit
+from domain.redirects import redirect_origin
+from domain.settle_session import SettleSession
+
+
+class LinkUnknown(Exception):
+    """No session has this token, or its guest or center is gone."""
+
+
+class LinkAltered(Exception):
+    """The redirect_uri in the link is not the one that was asked for."""
+
+
+class LinkExpired(Exception):
+    """The session is past its end. `redirect_uri` is where the guest may go back to."""
+
+    def __init__(self, redirect_uri: str) -> None:
+        self.redirect_uri = redirect_uri
+        super().__init__()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenHostedPage:
+    """Use case: give the address of the PSP's page for a session, or where the guest goes back to.
+
+    The first opening starts an attempt, and the session ends with its page from then on. A link
+    that is opened again leads to the same page, or to a new one when that has died. A session that
+    is settled leads back to the stored redirect_uri.
+    Raises LinkUnknown, LinkAltered, LinkExpired, and ProviderUnavailable when the PSP makes no page
+    just now; the next opening tries again.
+    """
+
+    storage: Storage
+    settle: SettleSession
+    obtain_page: ObtainPage
+    links: HostedLinks
+    clock: Clock
+
+    def __call__(self, *, token_id: str, redirect_uri: str) -> str:
+        """Make sure that there is a page; gives the address to send the browser to."""
+        session = find_session(self.storage, token_id)
+        if redirect_uri != session.redirect_uri:
+            raise LinkAltered
+        if session.attempt is not None and session.attempt.has_live_page:
+            session = self.settle(session.token_id) or session
+        if session.is_settled:
+            return session.redirect_uri
+        if session.is_past_end(self.clock.now()):
+            raise LinkExpired(session.redirect_uri)
+        session = self._with_attempt(session)
+        if session.current_attempt.is_unanswered:
+            session = self.obtain_page(session)
+        page = session.current_attempt.page
+        if page is None or session.current_attempt.over:
+            raise ProviderUnavailable("the PSP refused to make a page")
+        return page.address
+
+    def _with_attempt(self, session: CardSession) -> CardSession:
+        """Give the session with an attempt that is not over, noted before the PSP is called."""
+        with self.storage.write() as unit:
+            session = unit.sessions.get(session.token_id) or session
+            if session.is_settled or (session.attempt is not None and not session.attempt.over):
+                return session
+            session = session.with_attempt(self._next_request(unit, session))
+            unit.sessions.update(session)
+            unit.commit()
+        return session
+
+    def _next_request(self, unit: WriteUnit, session: CardSession) -> HostedPageRequest:
+        number = session.attempt.request.attempt + 1 if session.attempt else 1
+        if number > MAX_ATTEMPTS:
+            raise LinkExpired(session.redirect_uri)
+        guest = unit.guests.get(session.guest_id)
+        center = unit.centers.get(session.center_id)
+        if guest is None or center is None:
+            raise LinkUnknown
+        configuration = session.configuration
+        return HostedPageRequest(
+            token_id=session.token_id,
+            attempt=number,
+            merchant_account=configuration.merchant_account,
+            guest_id=guest.id,
+            guest_reference=unit.guest_references.get(
+                configuration.provider, configuration.merchant_account, guest.id
+            ),
+            guest_name=f"{guest.first_name} {guest.last_name}",
+            guest_email=guest.email,
+            center_name=center.name,
+            billing_info=session.billing_info,
+            avs=configuration.avs,
+            return_uri=self.links.return_uri(session.token_id),
+            cancel_uri=self.links.cancel_uri(session.token_id),
+            redirect_origin=redirect_origin(session.redirect_uri) or "",
+            consent=consent_for(center.name),
+            begun_at=self.clock.now(),
+            live_until=session.expires_at,
+        )
+
+
+def find_session(storage: Storage, token_id: str) -> CardSession:
+    """Give the session that a browser names. Raises LinkUnknown when there is none."""
+    known_id = plain_uuid(token_id)
+    with storage.read() as unit:
+        session = unit.sessions.get(TokenId(known_id)) if known_id else None
+    if session is None:
+        raise LinkUnknown
+    return session

@@ -1,0 +1,89 @@
+"""Cards on file, and the rule of what is the same card."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from domain.identifiers import (
+    AccountId,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    TokenId,
+)
+from domain.payment_configuration import PaymentConfiguration
+from domain.sources import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A card as a PSP tells of it; its number and CVC never reach us.
+
+    `token` is what a payment operation charges, `guest_reference` whom it belongs to at the PSP.
+    `fingerprint` is the same for the same card number within a merchant account.
+    `expiry_month` is 1 to 12, `expiry_year` has four digits.
+    """
+
+    guest_reference: GuestReference
+    token: CardToken
+    fingerprint: str
+    card_logo: str
+    last_four: str
+    expiry_month: int
+    expiry_year: int
+
+    def has_expired(self, now: datetime) -> bool:
+        """Tell whether the last day of the expiry month is over (in UTC)."""
+        today = now.astimezone(UTC)
+        return (today.year, today.month) > (self.expiry_year, self.expiry_month)
+
+    def expires_with(self, other: Card) -> bool:
+        """Tell whether both carry the same expiry date."""
+        return (self.expiry_year, self.expiry_month) == (other.expiry_year, other.expiry_month)
+
+    @property
+    def expiry_on(self) -> str:
+        """The expiry date as it is printed on a card: MM/YY."""
+        return f"{self.expiry_month:02}/{self.expiry_year % 100:02}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentAccount(Card):
+    """A card on file: the card, whose it is, and where it may be used.
+
+    At most one active account exists per guest, center, merchant account and fingerprint, and at
+    most one is made by a session (`token_id`). It is active until `removed_at` is set.
+    `consent_version` names the text that the guest agreed to at `consented_at`.
+    """
+
+    account_id: AccountId
+    token_id: TokenId
+    guest_id: GuestId
+    center_id: CenterId
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    source: Source
+    consent_version: str
+    consented_at: datetime
+    created_at: datetime
+    removed_at: datetime | None = None
+
+    def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
+        """Tell whether `card` is this account's card, seen at the same merchant account."""
+        return (self.provider, self.merchant_account, self.fingerprint) == (
+            configuration.provider,
+            configuration.merchant_account,
+            card.fingerprint,
+        )
+
+    def renewed(
+        self, card: Card, *, consent_version: str, consented_at: datetime
+    ) -> PaymentAccount:
+        """Give this account with the same card's new expiry date and token."""
+        return replace(
+            self, **asdict(card), consent_version=consent_version, consented_at=consented_at
+        )

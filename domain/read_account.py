@@ -1,0 +1,47 @@
+"""Read one card on file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.errors import PaymentAccountNotFound
+from domain.identifiers import AccountId, plain_uuid
+from domain.payment_accounts import PaymentAccount
+from domain.permissions import MAY_VIEW_CARDS, Caller
+from domain.ports import Storage, UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAccount:
+    """Use case: give an active payment account of a guest.
+
+    Raises UserNotAuthorized, or PaymentAccountNotFound when the guest has no such active account
+    in a center that the caller may see.
+    """
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> PaymentAccount:
+        """Look the account up; changes nothing."""
+        caller.require(MAY_VIEW_CARDS)
+        with self.storage.read() as unit:
+            return active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+
+
+def active_account(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
+) -> PaymentAccount:
+    """Give an active account that belongs to this guest and exists for this caller.
+
+    Raises PaymentAccountNotFound otherwise, whatever the reason.
+    """
+    known_id = plain_uuid(account_id)
+    account = unit.accounts.get(AccountId(known_id)) if known_id else None
+    if (
+        account is None
+        or account.removed_at is not None
+        or account.guest_id != plain_uuid(guest_id)
+        or not caller.sees(account.center_id)
+    ):
+        raise PaymentAccountNotFound
+    return account

@@ -1,0 +1,60 @@
+"""A PSP tells of an event: keep it as evidence, and mark the session due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.card_sessions import CardSession
+from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.identifiers import ProviderName
+from domain.ports import Clock, Providers, Storage, UnitOfWork, WebhookRejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveWebhook:
+    """Use case: verify a webhook, keep what it says, and have its sessions settled soon.
+
+    May come any number of times. Events of sessions that are unknown or settled change nothing.
+    Raises WebhookRejected, and ProviderUnavailable when no PSP of that name is set up here.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+
+    def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
+        """Verify and keep; makes no call to the PSP."""
+        notices = self.providers[provider].read_webhook(delivery)
+        if not notices:
+            return
+        now = self.clock.now()
+        with self.storage.write() as unit:
+            for notice in notices:
+                session = _session_of(unit, provider, notice)
+                if session is None or session.is_settled:
+                    continue
+                evidence = Evidence(
+                    origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
+                )
+                unit.evidence.add(session.token_id, evidence)
+                unit.sessions.update(session.due_now(now))
+            unit.commit()
+
+
+def _session_of(
+    unit: UnitOfWork, provider: ProviderName, notice: WebhookNotice
+) -> CardSession | None:
+    session = None
+    if notice.token_id is not None:
+        session = unit.sessions.get(notice.token_id)
+    if session is None and notice.page_reference is not None:
+        session = unit.sessions.with_page(provider, notice.merchant_account, notice.page_reference)
+    if session is None:
+        return None
+    configuration = session.configuration
+    if (configuration.provider, configuration.merchant_account) != (
+        provider,
+        notice.merchant_account,
+    ):
+        raise WebhookRejected("the session belongs to another merchant account")
+    return session

@@ -1,0 +1,93 @@
+"""Which redirect_uri a guest's browser may be sent to.
+
+The stored address is the one that is used, byte for byte, so it is checked once, before it is
+stored. Nothing is ever fetched from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from domain.errors import RedirectUriInvalid, RedirectUriRequired
+
+MAX_REDIRECT_URI_LENGTH: Final = 2_048
+
+# What RFC 3986 allows in a URI. The backslash is not in it: browsers read it as a slash.
+_URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])")
+_CUSTOM_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://")
+_WEB_SCHEMES = frozenset({"http", "https"})
+# Schemes that run, show or read something in place of opening a shop's own app.
+_DANGEROUS_SCHEMES = frozenset(
+    {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "intent", "javascript"}
+    | {"jar", "resource", "vbscript", "view-source", "ws", "wss"}
+)
+
+
+def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
+    """Read a redirect_uri as a client sent it, and give it back unchanged.
+
+    `allowed` holds the center's origins and custom schemes; when it is empty, every absolute http
+    and https address with a host will do. Raises RedirectUriRequired when it is missing, null or
+    blank, RedirectUriInvalid when it is there and not usable (interface, section 7.1).
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise RedirectUriRequired
+    if not isinstance(value, str):
+        raise RedirectUriInvalid
+    origin = redirect_origin(value)
+    if origin is None or (allowed and origin not in allowed):
+        raise RedirectUriInvalid
+    if not allowed and urlsplit(value).scheme.lower() not in _WEB_SCHEMES:
+        raise RedirectUriInvalid
+    return value
+
+
+def redirect_origin(uri: str) -> str | None:
+    """Give the origin of a usable address (RFC 6454), or `scheme://` for an app's own scheme.
+
+    None means that no browser may be sent there, whatever a center allows.
+    """
+    if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
+        return None
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme in _WEB_SCHEMES:
+        return _web_origin(scheme, parts, port)
+    if scheme in _DANGEROUS_SCHEMES or not uri[len(scheme) :].startswith("://"):
+        return None
+    return f"{scheme}://"
+
+
+def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None:
+    host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc
+    if not _HOST.fullmatch(host.removesuffix(":")):
+        return None
+    default_port = {"http": 80, "https": 443}[scheme]
+    suffix = "" if port in (None, default_port) else f":{port}"
+    return f"{scheme}://{host.removesuffix(':').lower()}{suffix}"
+
+
+def parse_allowed_origin(value: str) -> str:
+    """Read an origin (`https://shop.example`) or a custom scheme (`myspa://`) of a center.
+
+    Gives it in the form that `redirect_origin` gives. Raises ValueError for anything else.
+    """
+    origin = redirect_origin(value)
+    if origin is None and _CUSTOM_SCHEME.fullmatch(value.lower()):
+        origin = redirect_origin(value.lower() + "x")
+    if origin is None or value.lower().rstrip("/") not in _spellings(origin):
+        raise ValueError("an origin looks like https://shop.example, an app's scheme like myspa://")
+    return origin
+
+
+def _spellings(origin: str) -> set[str]:
+    default_port = {"http": ":80", "https": ":443"}.get(origin.partition(":")[0], "")
+    return {origin.rstrip("/"), origin + default_port}

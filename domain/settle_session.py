@@ -1,0 +1,171 @@
+"""Ask the PSP what has become of a session, and apply the answer once.
+
+The browser's return, a verified webhook and the reconciler all end here. Whoever comes first
+stores the card; whoever comes later finds it stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.billing import AvsResult
+from domain.card_sessions import CardSession
+from domain.discard_tokens import note_discard
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.hosted_pages import CardCollected, Evidence, Outcome, PageClosed
+from domain.identifiers import AccountId, TokenId
+from domain.obtain_page import ObtainPage
+from domain.payment_accounts import PaymentAccount
+from domain.payment_configuration import CardsPerGuest
+from domain.ports import (
+    Clock,
+    Ids,
+    ProviderRefused,
+    Providers,
+    ProviderUnavailable,
+    Storage,
+    WriteUnit,
+)
+
+WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleSession:
+    """Use case: bring a session as far as the PSP's answer allows.
+
+    May be called any number of times, by several at once: the answer is applied to the session as
+    it is when read again under the write lock. A PSP that does not answer is asked again later.
+    """
+
+    storage: Storage
+    providers: Providers
+    obtain_page: ObtainPage
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, token_id: TokenId) -> CardSession | None:
+        """Ask and apply; gives the session as it is then, None when there is none."""
+        with self.storage.read() as unit:
+            session = unit.sessions.get(token_id)
+            evidence = unit.evidence.of(token_id)
+        if session is None or session.is_settled:
+            return session
+        outcome: Outcome | None
+        try:
+            if session.attempt is not None and session.attempt.is_unanswered:
+                session = self.obtain_page(session)
+            outcome = self._ask(session, evidence)
+        except (ProviderUnavailable, ProviderRefused):
+            outcome = None
+        return self._apply(session, outcome)
+
+    def _ask(self, session: CardSession, evidence: Sequence[Evidence]) -> Outcome:
+        attempt = session.attempt
+        if attempt is None or attempt.page is None:
+            return PageClosed()
+        provider = self.providers[session.configuration.provider]
+        outcome = provider.outcome(attempt.request, attempt.page, evidence)
+        if isinstance(outcome, CardCollected) or not session.is_past_end(self.clock.now()):
+            return outcome
+        # A guest may be typing to the last second. Only a closed page cannot bring a card any more.
+        provider.close(attempt.request, attempt.page)
+        last = provider.outcome(attempt.request, attempt.page, evidence)
+        return last if isinstance(last, CardCollected) else PageClosed()
+
+    def _apply(self, seen: CardSession, outcome: Outcome | None) -> CardSession:
+        now = self.clock.now()
+        with self.storage.write() as unit:
+            session = unit.sessions.get(seen.token_id) or seen
+            if session.is_settled:
+                return session
+            if isinstance(outcome, CardCollected):
+                changed = self._judge(unit, session, outcome, now)
+            elif session.attempt != seen.attempt:
+                # The answer is about an attempt that has been followed by another.
+                return session
+            elif outcome is None:
+                changed = session.asked_in_vain(now)
+            elif isinstance(outcome, PageClosed):
+                changed = session.without_card(now)
+            else:
+                changed = session.nothing_new(now)
+            if changed.due_at is not None and session.due_at != seen.due_at:
+                # A webhook has marked the session due since the PSP was asked.
+                changed = replace(changed, due_at=session.due_at)
+            unit.sessions.update(changed)
+            unit.commit()
+        return changed
+
+    def _judge(
+        self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
+    ) -> CardSession:
+        """Store the card, or refuse it and note that its token is to be discarded."""
+        configuration, card = session.configuration, collected.card
+        at_psp = (configuration.provider, configuration.merchant_account)
+        discard = unit.discards.get(*at_psp, card.token)
+        if discard is not None and discard.begun_at is not None:
+            return replace(session, due_at=now + WAIT_FOR_DISCARD)
+        try:
+            account = self._store(unit, session, collected, now)
+        except Refusal as refusal:
+            note_discard(unit, *at_psp, card, now)
+            return session.failed(refusal, now)
+        if discard is not None:
+            unit.discards.remove(discard)
+        return session.completed(account.account_id, now)
+
+    def _store(
+        self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
+    ) -> PaymentAccount:
+        """Store the card as an account, or renew the account of the same card.
+
+        Raises the refusal that the session fails with.
+        """
+        configuration, card = session.configuration, collected.card
+        if unit.guests.get(session.guest_id) is None:
+            raise GuestNotFound
+        if unit.configurations.get(session.center_id) is None:
+            raise PaymentConfigurationNotDone
+        if configuration.avs and collected.avs is AvsResult.MISMATCH:
+            raise IncorrectBillingAddress
+        consent_version = session.current_attempt.request.consent.version
+        stored = unit.accounts.active_at(session.guest_id, session.center_id)
+        for account in stored:
+            if account.is_same_card(card, configuration):
+                if account.expires_with(card):
+                    raise PaymentMethodAlreadyExists
+                renewed = account.renewed(
+                    card, consent_version=consent_version, consented_at=collected.collected_at
+                )
+                unit.accounts.update(renewed)
+                note_discard(
+                    unit, configuration.provider, configuration.merchant_account, account, now
+                )
+                return renewed
+        if stored and configuration.cards_per_guest is CardsPerGuest.ONE:
+            raise PaymentMethodAlreadyExists
+        account = PaymentAccount(
+            **asdict(card),
+            account_id=AccountId(self.ids.uuid()),
+            token_id=session.token_id,
+            guest_id=session.guest_id,
+            center_id=session.center_id,
+            provider=configuration.provider,
+            merchant_account=configuration.merchant_account,
+            source=session.source,
+            consent_version=consent_version,
+            consented_at=collected.collected_at,
+            created_at=now,
+        )
+        unit.accounts.add(account)
+        return account
