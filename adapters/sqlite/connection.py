@@ -1,0 +1,192 @@
+"""Connections to the database file: one per thread, and what their errors mean."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import WeakSet
+
+from sqlite_utils import Database
+
+from domain.errors import ServiceUnavailable
+
+if TYPE_CHECKING:
+    # pysqlite3 is this very module built with a newer SQLite; it comes without types.
+    import sqlite3
+else:
+    import pysqlite3 as sqlite3
+
+Error: TypeAlias = sqlite3.Error
+"""Whatever SQLite has to complain about."""
+
+IntegrityError: TypeAlias = sqlite3.IntegrityError
+"""A row that breaks a rule of its table."""
+
+MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
+"""What is left of the write-ahead log once a large import has been moved out of it."""
+
+_JOURNAL_TRIES = 20
+
+_UNAVAILABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+"""The primary result codes of a database that cannot be used just now, however right the SQL."""
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise ServiceUnavailable in place of the SQLite errors that mean it; others pass through."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if _result_code(error) & 0xFF in _UNAVAILABLE:
+            raise ServiceUnavailable from error
+        raise
+
+
+def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
+    """Open a connection that may change nothing until `PRAGMA query_only` is set off.
+
+    The file must be there: a mistyped path makes no new one. A transaction starts with an explicit
+    BEGIN and at no other time. The connection may be closed from any thread.
+    """
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        # The busy timeout comes first: the statements below may have to wait as well.
+        timeout=busy_timeout_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA journal_size_limit={MAX_IDLE_WAL_BYTES}")
+        db = Database(connection, strict=True, execute_plugins=False)
+        db.execute("PRAGMA query_only=ON")
+    except BaseException:
+        connection.close()
+        raise
+    return db
+
+
+class Connections:
+    """One connection per thread, opened when the thread first needs it and so after any fork."""
+
+    def __init__(self, path: Path, *, busy_timeout_seconds: float) -> None:
+        self._path = path
+        self._busy_timeout_seconds = busy_timeout_seconds
+        self._of_thread = threading.local()
+        # Weak, so that the connection of a thread that has ended is closed with it.
+        self._open: WeakSet[Database] = WeakSet()
+        self._opening = threading.Lock()
+        # Threads that queue for a lock get on far sooner than threads that poll SQLite's own.
+        self._writing = threading.Lock()
+
+    @contextmanager
+    def transaction(self, *, writing: bool) -> Iterator[Database]:
+        """Open a transaction on the thread's connection, and leave nothing of it open at the end.
+
+        What the block has not committed is rolled back. Raises RuntimeError when the thread is in
+        a transaction already, or writes in one that is not for writing; ServiceUnavailable when
+        the database cannot be used just now, or the right to write is not to be had in time.
+        """
+        mine = self._of_thread
+        if getattr(mine, "is_in_transaction", False):
+            raise RuntimeError("units of work do not nest")
+        with self._turn_to_write() if writing else nullcontext(), translated():
+            db = self._connection()
+            mine.is_in_transaction = True
+            try:
+                if writing:
+                    db.execute("PRAGMA query_only=OFF")
+                    db.execute("BEGIN IMMEDIATE")
+                else:
+                    db.execute("BEGIN")
+                yield db
+            except sqlite3.Error as error:
+                if _result_code(error) == sqlite3.SQLITE_READONLY and _is_query_only(db):
+                    raise RuntimeError("this unit of work may not write") from error
+                raise
+            finally:
+                mine.is_in_transaction = False
+                self._take_back(db)
+
+    def close(self) -> None:
+        """Close the connections of all threads, none of which may be in a transaction.
+
+        It may be called again; a transaction after it opens a new connection.
+        """
+        with self._opening:
+            self._of_thread = threading.local()
+            connections = list(self._open)
+            self._open.clear()
+        for db in connections:
+            db.close()
+
+    @contextmanager
+    def _turn_to_write(self) -> Iterator[None]:
+        if not self._writing.acquire(timeout=self._busy_timeout_seconds):
+            raise ServiceUnavailable
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    def _connection(self) -> Database:
+        db: Database | None = getattr(self._of_thread, "db", None)
+        if db is None:
+            db = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
+            self._of_thread.db = db
+            with self._opening:
+                self._open.add(db)
+        return db
+
+    def _take_back(self, db: Database) -> None:
+        try:
+            db.rollback()
+            db.execute("PRAGMA query_only=ON")
+        except sqlite3.Error:
+            # A connection that cannot even roll back is given up, and its transaction with it.
+            self._of_thread.db = None
+            db.close()
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # Leaving the rollback journal does not wait while another process does the same, whatever the
+    # timeout. BEGIN IMMEDIATE does wait, and afterwards there is most likely nothing left to do.
+    for _ in range(_JOURNAL_TRIES):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if _result_code(error) & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _is_query_only(db: Database) -> bool:
+    return bool(db.execute("PRAGMA query_only").fetchone()[0])
+
+
+def _result_code(error: sqlite3.Error) -> int:
+    # Errors of the module itself, such as the use of a closed connection, carry no code.
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code

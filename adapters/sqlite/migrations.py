@@ -1,0 +1,299 @@
+"""The schema, as the steps that lead to it. A step that has been released never changes.
+
+Table names are plural nouns, columns are named as the fields of their record. Times are text of
+fixed width in UTC, so that their order as text is their order in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from sqlite_utils import Database, Migrations
+
+from adapters.sqlite.connection import connect, translated
+
+MIGRATIONS: Final = Migrations("cardonfile")
+
+BUSY_TIMEOUT_SECONDS: Final = 60
+"""How long a process waits for another one that is migrating the same database."""
+
+
+class DatabaseIsNewer(Exception):
+    """The database has been through migrations that this release does not know."""
+
+    def __init__(self, unknown: Sequence[str]) -> None:
+        self.unknown = tuple(unknown)
+        super().__init__(
+            "the database was made by a newer release of cardonfile "
+            f"(it has been through {', '.join(unknown)}); run that release, or a later one"
+        )
+
+
+def migrate(path: Path) -> list[str]:
+    """Bring the database file up to date, and name the migrations that it took, in their order.
+
+    All of them are applied, or none. It may run twice, and in several processes at once: all but
+    one find nothing left to do. A file that is missing is made, for its owner's eyes only; SQLite
+    gives the files beside it the same mode. Raises DatabaseIsNewer, ServiceUnavailable, and OSError
+    when the file cannot be made.
+    """
+    with suppress(FileExistsError):
+        path.touch(mode=0o600, exist_ok=False)
+    with translated(), closing(_connect(path)) as db:
+        db.execute("PRAGMA query_only=OFF")
+        db.execute("BEGIN IMMEDIATE")
+        names = _pending(db)
+        MIGRATIONS.apply(db)
+        db.commit()
+        return names
+
+
+def pending(path: Path) -> list[str]:
+    """Name the migrations that the database file lacks, in their order; changes nothing.
+
+    A file that is missing lacks them all. Raises DatabaseIsNewer and ServiceUnavailable.
+    """
+    if not path.exists():
+        return _known()
+    with translated(), closing(_connect(path)) as db:
+        return _pending(db)
+
+
+def _connect(path: Path) -> Database:
+    return connect(path, busy_timeout_seconds=BUSY_TIMEOUT_SECONDS)
+
+
+def _pending(db: Database) -> list[str]:
+    known = _known()
+    unknown = [each.name for each in MIGRATIONS.applied(db) if each.name not in known]
+    if unknown:
+        raise DatabaseIsNewer(unknown)
+    return [migration.name for migration in MIGRATIONS.pending(db)]
+
+
+def _known() -> list[str]:
+    with closing(Database(memory=True)) as empty:
+        return [migration.name for migration in MIGRATIONS.pending(empty)]
+
+
+def _create(
+    db: Database,
+    table: str,
+    columns: Mapping[str, type],
+    *,
+    key: str | tuple[str, ...],
+    optional: Collection[str] = (),
+    foreign_keys: Sequence[tuple[str, str, str]] = (),
+) -> None:
+    db.table(table).create(
+        dict(columns),
+        pk=key,
+        not_null=[column for column in columns if column not in optional],
+        foreign_keys=list(foreign_keys),
+        strict=True,
+    )
+
+
+@MIGRATIONS()
+def m001_records_on_file(db: Database) -> None:
+    """Create what is imported, and what each center has set up."""
+    # `import_id` names the import that a row was last in.
+    _create(db, "centers", {"id": str, "name": str, "import_id": int}, key="id")
+    _create(
+        db,
+        "guests",
+        {"id": str, "first_name": str, "last_name": str, "email": str, "import_id": int},
+        key="id",
+        optional={"email"},
+    )
+    _create(
+        db,
+        "products",
+        {
+            "id": str,
+            "center_id": str,
+            "position": int,
+            "code": str,
+            "name": str,
+            "description": str,
+            "amount": str,
+            "currency": str,
+            "import_id": int,
+        },
+        key="id",
+        foreign_keys=[("center_id", "centers", "id")],
+    )
+    db.table("products").create_index(["center_id", "position"], unique=True)
+    _create(
+        db,
+        "payment_configurations",
+        {
+            "center_id": str,
+            "provider": str,
+            "merchant_account": str,
+            "avs": int,
+            "cards_per_guest": str,
+            "redirect_origins": str,
+            "session_minutes": int,
+        },
+        key="center_id",
+    )
+
+
+# From here on no foreign key leads to guests or centers: either may be removed meanwhile, and the
+# history of their cards stays.
+
+
+@MIGRATIONS()
+def m002_card_sessions(db: Database) -> None:
+    """Create the sessions, and what is known of them besides."""
+    _create(
+        db,
+        "card_sessions",
+        {
+            "token_id": str,
+            "guest_id": str,
+            "center_id": str,
+            "caller": str,
+            "source": int,
+            "redirect_uri": str,
+            "billing_info": str,
+            "configuration": str,
+            "created_at": str,
+            "expires_at": str,
+            "due_at": str,
+            "status": str,
+            "attempt": str,
+            "unanswered": int,
+            "unanswered_since": str,
+            "account_id": str,
+            "failure": str,
+            "ended_at": str,
+        },
+        key="token_id",
+        optional={
+            "billing_info",
+            "due_at",
+            "attempt",
+            "unanswered_since",
+            "account_id",
+            "failure",
+            "ended_at",
+        },
+    )
+    db.execute("CREATE INDEX card_sessions_due ON card_sessions (due_at) WHERE due_at IS NOT NULL")
+    db.execute(
+        "CREATE INDEX card_sessions_page "
+        "ON card_sessions (json_extract(attempt, '$.page.reference')) "
+        "WHERE json_extract(attempt, '$.page.reference') IS NOT NULL"
+    )
+    _create(
+        db,
+        "evidence",
+        {
+            "token_id": str,
+            "origin": str,
+            "content": str,
+            "received_at": str,
+            "content_hash": str,
+        },
+        key=("token_id", "origin", "content_hash"),
+    )
+    _create(
+        db,
+        "idempotency_keys",
+        {"caller": str, "key": str, "token_id": str, "used_at": str},
+        key=("caller", "key"),
+    )
+    db.table("idempotency_keys").create_index(["used_at"])
+
+
+@MIGRATIONS()
+def m003_payment_accounts(db: Database) -> None:
+    """Create the cards on file, and what is kept for their PSPs."""
+    _create(
+        db,
+        "payment_accounts",
+        {
+            # The order of creation: no two rows share it, as times of creation may.
+            "sequence": int,
+            "account_id": str,
+            "token_id": str,
+            "guest_id": str,
+            "center_id": str,
+            "provider": str,
+            "merchant_account": str,
+            "guest_reference": str,
+            "token": str,
+            "fingerprint": str,
+            "card_logo": str,
+            "last_four": str,
+            "expiry_month": int,
+            "expiry_year": int,
+            "source": int,
+            "consent_version": str,
+            "consented_at": str,
+            "created_at": str,
+            "removed_at": str,
+        },
+        key="sequence",
+        optional={"sequence", "removed_at"},
+    )
+    db.table("payment_accounts").create_index(["account_id"], unique=True)
+    db.table("payment_accounts").create_index(["token_id"], unique=True)
+    db.execute(
+        "CREATE UNIQUE INDEX payment_accounts_active_card ON payment_accounts "
+        "(guest_id, center_id, provider, merchant_account, fingerprint) WHERE removed_at IS NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_active_of_guest ON payment_accounts "
+        "(guest_id, sequence) WHERE removed_at IS NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_active_token ON payment_accounts "
+        "(provider, merchant_account, token) WHERE removed_at IS NULL"
+    )
+    _create(
+        db,
+        "guest_references",
+        {"provider": str, "merchant_account": str, "guest_id": str, "reference": str},
+        key=("provider", "merchant_account", "guest_id"),
+    )
+    _create(
+        db,
+        "discards",
+        {
+            "provider": str,
+            "merchant_account": str,
+            "guest_reference": str,
+            "token": str,
+            "due_at": str,
+            "begun_at": str,
+            "tries": int,
+        },
+        key=("provider", "merchant_account", "token"),
+        optional={"begun_at"},
+    )
+    db.table("discards").create_index(["due_at"])
+
+
+@MIGRATIONS()
+def m004_access_tokens(db: Database) -> None:
+    """Create the issued access tokens."""
+    _create(
+        db,
+        "access_tokens",
+        {
+            "token_hash": str,
+            "prefix": str,
+            "caller": str,
+            "issued_at": str,
+            "expires_at": str,
+            "revoked_at": str,
+        },
+        key="token_hash",
+        optional={"revoked_at"},
+    )

@@ -1,0 +1,128 @@
+"""How records become rows and rows become records, read off the fields of the record itself.
+
+A field is a column of the same name. Times become UTC text of fixed width, decimals become text,
+and what holds more than one value (a nested record, a list) becomes JSON. So a new field needs
+its line in the dataclass and a migration, and nothing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect
+from sqlite_utils import Database
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
+
+Values: TypeAlias = Mapping[str, object]
+"""What is bound to the named places of a statement."""
+
+_ONE_VALUE = (
+    inspect.NoneType,
+    inspect.BoolType,
+    inspect.IntType,
+    inspect.StrType,
+    inspect.DecimalType,
+    inspect.DateTimeType,
+    inspect.EnumType,
+)
+
+
+class Rows(Generic[Record]):
+    """The rows of one table, and the records that they stand for.
+
+    `key` names the columns of the primary key, `beside` the columns that the record lacks and
+    that are bound beside it. `made` gives columns the SQL of their first value, which stays.
+    The statements hold nothing but SQL and names of ours, and named places.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        record_type: type[Record],
+        *,
+        key: tuple[str, ...],
+        beside: tuple[str, ...] = (),
+        made: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.columns = tuple(field.name for field in fields(record_type))
+        self._record_type = record_type
+        self._times, self._documents = _times_and_documents(record_type)
+
+        stored = self.columns + beside
+        changing = [column for column in stored if column not in key]
+        values = ", ".join([*(f":{column}" for column in stored), *made.values()])
+        changes = ", ".join(f"{column} = :{column}" for column in changing)
+        keys = " AND ".join(f"{column} = :{column}" for column in key)
+        from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
+
+        self.listed = ", ".join(self.columns)
+        self.select = f"SELECT {self.listed} FROM {table} "
+        self.insert = f"INSERT INTO {table} ({', '.join((*stored, *made))}) VALUES ({values}) "
+        self.update = f"UPDATE {table} SET {changes} WHERE {keys}"
+        self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded} "
+
+    def row(self, record: Record) -> dict[str, object]:
+        """Give the row of a record, by column."""
+        row: dict[str, object] = msgspec.to_builtins(
+            record, builtin_types=(datetime,), order="deterministic"
+        )
+        for column in self._times:
+            row[column] = _as_text(row[column])
+        for column in self._documents:
+            if row[column] is not None:
+                row[column] = msgspec.json.encode(row[column]).decode()
+        return row
+
+    def record(self, row: Sequence[object]) -> Record:
+        """Give the record of a row, whose values are in the order of `columns`."""
+        values = dict(zip(self.columns, row, strict=True))
+        for column in self._documents:
+            document = values[column]
+            if isinstance(document, str):
+                values[column] = msgspec.json.decode(document)
+        # Not strict, because SQLite has no booleans and no times of its own.
+        return msgspec.convert(values, self._record_type, strict=False)
+
+    def find(self, db: Database, condition: str, values: Values) -> tuple[Record, ...]:
+        """Give the records of the rows that a condition (WHERE and what may follow) selects."""
+        return self.take(db, self.select + condition, values)
+
+    def find_one(self, db: Database, condition: str, values: Values) -> Record | None:
+        """Give the first record that a condition selects, or None."""
+        return next(iter(self.find(db, condition, values)), None)
+
+    def take(self, db: Database, statement: str, values: Values) -> tuple[Record, ...]:
+        """Run a statement that gives rows of `columns`, to its end, and give their records."""
+        return tuple(map(self.record, db.execute(statement, dict(values)).fetchall()))
+
+
+def time_text(time: datetime) -> str:
+    """Give a time as text whose order is the order in time."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _as_text(time: object) -> str | None:
+    return time_text(time) if isinstance(time, datetime) else None
+
+
+def _times_and_documents(record_type: type[Record]) -> tuple[list[str], list[str]]:
+    times = []
+    documents = []
+    described = inspect.type_info(record_type)
+    assert isinstance(described, inspect.DataclassType)
+    for field in described.fields:
+        kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        if any(isinstance(kind, inspect.DateTimeType) for kind in kinds):
+            times.append(field.name)
+        elif not all(isinstance(kind, _ONE_VALUE) for kind in kinds):
+            documents.append(field.name)
+    return times, documents

@@ -1,0 +1,125 @@
+"""The storage port over one SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+from typing_extensions import override
+
+from adapters.sqlite import repositories
+from adapters.sqlite.connection import Connections, Error
+from domain import ports
+from domain.errors import ServiceUnavailable
+from domain.identifiers import CenterId
+
+
+class UnitOfWork(ports.UnitOfWork):
+    """The repositories over one open transaction."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    @property
+    @override
+    def centers(self) -> ports.Centers:
+        return repositories.Centers(self._db)
+
+    @property
+    @override
+    def guests(self) -> ports.Guests:
+        return repositories.Guests(self._db)
+
+    @property
+    @override
+    def products(self) -> ports.Products:
+        return repositories.Products(self._db)
+
+    @property
+    @override
+    def configurations(self) -> ports.PaymentConfigurations:
+        return repositories.PaymentConfigurations(self._db)
+
+    @property
+    @override
+    def sessions(self) -> ports.CardSessions:
+        return repositories.CardSessions(self._db)
+
+    @property
+    @override
+    def evidence(self) -> ports.EvidenceLog:
+        return repositories.EvidenceLog(self._db)
+
+    @property
+    @override
+    def idempotency_keys(self) -> ports.IdempotencyKeys:
+        return repositories.IdempotencyKeys(self._db)
+
+    @property
+    @override
+    def accounts(self) -> ports.PaymentAccounts:
+        return repositories.PaymentAccounts(self._db)
+
+    @property
+    @override
+    def guest_references(self) -> ports.GuestReferences:
+        return repositories.GuestReferences(self._db)
+
+    @property
+    @override
+    def discards(self) -> ports.Discards:
+        return repositories.Discards(self._db)
+
+    @property
+    @override
+    def access_tokens(self) -> ports.AccessTokens:
+        return repositories.AccessTokens(self._db)
+
+
+class WriteUnit(UnitOfWork, ports.WriteUnit):
+    """The repositories over a transaction that holds the write lock."""
+
+    @override
+    def commit(self) -> None:
+        try:
+            self._db.execute("COMMIT")
+        except Error as error:
+            raise ServiceUnavailable from error
+        self._db.execute("PRAGMA query_only=ON")
+
+
+class SqliteStorage(ports.Storage):
+    """Records in the database file at `path`, which `migrations.migrate` has made.
+
+    A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
+    processes; then it raises ServiceUnavailable. Nothing is opened before it is needed.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_seconds: float = 5) -> None:
+        self._connections = Connections(path, busy_timeout_seconds=busy_timeout_seconds)
+
+    @override
+    @contextmanager
+    def read(self) -> Iterator[ports.UnitOfWork]:
+        with self._connections.transaction(writing=False) as db:
+            yield UnitOfWork(db)
+
+    @override
+    @contextmanager
+    def write(self) -> Iterator[ports.WriteUnit]:
+        with self._connections.transaction(writing=True) as db:
+            yield WriteUnit(db)
+
+    @override
+    def check(self) -> None:
+        try:
+            with self.write() as unit:
+                unit.centers.get(CenterId(""))
+        except Error as error:
+            raise ServiceUnavailable from error
+
+    def close(self) -> None:
+        """Close every thread's connection; no unit may be open. It may be called again."""
+        self._connections.close()

@@ -1,0 +1,1 @@
+"""The clock and the random source of the machine."""

@@ -1,0 +1,22 @@
+"""Identifiers from the operating system's random source."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+
+from typing_extensions import override
+
+from domain.ports import Ids
+
+
+class RandomIds(Ids):
+    """Makes identifiers that nobody can guess."""
+
+    @override
+    def uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    @override
+    def secret(self) -> str:
+        return secrets.token_urlsafe(32)

@@ -1,0 +1,27 @@
+"""A migrated database file, and a storage over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.sqlite import migrations
+from adapters.sqlite.storage import SqliteStorage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the path of a migrated, empty database."""
+    path = tmp_path / "cards on file?.db"
+    migrations.migrate(path)
+    return path
+
+
+@pytest.fixture
+def storage(path: Path) -> Iterator[SqliteStorage]:
+    """Give a storage over the database that waits for nobody."""
+    storage = SqliteStorage(path, busy_timeout_seconds=0)
+    yield storage
+    storage.close()

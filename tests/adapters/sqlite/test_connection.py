@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import gc
+import resource
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from adapters.sqlite.connection import Connections, Error, _use_write_ahead_log, connect
+from adapters.sqlite.storage import SqliteStorage
+from domain.errors import ServiceUnavailable
+from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session
+from tests.concurrency import at_once, elsewhere
+
+
+@contextmanager
+def writing_elsewhere(path: Path) -> Iterator[None]:
+    """Hold the write lock as another process would."""
+    with closing(connect(path, busy_timeout_seconds=0)) as db:
+        db.execute("PRAGMA query_only=OFF")
+        db.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file of this process grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def add_session(storage: SqliteStorage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        unit.commit()
+
+
+def has_session(storage: SqliteStorage) -> bool:
+    with storage.read() as unit:
+        return unit.sessions.get(TOKEN_ID) is not None
+
+
+def connection_of(storage: SqliteStorage) -> Database:
+    with storage._connections.transaction(writing=False) as db:
+        return db
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [
+        ("busy_timeout", 5_000),
+        ("journal_mode", "wal"),
+        ("synchronous", 2),
+        ("foreign_keys", 1),
+        ("query_only", 1),
+    ],
+)
+def test_the_settings_that_keep_records_safe_are_in_force(
+    path: Path, pragma: str, value: object
+) -> None:
+    with closing(SqliteStorage(path)) as storage:
+        db = connection_of(storage)
+        assert db.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+
+def test_a_database_that_lost_its_write_ahead_log_mode_gets_it_back(path: Path) -> None:
+    with closing(connect(path, busy_timeout_seconds=0)) as db:
+        db.execute("PRAGMA query_only=OFF")
+        assert db.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    with closing(connect(path, busy_timeout_seconds=0)) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_leaving_the_rollback_journal_waits_for_another_process_that_writes(tmp_path: Path) -> None:
+    path = tmp_path / "cardonfile.db"
+    with closing(Database(path)) as other, closing(Database(path)) as db:
+        other.execute("BEGIN IMMEDIATE")
+
+        def release(statement: str) -> None:
+            if statement.startswith("BEGIN"):
+                other.rollback()
+
+        db.conn.set_trace_callback(release)
+        _use_write_ahead_log(db.conn)
+        assert db.journal_mode == "wal"
+
+
+def test_each_thread_has_a_connection_of_its_own(storage: SqliteStorage) -> None:
+    connections = at_once(4, lambda _: [connection_of(storage), connection_of(storage)])
+    assert all(first is second for first, second in connections)
+    assert len({id(first) for first, _ in connections}) == 4
+
+
+def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+    with closing(SqliteStorage(tmp_path / "not made yet.db")):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_closes_the_connections_of_all_threads(path: Path, storage: SqliteStorage) -> None:
+    add_session(storage)
+    others = at_once(3, lambda _: connection_of(storage))
+    wal = path.with_name(f"{path.name}-wal")
+    assert wal.exists()
+    storage.close()
+    assert not wal.exists()
+    for db in others:
+        with pytest.raises(Error):
+            db.execute("SELECT 1")
+
+
+def test_a_closed_storage_may_be_closed_again_and_connects_anew(storage: SqliteStorage) -> None:
+    add_session(storage)
+    storage.close()
+    storage.close()
+    assert has_session(storage)
+
+
+def test_the_connection_of_a_thread_that_has_ended_is_closed(storage: SqliteStorage) -> None:
+    elsewhere(lambda: has_session(storage))
+    gc.collect()
+    assert len(storage._connections._open) == 0
+
+
+def test_a_write_unit_gives_up_when_another_process_writes_too_long(
+    path: Path, storage: SqliteStorage
+) -> None:
+    with writing_elsewhere(path):
+        with pytest.raises(ServiceUnavailable):
+            add_session(storage)
+        with pytest.raises(ServiceUnavailable):
+            storage.check()
+        assert not has_session(storage)
+    storage.check()
+    add_session(storage)
+    assert has_session(storage)
+
+
+def test_a_write_unit_gives_up_when_another_thread_writes_too_long(storage: SqliteStorage) -> None:
+    def is_refused() -> bool:
+        with pytest.raises(ServiceUnavailable):
+            add_session(storage)
+        return True
+
+    with storage.write():
+        assert elsewhere(is_refused)
+    add_session(storage)
+
+
+def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
+    with closing(SqliteStorage(path, busy_timeout_seconds=30)) as storage:
+        first = closing(connect(path, busy_timeout_seconds=0))
+        with first as db:
+            db.execute("PRAGMA query_only=OFF")
+
+            def release_or_write(number: int) -> None:
+                if number == 0:
+                    db.execute("COMMIT")
+                else:
+                    add_session(storage)
+
+            db.execute("BEGIN IMMEDIATE")
+            at_once(2, release_or_write)
+        assert has_session(storage)
+
+
+def test_readers_are_served_while_another_process_writes(
+    path: Path, storage: SqliteStorage
+) -> None:
+    with writing_elsewhere(path):
+        assert not has_session(storage)
+
+
+def test_a_commit_that_fails_leaves_nothing_behind(storage: SqliteStorage) -> None:
+    assert not has_session(storage)
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        unit.guests.put_many([a_guest()])
+        with full_disk(), pytest.raises(ServiceUnavailable) as refused:
+            unit.commit()
+        assert isinstance(refused.value.__cause__, Error)
+    assert not connection_of(storage).conn.in_transaction
+    with storage.read() as reading:
+        assert reading.sessions.get(TOKEN_ID) is None
+        assert reading.guests.get(GUEST_ID) is None
+    add_session(storage)
+    assert has_session(storage)
+
+
+def test_a_unit_that_was_undone_cannot_be_committed(storage: SqliteStorage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        connection = storage._connections._of_thread.db
+        connection.rollback()
+        with pytest.raises(ServiceUnavailable):
+            unit.commit()
+    assert not has_session(storage)
+
+
+def test_a_connection_that_cannot_be_cleared_is_given_up(storage: SqliteStorage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        storage._connections._of_thread.db.close()
+    assert not has_session(storage)
+    add_session(storage)
+
+
+def test_a_missing_file_is_unavailable_and_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "mistyped.db"
+    with closing(SqliteStorage(path)) as storage:
+        with pytest.raises(ServiceUnavailable):
+            has_session(storage)
+        with pytest.raises(ServiceUnavailable):
+            storage.check()
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "cardonfile.db"
+    path.write_bytes(b"no database" * 1_000)
+    with closing(SqliteStorage(path)) as storage, pytest.raises(ServiceUnavailable):
+        storage.check()
+    assert path.read_bytes() == b"no database" * 1_000
+
+
+def test_a_database_without_tables_does_not_pass_the_check(tmp_path: Path) -> None:
+    path = tmp_path / "cardonfile.db"
+    path.touch()
+    with closing(SqliteStorage(path)) as storage, pytest.raises(ServiceUnavailable):
+        storage.check()
+
+
+def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(path: Path) -> None:
+    connections = Connections(path, busy_timeout_seconds=0)
+    with (
+        closing(connections),
+        pytest.raises(Error, match="no such table"),
+        connections.transaction(writing=True) as db,
+    ):
+        db.execute("INSERT INTO centres (id) VALUES ('x')")
+
+
+def test_a_center_with_products_cannot_vanish_under_them(storage: SqliteStorage) -> None:
+    with storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.commit()
+    with storage._connections.transaction(writing=True) as db:
+        db.execute(
+            "INSERT INTO products VALUES ('p', ?, 1, '', '', '', '1', 'EUR', 1)", (CENTER_ID,)
+        )
+        with pytest.raises(Error, match="FOREIGN KEY"):
+            db.execute("DELETE FROM centers")

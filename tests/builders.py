@@ -1,0 +1,218 @@
+"""Sample records for tests: each builder gives a complete one, with the changes asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from domain.access_tokens import AccessToken
+from domain.billing import BillingInfo
+from domain.card_sessions import CardSession
+from domain.centers import Center
+from domain.discards import Discard
+from domain.guests import Guest
+from domain.hosted_pages import (
+    Evidence,
+    EvidenceOrigin,
+    HostedPage,
+    HostedPageRequest,
+    PageAttempt,
+    consent_for,
+)
+from domain.identifiers import (
+    AccountId,
+    CallerName,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProductId,
+    ProviderName,
+    TokenId,
+)
+from domain.payment_accounts import PaymentAccount
+from domain.payment_configuration import PaymentConfiguration
+from domain.permissions import Caller, Permission
+from domain.products import Product
+from domain.sources import Source
+
+# `changes` is Any throughout: it holds fields of any type, and replace() refuses wrong names.
+
+NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
+"""A time with microseconds, so that none of them gets lost unnoticed."""
+
+PROVIDER: Final = ProviderName("fake")
+MERCHANT_ACCOUNT: Final = MerchantAccount("main")
+CALLER: Final = CallerName("web-store")
+
+
+def a_uuid(number: int) -> str:
+    """Give the UUID with this number."""
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+CENTER_ID: Final = CenterId(a_uuid(1))
+OTHER_CENTER_ID: Final = CenterId(a_uuid(2))
+GUEST_ID: Final = GuestId(a_uuid(11))
+OTHER_GUEST_ID: Final = GuestId(a_uuid(12))
+TOKEN_ID: Final = TokenId(a_uuid(21))
+
+
+def a_center(**changes: Any) -> Center:
+    """Give a center."""
+    return replace(Center(id=CENTER_ID, name="Harbor Spa"), **changes)
+
+
+def a_guest(**changes: Any) -> Guest:
+    """Give a guest."""
+    guest = Guest(id=GUEST_ID, first_name="Zoë", last_name="Null", email="zoe@guests.example")
+    return replace(guest, **changes)
+
+
+def a_product(number: int = 1, **changes: Any) -> Product:
+    """Give the product with this number."""
+    product = Product(
+        id=ProductId(a_uuid(1_000_000 + number)),
+        center_id=CENTER_ID,
+        code=f"P-{number}",
+        name=f"Massage {number}",
+        description="An hour of rest",
+        amount=Decimal("120.50"),
+        currency="EUR",
+    )
+    return replace(product, **changes)
+
+
+def a_configuration(**changes: Any) -> PaymentConfiguration:
+    """Give a payment configuration."""
+    configuration = PaymentConfiguration(
+        provider=PROVIDER,
+        merchant_account=MERCHANT_ACCOUNT,
+        avs=True,
+        redirect_origins=("https://shop.example", "myspa://"),
+    )
+    return replace(configuration, **changes)
+
+
+def a_page_request(**changes: Any) -> HostedPageRequest:
+    """Give the request for the page of a session's first attempt."""
+    request = HostedPageRequest(
+        token_id=TOKEN_ID,
+        attempt=1,
+        merchant_account=MERCHANT_ACCOUNT,
+        guest_id=GUEST_ID,
+        guest_reference=None,
+        guest_name="Zoë Null",
+        guest_email="zoe@guests.example",
+        center_name="Harbor Spa",
+        billing_info=None,
+        avs=True,
+        return_uri="https://pay.example/hosted-payments/return",
+        cancel_uri="https://pay.example/hosted-payments/cancel",
+        redirect_origin="https://shop.example",
+        consent=consent_for("Harbor Spa"),
+        begun_at=NOW,
+        live_until=NOW + timedelta(minutes=30),
+    )
+    return replace(request, **changes)
+
+
+def a_page(**changes: Any) -> HostedPage:
+    """Give a page that a PSP has made."""
+    page = HostedPage(
+        reference="page-1",
+        address="https://psp.example/pages/page-1",
+        ends_at=NOW + timedelta(minutes=30),
+        guest_reference=GuestReference("guest-at-psp"),
+    )
+    return replace(page, **changes)
+
+
+def an_attempt(**changes: Any) -> PageAttempt:
+    """Give an attempt whose page the PSP has made."""
+    return replace(PageAttempt(request=a_page_request(), page=a_page()), **changes)
+
+
+def a_session(**changes: Any) -> CardSession:
+    """Give an open session whose link nobody has opened yet."""
+    session = CardSession(
+        token_id=TOKEN_ID,
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        caller=CALLER,
+        source=Source.MOBILE,
+        redirect_uri="https://shop.example/cards?done=1",
+        billing_info=BillingInfo(last_name="null", zipcode="08001", country_code="ES"),
+        configuration=a_configuration(),
+        created_at=NOW,
+        expires_at=NOW + timedelta(minutes=30),
+        due_at=NOW + timedelta(minutes=30),
+    )
+    return replace(session, **changes)
+
+
+def an_evidence(**changes: Any) -> Evidence:
+    """Give a piece of evidence from a webhook."""
+    evidence = Evidence(origin=EvidenceOrigin.WEBHOOK, content='{"card": "yes"}', received_at=NOW)
+    return replace(evidence, **changes)
+
+
+def a_payment_account(number: int = 1, **changes: Any) -> PaymentAccount:
+    """Give the payment account with this number, of a card and a session of its own."""
+    account = PaymentAccount(
+        account_id=AccountId(a_uuid(100 + number)),
+        token_id=TokenId(a_uuid(200 + number)),
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        provider=PROVIDER,
+        merchant_account=MERCHANT_ACCOUNT,
+        guest_reference=GuestReference("guest-at-psp"),
+        token=CardToken(f"token-{number}"),
+        fingerprint=f"fingerprint-{number}",
+        card_logo="visa",
+        last_four="4242",
+        expiry_month=3,
+        expiry_year=2031,
+        source=Source.WEB_STORE,
+        consent_version="2026-11",
+        consented_at=NOW,
+        created_at=NOW,
+    )
+    return replace(account, **changes)
+
+
+def a_discard(**changes: Any) -> Discard:
+    """Give a discard that is due at once."""
+    discard = Discard(
+        provider=PROVIDER,
+        merchant_account=MERCHANT_ACCOUNT,
+        guest_reference=GuestReference("guest-at-psp"),
+        token=CardToken("token-1"),
+        due_at=NOW,
+    )
+    return replace(discard, **changes)
+
+
+def a_caller(**changes: Any) -> Caller:
+    """Give a caller with two permissions, limited to two centers."""
+    caller = Caller(
+        name=CALLER,
+        permissions=frozenset({Permission.GUESTS_ADD, Permission.PAYMENTS_USE}),
+        centers=frozenset({CENTER_ID, OTHER_CENTER_ID}),
+    )
+    return replace(caller, **changes)
+
+
+def an_access_token(**changes: Any) -> AccessToken:
+    """Give a token that was issued a moment ago."""
+    token = AccessToken(
+        token_hash="5e884898da28047151d0e56f8dc62927",
+        prefix="5e88",
+        caller=a_caller(),
+        issued_at=NOW,
+        expires_at=NOW + timedelta(hours=24),
+    )
+    return replace(token, **changes)
