@@ -1,0 +1,183 @@
+"""The published test cards, and what a guest types: read and checked, field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from adapters.fake_psp import countries
+from domain.billing import MAX_LENGTHS
+from domain.text import is_clean
+
+
+class Behaviour(StrEnum):
+    """What comes of a test card, as the page tells it."""
+
+    SUCCEEDS = "Succeeds"
+    DECLINED = "The bank declines it"
+    WRONG_ADDRESS = "Succeeds; if the address is verified, it does not match"
+    CHALLENGE = "Asks for a 3-D Secure challenge"
+    OUT_OF_ORDER = "The payment service is out of order"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCard:
+    """A test card: its brand, and how it behaves."""
+
+    brand: str
+    behaviour: Behaviour
+
+
+TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
+    "4242424242424242": PublishedCard("visa", Behaviour.SUCCEEDS),
+    "5555555555554444": PublishedCard("mastercard", Behaviour.SUCCEEDS),
+    "4000000000000002": PublishedCard("visa", Behaviour.DECLINED),
+    "4000000000000010": PublishedCard("visa", Behaviour.WRONG_ADDRESS),
+    "4000000000003220": PublishedCard("visa", Behaviour.CHALLENGE),
+    "4000000000000119": PublishedCard("visa", Behaviour.OUT_OF_ORDER),
+}
+"""Every number that the fake PSP takes."""
+
+WRONG_ZIPCODE: Final = "00000"
+"""The postal code that fails address verification with any card."""
+
+MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
+    "number": {
+        "empty": "Enter your card number.",
+        "form": "A card number has 12 to 19 digits, 0 to 9. Check that none is missing.",
+        "slip": "This card number has a typing slip. Check each digit.",
+    },
+    "expiry": {
+        "empty": "Enter the expiry date as MM / YY, for example 08 / 30.",
+        "form": "Write the expiry date as MM / YY, for example 08 / 30.",
+        "month": "Check the month of the expiry date: it goes from 01 to 12.",
+        "expired": "This card has expired. Use another card.",
+        "far": "Check the year of the expiry date: it is too far ahead.",
+    },
+    "cvc": {
+        "empty": "Enter the security code, the last 3 digits on the back of your card.",
+        "form": "The security code has 3 digits. Look on the back of your card.",
+    },
+    "address": {"empty": "Enter the street and number of your billing address."},
+    "zipcode": {
+        "empty": "Enter the postal code of your billing address.",
+        "form": "Write the postal code with the letters A to Z and the digits 0 to 9.",
+    },
+    "country_code": {
+        "empty": "Choose the country of your billing address.",
+        "unknown": "Choose a country from the list.",
+    },
+}
+"""What is said about each field; the page's script says the same."""
+
+UNCLEAN: Final = "This field has characters that cannot be used. Type it again."
+
+BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
+_MAX_YEARS_AHEAD: Final = 50
+
+_NUMBER_GAPS = re.compile(r"[ -]+")
+_NUMBER = re.compile(r"[0-9]{12,19}")
+_EXPIRY = re.compile(r"([0-9]{1,2}) ?[/-] ?([0-9]{2}|[0-9]{4})|([0-9]{2}) ?([0-9]{2}|[0-9]{4})")
+_CVC = re.compile(r"[0-9]{3}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardEntry:
+    """A card as typed, with every field in its right form; the CVC is checked and dropped.
+
+    The number is kept out of `repr`, so that no log and no traceback shows it.
+    """
+
+    number: str = field(repr=False)
+    expiry_month: int
+    expiry_year: int
+    zipcode: str
+
+
+class EntryRefused(Exception):
+    """Something typed cannot be right. `errors` has a message for each wrong field, in order."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        self.errors = errors
+        super().__init__(", ".join(errors))
+
+
+def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEntry:
+    """Read what a guest typed; the billing address counts only when `avs` is on.
+
+    Raises EntryRefused naming every wrong field.
+    """
+    errors: dict[str, str] = {}
+
+    def check(name: str, fault: str | None) -> None:
+        if fault is not None:
+            errors[name] = fault if fault == UNCLEAN else MESSAGES[name][fault]
+
+    number = _NUMBER_GAPS.sub("", typed.get("number", ""))
+    check("number", _number_fault(number))
+    expiry = typed.get("expiry", "").strip(" ")
+    month, year = _parse_expiry(expiry)
+    check("expiry", _expiry_fault(expiry, month, year, now))
+    cvc = typed.get("cvc", "").strip(" ")
+    check("cvc", "empty" if not cvc else None if _CVC.fullmatch(cvc) else "form")
+    if avs:
+        for name in BILLING_FIELDS:
+            check(name, _billing_fault(name, typed))
+    if errors:
+        raise EntryRefused(errors)
+    return CardEntry(
+        number=number,
+        expiry_month=month,
+        expiry_year=year,
+        zipcode=typed.get("zipcode", "").strip(" "),
+    )
+
+
+def _number_fault(number: str) -> str | None:
+    if not number:
+        return "empty"
+    if not _NUMBER.fullmatch(number):
+        return "form"
+    return None if _passes_luhn(number) else "slip"
+
+
+def _passes_luhn(number: str) -> bool:
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in number[-2::-2])
+    return (sum(doubled) + sum(int(digit) for digit in number[-1::-2])) % 10 == 0
+
+
+def _parse_expiry(text: str) -> tuple[int, int]:
+    match = _EXPIRY.fullmatch(re.sub(r" +", " ", text))
+    if match is None:
+        return 0, 0
+    month, year = (group for group in match.groups() if group is not None)
+    return int(month), int(year) if len(year) == 4 else 2000 + int(year)
+
+
+def _expiry_fault(text: str, month: int, year: int, now: datetime) -> str | None:
+    if not text:
+        return "empty"
+    if not year:
+        return "form"
+    if not 1 <= month <= 12:
+        return "month"
+    if (year, month) < (now.year, now.month):
+        return "expired"
+    return "far" if year > now.year + _MAX_YEARS_AHEAD else None
+
+
+def _billing_fault(name: str, typed: Mapping[str, str]) -> str | None:
+    text = typed.get(name, "").strip(" ")
+    if not is_clean(text) or len(text) > MAX_LENGTHS[name]:
+        return UNCLEAN
+    if name == "zipcode" and not text.isascii():
+        return "form"
+    if name == "country_code" and text and text not in countries.NAMES:
+        return "unknown"
+    if name == "zipcode" and typed.get("country_code") in countries.WITHOUT_POSTAL_CODES:
+        return None
+    return "empty" if not text and name in MESSAGES else None

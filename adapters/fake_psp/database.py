@@ -1,0 +1,134 @@
+"""The fake PSP's own database file."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from sqlite_utils import Database
+from sqlite_utils.utils import sqlite3  # type: ignore[attr-defined] # the newer SQLite, if installed
+
+from domain.ports import Ids
+
+Row: TypeAlias = Mapping[str, str | int | float]
+
+# Waiting for one's turn in this process, then for other processes: within the 5 s of a PSP call.
+_WAIT_SECONDS: Final = 2.0
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS keys (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS guests (
+    reference TEXT PRIMARY KEY,
+    merchant_account TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS pages (
+    reference TEXT PRIMARY KEY,
+    idempotency_key TEXT NOT NULL UNIQUE,
+    page TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS cards (
+    token TEXT PRIMARY KEY,
+    merchant_account TEXT NOT NULL,
+    guest_reference TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS events (
+    id TEXT PRIMARY KEY,
+    body TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    due_at REAL NOT NULL,
+    tries INTEGER NOT NULL
+) STRICT;
+"""
+
+
+class PspUnavailable(Exception):
+    """The fake PSP cannot read or write its database just now; nothing was changed."""
+
+
+class PspDatabase:
+    """The database file: made on first use for its owner alone, one connection per thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, and make it with its tables when it is not there.
+
+        Raises PspUnavailable when that cannot be done.
+        """
+        self._path = path
+        self._connections = threading.local()
+        self._turn = threading.Lock()
+        try:
+            _make_private(path)
+        except OSError as error:
+            raise PspUnavailable from error
+        with self.write() as db:
+            db.executescript(_SCHEMA)
+
+    def key(self, name: str, ids: Ids) -> str:
+        """Give the secret of that name; it is made once in the life of the file."""
+        with self.write() as db:
+            db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
+            return str(rows(db, "SELECT value FROM keys WHERE name = ?", (name,))[0]["value"])
+
+    def read(self, sql: str, parameters: Sequence[str | float]) -> list[Row]:
+        """Give the rows of one query. Raises PspUnavailable."""
+        try:
+            return rows(self._connection(), sql, parameters)
+        except sqlite3.Error as error:
+            raise PspUnavailable from error
+
+    @contextmanager
+    def write(self) -> Iterator[Database]:
+        """Open a transaction that may write from its start, and commit it at its end.
+
+        An exception undoes it. Raises PspUnavailable when the file cannot be written.
+        """
+        # Waiting in line costs less than many threads polling SQLite's lock.
+        if not self._turn.acquire(timeout=_WAIT_SECONDS):
+            raise PspUnavailable
+        try:
+            db = self._connection()
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.commit()
+            finally:
+                db.rollback()
+        except sqlite3.Error as error:
+            raise PspUnavailable from error
+        finally:
+            self._turn.release()
+
+    def _connection(self) -> Database:
+        db: Database | None = getattr(self._connections, "db", None)
+        if db is None:
+            # sqlite3 sets busy_timeout from `timeout`, before the first statement.
+            db = Database(
+                sqlite3.connect(self._path, timeout=_WAIT_SECONDS, isolation_level=None),
+                recursive_triggers=False,
+                execute_plugins=False,
+            )
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            self._connections.db = db
+        return db
+
+
+def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]:
+    """Give the rows of one query, by column name."""
+    return list(db.query(sql, parameters))
+
+
+def _make_private(path: Path) -> None:
+    # SQLite gives its -wal and -shm files the mode of the database. The file is not opened when it
+    # is there: closing it would drop the locks that other connections of this process hold on it.
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        path.chmod(0o600)

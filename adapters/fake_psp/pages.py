@@ -1,0 +1,411 @@
+"""The hosted pages of the fake PSP, as guests see them."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+import falcon
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from adapters.fake_psp import countries
+from adapters.fake_psp.cards import (
+    BILLING_FIELDS,
+    MESSAGES,
+    TEST_CARDS,
+    WRONG_ZIPCODE,
+    EntryRefused,
+    read_entry,
+)
+from adapters.fake_psp.database import PspUnavailable
+from adapters.fake_psp.psp import (
+    MAX_CARD_ATTEMPTS,
+    AttemptsUsedUp,
+    CardRefusal,
+    FakePsp,
+    OutOfOrder,
+    PageState,
+    PspPage,
+    UnknownPage,
+)
+from domain.billing import MAX_LENGTHS
+from domain.hosted_pages import HostedPageRequest
+from domain.redirects import redirect_origin
+from domain.text import is_clean
+
+MAX_FORM_BYTES: Final = 16 * 1024
+
+_HERE: Final = Path(__file__).parent
+_STATIC_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+_REFUSED: Final[Mapping[CardRefusal, tuple[str, str]]] = {
+    CardRefusal.UNPUBLISHED: (
+        "number",
+        "This test page takes only the test card numbers listed on it.",
+    ),
+    CardRefusal.DECLINED: ("number", "Your bank declined this card. Try another card."),
+    CardRefusal.WRONG_ADDRESS: (
+        "zipcode",
+        "Your bank does not know this postal code for the card. Correct it and try again.",
+    ),
+    CardRefusal.CHALLENGE_FAILED: (
+        "number",
+        "Your bank could not confirm that it is you. Try again, or use another card.",
+    ),
+}
+"""The field that each refusal is about, and what the guest reads there."""
+
+
+def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
+    """Put everything that a guest's browser asks the fake PSP for under `/fake-psp/`."""
+    guard = _Headers(psp.base_url)
+    pages = _CardPages(psp, guard)
+    app.add_route("/fake-psp/pages/{reference}", pages)
+    app.add_route("/fake-psp/pages/{reference}/challenge", pages, suffix="challenge")
+    app.add_route("/fake-psp/static/{name}", _StaticFiles(guard))
+    app.add_error_handler(_Problem, pages.show_problem)
+    app.add_error_handler(UnknownPage, pages.show_unknown)
+    app.add_error_handler(PspUnavailable, pages.show_unavailable)
+
+
+class _Problem(Exception):
+    """A page that says why nothing was done, and what the guest can do."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        title: str,
+        text: str,
+        page: PspPage | None = None,
+        *,
+        again: bool = False,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        """`again` offers the way back to the form of `page`."""
+        self.status = status
+        self.title = title
+        self.text = text
+        self.page = page
+        self.again = again
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(title)
+
+
+class _Headers:
+    """The headers that keep a page with a card form safe."""
+
+    def __init__(self, base_url: str) -> None:
+        self._is_secure = base_url.startswith("https:")
+
+    def put(self, resp: falcon.Response) -> None:
+        """Put the headers on an answer of any kind."""
+        resp.set_header("X-Content-Type-Options", "nosniff")
+        if self._is_secure:
+            resp.set_header("Strict-Transport-Security", "max-age=31536000")
+
+    def put_for_page(
+        self, resp: falcon.Response, page: PspPage | None = None, *, has_form: bool = False
+    ) -> None:
+        """Put the headers on a page, or on a redirect to one."""
+        self.put(resp)
+        resp.set_header("Cache-Control", "no-store")
+        # A form posted from a page without referrer carries no usable Origin.
+        resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
+        # form-action also rules the redirects that follow the form, up to the shop.
+        targets = "'self'" if page is None else f"'self' {_csp_source(page)}"
+        resp.set_header(
+            "Content-Security-Policy",
+            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+            f"form-action {targets}; frame-ancestors 'none'; base-uri 'none'",
+        )
+
+
+def _csp_source(page: PspPage) -> str:
+    origin = page.request.redirect_origin
+    return origin if origin.startswith(("http://", "https://")) else origin.removesuffix("//")
+
+
+class _CardPages:
+    """The card form, the bank's challenge, and what is shown in their place."""
+
+    def __init__(self, psp: FakePsp, headers: _Headers) -> None:
+        self._psp = psp
+        self._headers = headers
+        self._origin = redirect_origin(psp.base_url)
+        self._root = urlsplit(psp.base_url).path + "/fake-psp"
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
+        """Show the card form."""
+        page = self._psp.page(reference)
+        if page.state is not PageState.OPEN:
+            self._move_on(resp, page)
+            return
+        if page.attempts >= MAX_CARD_ATTEMPTS:
+            raise self._too_many(page)
+        self._show_form(resp, page, _prefilled(page), _refusal_errors(page))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
+        """Try the card that was typed."""
+        page = self._psp.page(reference)
+        typed = self._read_form(req, page)
+        if page.is_over:
+            self._move_on(resp, page)
+            return
+        if page.attempts >= MAX_CARD_ATTEMPTS:
+            raise self._too_many(page)
+        try:
+            entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
+            page = self._psp.try_card(reference, entry)
+        except EntryRefused as refused:
+            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
+            self._show_form(resp, page, typed, refused.errors)
+            return
+        except AttemptsUsedUp:
+            raise self._too_many(page) from None
+        except OutOfOrder:
+            raise _Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "Cards cannot be added just now",
+                "Our payment service is out of order. Your card was not stored. "
+                "Please try again later.",
+                page,
+                again=True,
+                retry_after_seconds=60,
+            ) from None
+        if page.state is PageState.OPEN:
+            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
+            self._show_form(resp, page, typed, _refusal_errors(page))
+        else:
+            self._move_on(resp, page)
+
+    def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
+        """Show the challenge of the guest's bank."""
+        page = self._psp.page(reference)
+        if page.state is PageState.CHALLENGED:
+            self._show(resp, "challenge.html", page, has_form=True)
+        else:
+            self._move_on(resp, page)
+
+    def on_post_challenge(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
+        """Take the guest's answer to the challenge."""
+        page = self._psp.page(reference)
+        typed = self._read_form(req, page)
+        if typed.get("answer") in ("confirm", "fail"):
+            page = self._psp.answer_challenge(reference, confirmed=typed["answer"] == "confirm")
+        self._move_on(resp, page)
+
+    def show_problem(
+        self,
+        _req: falcon.Request,
+        resp: falcon.Response,
+        problem: _Problem,
+        _params: Mapping[str, object],
+    ) -> None:
+        """Show why nothing was done."""
+        self._show_problem(resp, problem)
+
+    def show_unknown(
+        self,
+        _req: falcon.Request,
+        resp: falcon.Response,
+        _error: UnknownPage,
+        _params: Mapping[str, object],
+    ) -> None:
+        """Show that there is no such page."""
+        problem = _Problem(
+            HTTPStatus.NOT_FOUND,
+            "There is no such page",
+            "Check the address, or start again where you came from.",
+        )
+        self._show_problem(resp, problem)
+
+    def show_unavailable(
+        self,
+        _req: falcon.Request,
+        resp: falcon.Response,
+        _error: PspUnavailable,
+        _params: Mapping[str, object],
+    ) -> None:
+        """Show that the database cannot be used just now."""
+        problem = _Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "This page cannot be used just now",
+            "Nothing was stored. Please try again in a minute.",
+            retry_after_seconds=60,
+        )
+        self._show_problem(resp, problem)
+
+    def _show_problem(self, resp: falcon.Response, problem: _Problem) -> None:
+        resp.status = problem.status
+        if problem.retry_after_seconds is not None:
+            resp.set_header("Retry-After", str(problem.retry_after_seconds))
+        self._show(resp, "problem.html", problem.page, problem=problem)
+
+    def _move_on(self, resp: falcon.Response, page: PspPage) -> None:
+        """Send the browser to where the page stands."""
+        match page.state:
+            case PageState.CLOSED:
+                raise _Problem(
+                    HTTPStatus.GONE,
+                    "This page has ended",
+                    "No card was stored. Start again where you came from.",
+                    page,
+                )
+            case PageState.COMPLETED:
+                address = page.request.return_uri
+            case PageState.CHALLENGED:
+                address = f"{self._root}/pages/{page.reference}/challenge"
+            case _:
+                address = f"{self._root}/pages/{page.reference}"
+        resp.status = HTTPStatus.SEE_OTHER
+        resp.set_header("Location", address)
+        self._headers.put_for_page(resp, page)
+
+    def _show_form(
+        self,
+        resp: falcon.Response,
+        page: PspPage,
+        typed: Mapping[str, str],
+        errors: Mapping[str, str],
+    ) -> None:
+        # The number and the CVC are not among them: no answer ever repeats either.
+        repeated = {name: typed.get(name, "") for name in ("expiry", *BILLING_FIELDS)}
+        self._show(
+            resp,
+            "card.html",
+            page,
+            has_form=True,
+            values={name: text if is_clean(text) else "" for name, text in repeated.items()},
+            errors=errors,
+            messages=MESSAGES,
+            countries=countries.NAMES,
+            max_lengths=MAX_LENGTHS,
+            test_cards=TEST_CARDS,
+            wrong_zipcode=WRONG_ZIPCODE,
+            this_month=self._psp.clock.now().strftime("%Y%m"),
+        )
+
+    def _show(
+        self,
+        resp: falcon.Response,
+        template: str,
+        page: PspPage | None,
+        *,
+        has_form: bool = False,
+        **values: object,
+    ) -> None:
+        form_token = self._psp.form_token(page.reference) if page and has_form else None
+        resp.content_type = falcon.MEDIA_HTML
+        resp.text = self._templates.get_template(template).render(
+            page=page,
+            guest=_GuestShown(page.request) if page else None,
+            form_token=form_token,
+            root=self._root,
+            **values,
+        )
+        self._headers.put_for_page(resp, page, has_form=has_form)
+
+    def _read_form(self, req: falcon.Request, page: PspPage) -> Mapping[str, str]:
+        origin = req.get_header("Origin")
+        if origin is not None and origin != self._origin:
+            raise _not_from_here(page)
+        media_type = (req.content_type or "").partition(";")[0].strip().lower()
+        if media_type != falcon.MEDIA_URLENCODED:
+            raise _Problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "This form cannot be read",
+                "Send it with the button on the page.",
+                page,
+                again=True,
+            )
+        body = req.bounded_stream.read(MAX_FORM_BYTES + 1)
+        if len(body) > MAX_FORM_BYTES:
+            raise _Problem(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "This form is too long",
+                "Shorten what you typed and send it again.",
+                page,
+                again=True,
+            )
+        # Broken bytes become lone surrogates, which the checks of each field refuse.
+        text = body.decode(errors="surrogateescape")
+        typed = dict(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
+        sent = typed.get("form_token", "").encode(errors="replace")
+        if not hmac.compare_digest(sent, self._psp.form_token(page.reference).encode()):
+            raise _not_from_here(page)
+        return typed
+
+    def _too_many(self, page: PspPage) -> _Problem:
+        left = page.ends_at - self._psp.clock.now()
+        return _Problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "Too many cards were tried",
+            f"This page takes {MAX_CARD_ATTEMPTS} tries and no more. No card was stored. "
+            "Start again later where you came from.",
+            page,
+            retry_after_seconds=max(1, int(left.total_seconds())),
+        )
+
+
+class _StaticFiles:
+    """The style, script and pictures of the pages."""
+
+    def __init__(self, headers: _Headers) -> None:
+        self._headers = headers
+        self._files = {path.name: path for path in (_HERE / "static").iterdir()}
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Give a file of the fixed list."""
+        path = self._files.get(name)
+        if path is None:
+            raise falcon.HTTPNotFound
+        resp.content_type = _STATIC_TYPES[path.suffix]
+        resp.data = path.read_bytes()
+        resp.set_header("Cache-Control", "max-age=300")
+        self._headers.put(resp)
+
+
+def _not_from_here(page: PspPage) -> _Problem:
+    return _Problem(
+        HTTPStatus.FORBIDDEN,
+        "This form was not sent from here",
+        "Nothing was stored. Open the form again and send it from there.",
+        page,
+        again=True,
+    )
+
+
+def _prefilled(page: PspPage) -> Mapping[str, str]:
+    billing = page.request.billing_info
+    if billing is None:
+        return {}
+    return {name: getattr(billing, name) or "" for name in BILLING_FIELDS}
+
+
+def _refusal_errors(page: PspPage) -> Mapping[str, str]:
+    return {} if page.refusal is None else dict([_REFUSED[page.refusal]])
+
+
+class _GuestShown:
+    """Enough of a guest for the guest to know, and too little for anybody else."""
+
+    def __init__(self, request: HostedPageRequest) -> None:
+        words = request.guest_name.split()
+        self.masked = " ".join(word[0] + "•" * (len(word) - 1) for word in words)
+        # A screen reader would read out every bullet.
+        self.spoken = "the initials " + " ".join(word[0] for word in words)
+        if request.guest_email is not None:
+            local, _, domain = request.guest_email.rpartition("@")
+            self.masked += f", {local[:1]}•••@{domain}"
+            self.spoken += f" and an email address at {domain}"

@@ -1,0 +1,143 @@
+"""The fake PSP as the domain's port for PSPs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import msgspec
+from typing_extensions import override
+
+from adapters.fake_psp import signatures
+from adapters.fake_psp.database import PspUnavailable
+from adapters.fake_psp.psp import CallRefused, Event, FakePsp, PageState, UnknownPage
+from domain.hosted_pages import (
+    CardCollected,
+    CardRefused,
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    PageClosed,
+    Pending,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+from domain.ports import (
+    Clock,
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+    WebhookRejected,
+)
+
+_TOLD_OF = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
+
+
+class FakeProvider(PaymentProvider):
+    """Calls the fake PSP directly and puts its answers into the domain's words."""
+
+    def __init__(self, psp: FakePsp, *, webhook_secret: str, clock: Clock) -> None:
+        """Take the PSP, and the secret that its webhooks are signed with.
+
+        Raises ValueError for a blank secret: anybody could sign with it.
+        """
+        if not webhook_secret.strip():
+            raise ValueError("the fake PSP's webhook secret is empty")
+        self._psp = psp
+        self._webhook_secret = webhook_secret
+        self._clock = clock
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        with _translated():
+            page = self._psp.start_page(request)
+        return HostedPage(
+            reference=page.reference,
+            address=f"{self._psp.base_url}/fake-psp/pages/{page.reference}",
+            ends_at=page.ends_at,
+            guest_reference=page.guest_reference,
+        )
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        try:
+            with _translated():
+                found = self._psp.page(page.reference)
+        except UnknownPage:
+            return PageClosed()
+        match found.state:
+            case PageState.COMPLETED if found.card and found.collected_at:
+                return CardCollected(
+                    card=found.card, avs=found.avs, collected_at=found.collected_at
+                )
+            case PageState.CLOSED:
+                return PageClosed()
+            case PageState.OPEN if found.refusal:
+                return CardRefused()
+            case _:
+                return Pending()
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        with suppress(UnknownPage), _translated():
+            self._psp.close_page(page.reference)
+
+    @override
+    def discard(
+        self,
+        merchant_account: MerchantAccount,
+        guest_reference: GuestReference,
+        token: CardToken,
+    ) -> None:
+        with _translated():
+            self._psp.discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        signature = delivery.headers.get(signatures.HEADER, "")
+        if not signatures.is_signed(
+            delivery.body, signature, secret=self._webhook_secret, now=self._clock.now()
+        ):
+            raise WebhookRejected("not signed by the fake PSP within the last minutes")
+        if _decode(delivery.body, _Kind).type not in _TOLD_OF:
+            return ()
+        event = _decode(delivery.body, Event)
+        merchant_account = MerchantAccount(event.merchant_account)
+        if delivery.merchant_account not in (None, merchant_account):
+            raise WebhookRejected("meant for another merchant account")
+        notice = WebhookNotice(
+            merchant_account=merchant_account,
+            content=f"{event.type} {event.id}",
+            token_id=TokenId(event.token_id),
+            page_reference=event.page,
+        )
+        return (notice,)
+
+
+class _Kind(msgspec.Struct):
+    type: str
+
+
+_Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
+
+
+def _decode(body: bytes, kind: type[_Decoded]) -> _Decoded:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise WebhookRejected("the body is no event") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except PspUnavailable as error:
+        raise ProviderUnavailable from error
+    except CallRefused as error:
+        raise ProviderRefused(str(error)) from error

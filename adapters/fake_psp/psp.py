@@ -1,0 +1,357 @@
+"""The fake PSP itself: pages, cards and tokens, and the events that tell of them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from sqlite_utils import Database
+
+from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
+from adapters.fake_psp.database import PspDatabase, Row, rows
+from domain.billing import AvsResult
+from domain.hosted_pages import HostedPageRequest
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.payment_accounts import Card
+from domain.ports import Clock, Ids
+
+PAGE_LIFETIME: Final = timedelta(minutes=30)
+"""The least time that a page lives."""
+
+MAX_CARD_ATTEMPTS: Final = 5
+"""How many cards may be tried on one page."""
+
+
+class PageState(StrEnum):
+    """The states of a page. A challenged page holds a card that its bank has not confirmed yet."""
+
+    OPEN = "open"
+    CHALLENGED = "challenged"
+    COMPLETED = "completed"
+    CLOSED = "closed"
+
+
+class CardRefusal(StrEnum):
+    """Why the last card that was tried on a page was not taken."""
+
+    UNPUBLISHED = "unpublished"
+    DECLINED = "declined"
+    WRONG_ADDRESS = "wrong_address"
+    CHALLENGE_FAILED = "challenge_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PspPage:
+    """A page as the PSP keeps it.
+
+    `card` and `avs` are set on a challenged and on a completed page, `collected_at` on a completed
+    one. `refusal` tells of the last card that was tried.
+    """
+
+    reference: str
+    request: HostedPageRequest
+    guest_reference: GuestReference
+    ends_at: datetime
+    state: PageState = PageState.OPEN
+    attempts: int = 0
+    refusal: CardRefusal | None = None
+    card: Card | None = None
+    avs: AvsResult = AvsResult.NOT_CHECKED
+    collected_at: datetime | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the page takes no more cards: it has one, or is closed."""
+        return self.state in (PageState.COMPLETED, PageState.CLOSED)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What a webhook tells: `created` is in Unix seconds, `token_id` the session's."""
+
+    id: str
+    type: str
+    created: int
+    merchant_account: str
+    page: str
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueEvent:
+    """An event that is to be delivered; `tries` counts this one."""
+
+    id: str
+    body: bytes
+    age: timedelta
+    tries: int
+
+
+class CallRefused(Exception):
+    """The PSP cannot do what the call asks, and never will."""
+
+
+class UnknownPage(Exception):
+    """The PSP has no page under this reference."""
+
+
+class AttemptsUsedUp(Exception):
+    """As many cards as allowed have been tried on the page; nothing was done."""
+
+
+class OutOfOrder(Exception):
+    """The PSP cannot take a card just now; nothing was done."""
+
+
+class FakePsp:
+    """A PSP with a database file of its own. Every method may raise PspUnavailable.
+
+    No card number and no CVC is ever kept: of a number stays its keyed hash and its last four
+    digits. `webhook_secret` signs what it sends; `events_written` is set when there is news.
+    """
+
+    def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
+        """Open the PSP, and found it when the file is not there.
+
+        `base_url` is where the guest's browser reaches its pages, with no slash at its end.
+        """
+        self.base_url = base_url
+        self.clock = clock
+        self.events_written = threading.Event()
+        self._ids = ids
+        self._database = PspDatabase(database)
+        self.webhook_secret = self._database.key("webhook secret", ids)
+        self._form_key = self._database.key("form key", ids).encode()
+        self._fingerprint_key = self._database.key("fingerprint key", ids).encode()
+
+    def start_page(self, request: HostedPageRequest) -> PspPage:
+        """Make a page; the same idempotency key and parameters give the same page again.
+
+        A guest whose reference is unknown at the merchant account gets a new one. Raises
+        CallRefused when the key was used with other parameters.
+        """
+        with self._database.write() as db:
+            found = rows(
+                db, "SELECT page FROM pages WHERE idempotency_key = ?", (request.idempotency_key,)
+            )
+            if found:
+                page = _decode(found[0]["page"])
+                if page.request != request:
+                    raise CallRefused("the idempotency key was used with other parameters")
+                return page
+            page = PspPage(
+                reference=f"page_{self._ids.secret()}",
+                request=request,
+                guest_reference=self._guest(db, request),
+                ends_at=max(self.clock.now() + PAGE_LIFETIME, request.live_until),
+            )
+            db.execute(
+                "INSERT INTO pages VALUES (?, ?, ?)",
+                (page.reference, request.idempotency_key, _encode(page)),
+            )
+            return page
+
+    def page(self, reference: str) -> PspPage:
+        """Give a page as it is now. Raises UnknownPage."""
+        found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
+        page = _only_page(found)
+        if not page.is_over and self.clock.now() >= page.ends_at:
+            # What was seen closed stays closed, even if the clock is set back.
+            return self.close_page(reference)
+        return page
+
+    def close_page(self, reference: str) -> PspPage:
+        """Have a page take no more cards; one that is over stays as it is. Raises UnknownPage."""
+        return self._change(reference, _closed)
+
+    def try_card(self, reference: str, entry: CardEntry) -> PspPage:
+        """Try a card on a page; give the page as it is then. One that is over takes none.
+
+        Raises UnknownPage, AttemptsUsedUp and OutOfOrder.
+        """
+
+        def tried(page: PspPage) -> PspPage:
+            if page.attempts >= MAX_CARD_ATTEMPTS:
+                raise AttemptsUsedUp
+            published = TEST_CARDS.get(entry.number)
+            if published is not None and published.behaviour is Behaviour.OUT_OF_ORDER:
+                raise OutOfOrder
+            page = replace(
+                page, attempts=page.attempts + 1, state=PageState.OPEN, card=None, refusal=None
+            )
+            if published is None:
+                return replace(page, refusal=CardRefusal.UNPUBLISHED)
+            if published.behaviour is Behaviour.DECLINED:
+                return replace(page, refusal=CardRefusal.DECLINED)
+            if page.request.avs and entry.zipcode == WRONG_ZIPCODE:
+                return replace(page, refusal=CardRefusal.WRONG_ADDRESS)
+            card = self._card(page, entry, published)
+            held = replace(page, card=card, avs=_avs_result(page, published))
+            if published.behaviour is Behaviour.CHALLENGE:
+                return replace(held, state=PageState.CHALLENGED)
+            return self._collected(held)
+
+        return self._change(reference, tried)
+
+    def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
+        """End a page's challenge; give the page as it is then. Without a challenge, do nothing.
+
+        Raises UnknownPage.
+        """
+
+        def answered(page: PspPage) -> PspPage:
+            if page.state is not PageState.CHALLENGED:
+                return page
+            if confirmed:
+                return self._collected(page)
+            return replace(
+                page, state=PageState.OPEN, card=None, refusal=CardRefusal.CHALLENGE_FAILED
+            )
+
+        return self._change(reference, answered)
+
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        """Discard a token; one that is gone, unknown, or somebody else's changes nothing."""
+        with self._database.write() as db:
+            db.execute(
+                "DELETE FROM cards"
+                " WHERE token = ? AND merchant_account = ? AND guest_reference = ?",
+                (token, merchant_account, guest_reference),
+            )
+
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        """Give every token that can still be charged at a merchant account."""
+        found = self._database.read(
+            "SELECT token FROM cards WHERE merchant_account = ?", (merchant_account,)
+        )
+        return frozenset(CardToken(str(row["token"])) for row in found)
+
+    def form_token(self, reference: str) -> str:
+        """Give the token that proves that a form was made by us for this page."""
+        return hmac.new(self._form_key, reference.encode(), hashlib.sha256).hexdigest()
+
+    def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
+        """Take the event that has been due the longest, or None when none is due.
+
+        It counts as due again at `until`, so a taker that dies gives it back by itself.
+        """
+        with self._database.write() as db:
+            found = rows(
+                db,
+                "UPDATE events SET due_at = ?, tries = tries + 1 WHERE id ="
+                " (SELECT id FROM events WHERE due_at <= ? ORDER BY due_at LIMIT 1) RETURNING *",
+                (until.timestamp(), now.timestamp()),
+            )
+        if not found:
+            return None
+        event = found[0]
+        return DueEvent(
+            id=str(event["id"]),
+            body=str(event["body"]).encode(),
+            age=timedelta(seconds=now.timestamp() - float(event["created_at"])),
+            tries=int(event["tries"]),
+        )
+
+    def postpone_event(self, event: DueEvent, due_at: datetime) -> None:
+        """Have an event delivered again at that time."""
+        with self._database.write() as db:
+            db.execute("UPDATE events SET due_at = ? WHERE id = ?", (due_at.timestamp(), event.id))
+
+    def strike_event(self, event: DueEvent) -> None:
+        """Strike an event out: it was delivered, or nobody will ever take it."""
+        with self._database.write() as db:
+            db.execute("DELETE FROM events WHERE id = ?", (event.id,))
+
+    def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
+        """Take a page one step further, unless it is over; at its end, tell of it."""
+        with self._database.write() as db:
+            page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
+            if page.is_over:
+                return page
+            page = _closed(page) if self.clock.now() >= page.ends_at else step(page)
+            db.execute("UPDATE pages SET page = ? WHERE reference = ?", (_encode(page), reference))
+            if page.state is PageState.COMPLETED and page.card is not None:
+                db.execute(
+                    "INSERT INTO cards VALUES (?, ?, ?)",
+                    (page.card.token, page.request.merchant_account, page.guest_reference),
+                )
+            if page.is_over:
+                self._tell_of(db, page)
+        self.events_written.set()
+        return page
+
+    def _tell_of(self, db: Database, page: PspPage) -> None:
+        created_at = self.clock.now().timestamp()
+        event = Event(
+            id=f"event_{self._ids.secret()}",
+            type=f"page.{page.state}",
+            created=int(created_at),
+            merchant_account=page.request.merchant_account,
+            page=page.reference,
+            token_id=page.request.token_id,
+        )
+        db.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, 0)",
+            (event.id, msgspec.json.encode(event).decode(), created_at, created_at),
+        )
+
+    def _guest(self, db: Database, request: HostedPageRequest) -> GuestReference:
+        known = request.guest_reference
+        if known and rows(
+            db,
+            "SELECT 1 FROM guests WHERE reference = ? AND merchant_account = ?",
+            (known, request.merchant_account),
+        ):
+            return known
+        reference = GuestReference(f"guest_{self._ids.secret()}")
+        db.execute("INSERT INTO guests VALUES (?, ?)", (reference, request.merchant_account))
+        return reference
+
+    def _card(self, page: PspPage, entry: CardEntry, published: PublishedCard) -> Card:
+        keyed = f"{page.request.merchant_account}\n{entry.number}".encode()
+        return Card(
+            guest_reference=page.guest_reference,
+            token=CardToken(f"card_{self._ids.secret()}"),
+            fingerprint=hmac.new(self._fingerprint_key, keyed, hashlib.sha256).hexdigest(),
+            card_logo=published.brand,
+            last_four=entry.number[-4:],
+            expiry_month=entry.expiry_month,
+            expiry_year=entry.expiry_year,
+        )
+
+    def _collected(self, page: PspPage) -> PspPage:
+        return replace(page, state=PageState.COMPLETED, collected_at=self.clock.now())
+
+
+def _closed(page: PspPage) -> PspPage:
+    return replace(page, state=PageState.CLOSED, card=None)
+
+
+def _avs_result(page: PspPage, published: PublishedCard) -> AvsResult:
+    if not page.request.avs:
+        return AvsResult.NOT_CHECKED
+    wrong = published.behaviour is Behaviour.WRONG_ADDRESS
+    return AvsResult.MISMATCH if wrong else AvsResult.MATCH
+
+
+def _only_page(found: list[Row]) -> PspPage:
+    if not found:
+        raise UnknownPage
+    return _decode(found[0]["page"])
+
+
+def _encode(page: PspPage) -> str:
+    return msgspec.json.encode(page).decode()
+
+
+def _decode(page: str | float) -> PspPage:
+    return msgspec.json.decode(str(page), type=PspPage)

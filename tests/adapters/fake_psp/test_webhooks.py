@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from adapters.fake_psp.provider import FakeProvider
+from adapters.fake_psp.psp import FakePsp
+from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
+from domain.hosted_pages import WebhookDelivery
+from tests.adapters.fake_psp.conftest import (
+    BASE_URL,
+    CHALLENGE,
+    DECLINED,
+    card_entry,
+    hosted_page_request,
+)
+from tests.clock import SettableClock
+from tests.ids import SeededIds
+
+PATIENCE_SECONDS = 10
+
+
+class Receiver(ThreadingHTTPServer):
+    """An HTTP server that keeps what comes, and answers with the statuses it is given."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Receive)
+        self.received: queue.Queue[WebhookDelivery] = queue.Queue()
+        self.statuses: list[int] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/webhooks/fake"
+
+    def take(self) -> WebhookDelivery:
+        return self.received.get(timeout=PATIENCE_SECONDS)
+
+
+class _Receive(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Receiver)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if self.path == "/webhooks/fake":
+            self.server.received.put(WebhookDelivery(headers=headers, body=body))
+        status = self.server.statuses.pop(0) if self.server.statuses else 200
+        self.send_response(status)
+        if status in (301, 302, 307, 308):
+            self.send_header("Location", "/webhooks/fake")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    # The default interval makes each test end half a second late.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def sender(psp: FakePsp, receiver: Receiver) -> WebhookSender:
+    return WebhookSender(psp, url=receiver.url)
+
+
+def complete_a_page(psp: FakePsp, session: int = 1) -> str:
+    reference = psp.start_page(hosted_page_request(session=session)).reference
+    psp.try_card(reference, card_entry())
+    return reference
+
+
+def test_a_completed_page_is_told_once(
+    psp: FakePsp,
+    sender: WebhookSender,
+    receiver: Receiver,
+    provider: FakeProvider,
+    clock: SettableClock,
+) -> None:
+    reference = complete_a_page(psp)
+    assert sender.deliver_due(clock.now()) == 1
+    (notice,) = provider.read_webhook(receiver.take())
+    assert notice.page_reference == reference
+    assert notice.token_id == hosted_page_request().token_id
+    assert notice.content.startswith("page.completed ")
+    clock.advance(GIVE_UP_AFTER)
+    assert sender.deliver_due(clock.now()) == 0
+    assert receiver.received.empty()
+
+
+def test_a_closed_page_is_told(
+    psp: FakePsp,
+    sender: WebhookSender,
+    receiver: Receiver,
+    provider: FakeProvider,
+    clock: SettableClock,
+) -> None:
+    page = psp.start_page(hosted_page_request())
+    psp.close_page(page.reference)
+    psp.close_page(page.reference)
+    assert sender.deliver_due(clock.now()) == 1
+    (notice,) = provider.read_webhook(receiver.take())
+    assert notice.content.startswith("page.closed ")
+
+
+def test_a_page_that_is_not_over_is_not_told(
+    psp: FakePsp, sender: WebhookSender, clock: SettableClock
+) -> None:
+    reference = psp.start_page(hosted_page_request()).reference
+    psp.try_card(reference, card_entry(DECLINED))
+    psp.try_card(reference, card_entry(CHALLENGE))
+    psp.answer_challenge(reference, confirmed=False)
+    assert sender.deliver_due(clock.now()) == 0
+
+
+@pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
+def test_what_is_not_taken_comes_again_signed_anew(
+    psp: FakePsp,
+    sender: WebhookSender,
+    receiver: Receiver,
+    provider: FakeProvider,
+    clock: SettableClock,
+    status: int,
+) -> None:
+    receiver.statuses = [status]
+    complete_a_page(psp)
+    assert sender.deliver_due(clock.now()) == 0
+    first = receiver.take()
+    assert receiver.received.empty()
+    clock.advance(timedelta(hours=1))
+    assert sender.deliver_due(clock.now()) == 1
+    second = receiver.take()
+    assert second.body == first.body
+    assert second.headers["fake-psp-signature"] != first.headers["fake-psp-signature"]
+    assert provider.read_webhook(second)
+
+
+def test_retries_come_less_and_less_often_and_end(
+    psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
+) -> None:
+    receiver.statuses = [500] * 1000
+    complete_a_page(psp)
+    for wait in (*RETRY_AFTER, RETRY_EVERY, RETRY_EVERY):
+        sender.deliver_due(clock.now())
+        receiver.take()
+        clock.advance(wait - timedelta(milliseconds=1))
+        sender.deliver_due(clock.now())
+        assert receiver.received.empty()
+        clock.advance(timedelta(milliseconds=1))
+    clock.advance(GIVE_UP_AFTER)
+    sender.deliver_due(clock.now())
+    receiver.take()
+    clock.advance(RETRY_EVERY)
+    sender.deliver_due(clock.now())
+    assert receiver.received.empty()
+
+
+def test_a_bad_event_does_not_hold_up_the_others(
+    psp: FakePsp,
+    sender: WebhookSender,
+    receiver: Receiver,
+    clock: SettableClock,
+) -> None:
+    receiver.statuses = [500]
+    for session in (1, 2, 3):
+        complete_a_page(psp, session)
+    assert sender.deliver_due(clock.now()) == 2
+    assert receiver.received.qsize() == 3
+    clock.advance(RETRY_AFTER[0])
+    assert sender.deliver_due(clock.now()) == 1
+
+
+def test_nobody_listening_is_no_more_than_a_retry(psp: FakePsp, clock: SettableClock) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    sender = WebhookSender(psp, url=url)
+    complete_a_page(psp)
+    assert sender.deliver_due(clock.now()) == 0
+
+
+def test_an_answer_that_is_no_http_is_no_more_than_a_retry(
+    psp: FakePsp, clock: SettableClock
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"nonsense\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        complete_a_page(psp)
+        sender = WebhookSender(psp, url=f"http://127.0.0.1:{server.getsockname()[1]}/")
+        assert sender.deliver_due(clock.now()) == 0
+        thread.join()
+
+
+def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
+    psp: FakePsp, database: Path, clock: SettableClock
+) -> None:
+    other = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds(2))
+    complete_a_page(psp)
+    until = clock.now() + timedelta(seconds=30)
+    assert psp.take_due_event(clock.now(), until=until) is not None
+    assert other.take_due_event(clock.now(), until=until) is None
+    clock.advance(timedelta(seconds=30))
+    event = other.take_due_event(clock.now(), until=clock.now() + timedelta(seconds=30))
+    assert event is not None
+    assert event.tries == 2
+
+
+def test_the_thread_sends_at_once_what_is_written(
+    psp: FakePsp, sender: WebhookSender, receiver: Receiver
+) -> None:
+    sender.start()
+    sender.start()
+    try:
+        complete_a_page(psp, 1)
+        receiver.take()
+        complete_a_page(psp, 2)
+        receiver.take()
+    finally:
+        sender.stop()
+    sender.stop()
+    assert all(thread.name != "fake-psp-webhooks" for thread in threading.enumerate())
+
+
+def test_the_thread_sends_what_an_earlier_process_left(
+    psp: FakePsp, receiver: Receiver, database: Path, clock: SettableClock
+) -> None:
+    complete_a_page(psp)
+    reopened = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds(2))
+    sender = WebhookSender(reopened, url=receiver.url)
+    sender.start()
+    try:
+        receiver.take()
+    finally:
+        sender.stop()
+
+
+def test_a_stopped_sender_can_be_started_again(
+    psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
+) -> None:
+    sender.start()
+    sender.stop()
+    complete_a_page(psp)
+    assert sender.deliver_due(clock.now()) == 0
+    sender.start()
+    try:
+        receiver.take()
+    finally:
+        sender.stop()
+
+
+@pytest.mark.parametrize("url", ["https://psp.example/", "ftp://x/", "/webhooks", "http://"])
+def test_only_an_http_address_is_posted_to(psp: FakePsp, url: str) -> None:
+    with pytest.raises(ValueError, match="http address"):
+        WebhookSender(psp, url=url)
