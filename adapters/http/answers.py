@@ -1,0 +1,216 @@
+"""The bodies of answers, as the interface names their fields (sections 2.3 to 2.5).
+
+These same types make the schemas of the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+import falcon
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from domain.card_sessions import CardSession
+from domain.hosted_links import HostedLinks
+from domain.pagination import Page
+from domain.payment_accounts import PaymentAccount
+from domain.products import Product
+
+
+def json_body(resp: falcon.Response, body: Struct) -> None:
+    """Make `body` the answer, as JSON that no cache keeps."""
+    resp.content_type = "application/json"
+    resp.data = msgspec.json.encode(body)
+
+
+def _example(value: object, description: str = "", **schema: object) -> Meta:
+    return Meta(description=description or None, extra_json_schema={**schema, "examples": [value]})
+
+
+def _uuid(description: str) -> Meta:
+    return _example("8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21", description, format="uuid")
+
+
+def _time(description: str) -> Meta:
+    return _example("2026-11-20T12:00:00Z", description, format="date-time")
+
+
+class ErrorObject(Struct, frozen=True):
+    """Why a request was refused (section 2.4)."""
+
+    code: Annotated[int, _example(400, "The same number as the HTTP status.")]
+    message: Annotated[str, _example("Invalid center id")]
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """The envelope of a refusal under `/api/v1`."""
+
+    success: Literal[False] = False
+    error: ErrorObject
+
+
+class Done(Struct, frozen=True):
+    """The envelope of an answer under `/api/v1`, alone when there is nothing to add."""
+
+    success: Literal[True] = True
+    error: None = None
+
+
+class CardSessionStarted(Done, frozen=True, kw_only=True):
+    """The answer to add-card (section 2.3)."""
+
+    hosted_payment_uri: Annotated[
+        str,
+        _example(
+            "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
+            "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards",
+            "Where the guest must be redirected to; the hosted page collects the card.",
+            format="uri",
+        ),
+    ]
+    token_id: Annotated[str, _uuid("The token of the card-addition session.")]
+
+    @classmethod
+    def of(cls, session: CardSession, links: HostedLinks) -> CardSessionStarted:
+        """Tell of a session that has just been started."""
+        return cls(hosted_payment_uri=links.hosted_payment_uri(session), token_id=session.token_id)
+
+
+class CardSessionState(Done, frozen=True, kw_only=True):
+    """How a card-addition session stands."""
+
+    status: Annotated[Literal["open", "completed", "failed", "expired"], _example("completed")]
+    account_id: Annotated[str | None, _uuid("The stored card, once the session is completed.")]
+    failure: Annotated[
+        ErrorObject | None, Meta(description="Why the card was refused, once it has failed.")
+    ]
+    expires_at: Annotated[datetime, _time("Until when the link, or its page, can be used.")]
+
+    @classmethod
+    def of(cls, session: CardSession) -> CardSessionState:
+        """Tell how a session stands."""
+        failure = session.failure
+        return cls(
+            status=session.status.value,
+            account_id=session.account_id,
+            failure=ErrorObject(failure.code, failure.message) if failure else None,
+            expires_at=session.expires_at,
+        )
+
+
+class PageInfo(Struct, frozen=True):
+    """Which page of a list this is (section 2.5)."""
+
+    total: Annotated[int, _example(1, "The number of records on all pages.")]
+    page: Annotated[int, _example(1, "The current page.")]
+    size: Annotated[int, _example(10, "The number of records per page.")]
+
+    @classmethod
+    def of(cls, page: Page[Product] | Page[PaymentAccount]) -> PageInfo:
+        """Tell which page this is."""
+        return cls(total=page.total, page=page.request.page, size=page.request.size)
+
+
+class StoredCard(Struct, frozen=True, kw_only=True):
+    """A card on file."""
+
+    account_id: Annotated[str, _uuid("The payment account identifier.")]
+    center_id: Annotated[str, _uuid("The center that may charge it.")]
+    card_logo: Annotated[str, _example("visa", "The card scheme.")]
+    last_four: Annotated[str, _example("4242", "The last digits of its number.")]
+    expiry_on: Annotated[str, _example("09/31", "Month and year of its expiry.")]
+    expired: Annotated[bool, _example(False, "Whether that month is over.")] = False
+    source: Annotated[Literal[1, 5], _example(1, "Where it was added: 1 web store, 5 mobile.")]
+    created_at: Annotated[datetime, _time("When it was added.")]
+
+    @classmethod
+    def of(cls, account: PaymentAccount, now: datetime) -> Self:
+        """Tell of a card on file as it is at `now`."""
+        card = msgspec.convert(account, cls, from_attributes=True)
+        return msgspec.structs.replace(card, expired=account.has_expired(now))
+
+
+class PaymentReference(Struct, frozen=True, kw_only=True):
+    """What a payment operation needs to charge a card on file."""
+
+    provider: Annotated[str, _example("fake", "The payment service provider.")]
+    merchant_account: Annotated[str, _example("default", "The merchant account there.")]
+    guest_reference: Annotated[
+        str, _example("guest_5f0c", "The guest, as the provider knows them.")
+    ]
+    token: Annotated[str, _example("card_91be", "The stored card, as the provider knows it.")]
+
+
+class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
+    """One card on file, with its payment reference where the caller may use it."""
+
+    success: Literal[True] = True
+    error: None = None
+    payment_reference: Annotated[
+        PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
+    ] = UNSET
+
+    def with_reference(self, account: PaymentAccount) -> Self:
+        """Add what a payment operation needs."""
+        reference = msgspec.convert(account, PaymentReference, from_attributes=True)
+        return msgspec.structs.replace(self, payment_reference=reference)
+
+
+class StoredCards(Struct, frozen=True, kw_only=True):
+    """A page of a guest's cards on file."""
+
+    accounts: list[StoredCard]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[PaymentAccount], now: datetime) -> StoredCards:
+        """Tell of a page of accounts as they are at `now`."""
+        cards = [StoredCard.of(account, now) for account in page.items]
+        return cls(accounts=cards, page_info=PageInfo.of(page))
+
+
+class Price(Struct, frozen=True):
+    """An amount of money."""
+
+    amount: Annotated[str, _example("49.90", "A decimal number in major units.")]
+    currency: Annotated[str, _example("EUR", "ISO 4217.")]
+
+
+class ProductForSale(Struct, frozen=True, kw_only=True):
+    """A product of a center."""
+
+    id: Annotated[str, _uuid("The product.")]
+    code: Annotated[str, _example("OIL-50")]
+    name: Annotated[str, _example("Massage oil, 50 ml")]
+    description: Annotated[str, _example("Almond and lavender")]
+    price: Price
+
+
+class ProductsForSale(Struct, frozen=True, kw_only=True):
+    """A page of a center's products."""
+
+    products: list[ProductForSale]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[Product]) -> ProductsForSale:
+        """Tell of a page of products."""
+        products = [
+            ProductForSale(
+                id=product.id,
+                code=product.code,
+                name=product.name,
+                description=product.description,
+                price=Price(amount=str(product.amount), currency=product.currency),
+            )
+            for product in page.items
+        ]
+        return cls(products=products, page_info=PageInfo.of(page))
+
+
+class Health(Struct, frozen=True):
+    """How the service itself is."""
+
+    status: Annotated[str, _example("ok")]

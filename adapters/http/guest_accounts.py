@@ -1,0 +1,106 @@
+"""A guest's cards: `/api/v1/guests/{guest_id}/accounts` and what lies below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import falcon
+
+from adapters.http.answers import (
+    CardSessionStarted,
+    CardSessionState,
+    Done,
+    StoredCardDetails,
+    StoredCards,
+    json_body,
+)
+from adapters.http.authentication import Authentication, RateLimits
+from adapters.http.requests import Query, read_add_card
+from domain.add_card import AddCard
+from domain.hosted_links import HostedLinks
+from domain.list_accounts import ListAccounts
+from domain.permissions import MAY_ADD_CARDS, MAY_USE_CARDS
+from domain.ports import Clock
+from domain.read_account import ReadAccount
+from domain.read_session import ReadSession
+from domain.remove_account import RemoveAccount
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestAccounts:
+    """Add a card (interface, section 4.1), and list the cards on file."""
+
+    authenticate: Authentication
+    limits: RateLimits
+    add_card: AddCard
+    list_accounts: ListAccounts
+    links: HostedLinks
+    clock: Clock
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """Start a card-addition session."""
+        caller = self.authenticate(req)
+        # A caller without permission is told so before its body is read.
+        caller.require(MAY_ADD_CARDS)
+        self.limits.count_add_card(caller)
+        session = self.add_card(caller, read_add_card(req, guest_id))
+        json_body(resp, CardSessionStarted.of(session, self.links))
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """List the guest's cards on file."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.list_accounts(
+            caller,
+            guest_id=guest_id,
+            center_ids=query.all("center_id"),
+            pages=query.all("page"),
+            sizes=query.all("size"),
+        )
+        json_body(resp, StoredCards.of(page, self.clock.now()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestAccount:
+    """Read and remove one card on file."""
+
+    authenticate: Authentication
+    read_account: ReadAccount
+    remove_account: RemoveAccount
+    clock: Clock
+    wake_reconciler: Callable[[], None]
+
+    def on_get(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Read a card on file, with its payment reference for those who may charge it."""
+        caller = self.authenticate(req)
+        account = self.read_account(caller, guest_id=guest_id, account_id=account_id)
+        card = StoredCardDetails.of(account, self.clock.now())
+        json_body(resp, card.with_reference(account) if caller.may(MAY_USE_CARDS) else card)
+
+    def on_delete(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Remove a card on file, here and at the PSP."""
+        caller = self.authenticate(req)
+        self.remove_account(caller, guest_id=guest_id, account_id=account_id)
+        self.wake_reconciler()
+        json_body(resp, Done())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestCardSession:
+    """Read how a card-addition session stands."""
+
+    authenticate: Authentication
+    read_session: ReadSession
+
+    def on_get(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
+    ) -> None:
+        """Tell the session's status, and its account or failure once it has ended."""
+        caller = self.authenticate(req)
+        session = self.read_session(caller, guest_id=guest_id, token_id=token_id)
+        json_body(resp, CardSessionState.of(session))

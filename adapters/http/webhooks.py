@@ -1,0 +1,40 @@
+"""Events from PSPs: `/webhooks/{provider}`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import falcon
+
+from adapters.http.answers import Done, json_body
+from adapters.http.errors import NotFound
+from adapters.http.requests import read_bytes
+from domain.hosted_pages import WebhookDelivery
+from domain.identifiers import ProviderName
+from domain.ports import ProviderUnavailable
+from domain.receive_webhook import ReceiveWebhook
+
+MAX_WEBHOOK_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhooks:
+    """Take a PSP's events in; the reconciler settles the sessions that they speak of."""
+
+    receive_webhook: ReceiveWebhook
+    wake_reconciler: Callable[[], None]
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, provider: str) -> None:
+        """Verify an event over its raw bytes and keep it; 200 means that it is kept."""
+        delivery = WebhookDelivery(
+            headers={name.lower(): value for name, value in req.headers.items()},
+            body=read_bytes(req, MAX_WEBHOOK_BYTES),
+        )
+        try:
+            self.receive_webhook(ProviderName(provider), delivery)
+        except ProviderUnavailable as error:
+            raise NotFound from error
+        self.wake_reconciler()
+        json_body(resp, Done())

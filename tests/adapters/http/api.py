@@ -1,0 +1,104 @@
+"""A client of the HTTP API that holds every answer against the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import jsonschema_rs
+from falcon import testing
+
+from adapters.http.openapi import document
+from domain.permissions import Caller
+from tests.builders import CENTER_ID, GUEST_ID
+from tests.installation import BASE_URL, REDIRECT_URI, Installation
+
+DOCUMENT: Final[Any] = document(BASE_URL)  # JSON has no better type
+ACCOUNTS: Final = f"/api/v1/guests/{GUEST_ID}/accounts"
+PRODUCTS: Final = f"/v1/centers/{CENTER_ID}/products"
+GOOD_BODY: Final = {"center_id": CENTER_ID, "redirect_uri": REDIRECT_URI}
+
+_PATHS = {path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in sorted(DOCUMENT["paths"])}
+
+
+class Api:
+    """Sends requests with a token, and fails when an answer is not what the document says."""
+
+    def __init__(self, installation: Installation, caller: Caller | None = None) -> None:
+        self.installation = installation
+        self.token = installation.token_for(caller or installation.caller)
+        self._client = installation.client()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: str | bytes | None = None,
+        query: str | None = None,
+        headers: dict[str, str] | None = None,
+        authenticated: bool = True,
+    ) -> testing.Result:
+        """Send a request, and hold its answer against the document."""
+        all_headers = {"Authorization": f"bearer {self.token}"} if authenticated else {}
+        result = self._client.simulate_request(
+            method, path, body=body, query_string=query, headers={**all_headers, **(headers or {})}
+        )
+        assert_documented(method, path, result)
+        return result
+
+    def get(self, path: str, query: str | None = None) -> testing.Result:
+        """Send a GET."""
+        return self.send("GET", path, query=query)
+
+    def post(
+        self,
+        body: object,
+        *,
+        path: str = ACCOUNTS,
+        headers: dict[str, str] | None = None,
+    ) -> testing.Result:
+        """Send add-card with a JSON body."""
+        return self.send(
+            "POST",
+            path,
+            body=json.dumps(body),
+            headers={"Content-Type": "application/json", **(headers or {})},
+        )
+
+
+def assert_documented(method: str, path: str, result: testing.Result) -> None:
+    """Fail when the document does not know this answer to this request."""
+    assert result.headers["x-content-type-options"] == "nosniff"
+    assert "server" not in result.headers
+    known = next((known for known, form in _PATHS.items() if form.fullmatch(path)), None)
+    operation = known and DOCUMENT["paths"][known].get(method.lower())
+    if not operation:
+        assert result.status_code in (404, 405)
+        return
+    assert str(result.status_code) in operation["responses"], (method, path, result.text)
+    answer = operation["responses"][str(result.status_code)]
+    content_type = result.headers.get("content-type", "").partition(";")[0]
+    if "content" not in answer:
+        assert result.text == ""
+        return
+    assert content_type in answer["content"], (content_type, result.text)
+    if content_type == "application/json":
+        schema = {**answer["content"][content_type]["schema"], "components": DOCUMENT["components"]}
+        jsonschema_rs.validate(schema, result.json)
+
+
+def refused(result: testing.Result) -> tuple[int, str]:
+    """Give code and message of a refusal in the envelope, which must be all there is."""
+    error = result.json["error"]
+    assert result.json == {"success": False, "error": error}
+    assert error["code"] == result.status_code
+    return error["code"], error["message"]
+
+
+def refused_bare(result: testing.Result) -> tuple[int, str]:
+    """Give code and message of a bare refusal, which must be all there is."""
+    assert set(result.json) == {"code", "message"}
+    assert result.json["code"] == result.status_code
+    return result.json["code"], result.json["message"]

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
+from tests.installation import Installation
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "bearer",
+        "bearer ",
+        "bearer not-a-token",
+        "basic dXNlcjpwYXNz",
+        "Token {token}",
+        "bearer {token} x",
+        "bearer {token}, bearer {token}",
+        "bearer\u00a0{token}",
+        "{token}",
+        "bearer {token}x",
+    ],
+)
+def test_without_a_good_token_nobody_is_let_in(api: Api, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header.format(token=api.token)}
+
+    for path in (ACCOUNTS, f"{ACCOUNTS}/x", f"{ACCOUNTS}/sessions/x"):
+        result = api.send("GET", path, headers=headers, authenticated=False)
+        assert refused(result) == (401, "User not authenticated")
+        assert result.headers["www-authenticate"] == "Bearer"
+    result = api.send("GET", PRODUCTS, headers=headers, authenticated=False)
+    assert refused_bare(result) == (401, "User not authenticated")
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "Bearer", "BEARER", "bearer  "])
+def test_the_scheme_is_compared_without_case(api: Api, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} {api.token}"}
+
+    assert api.send("GET", ACCOUNTS, headers=headers).status_code == 200
+
+
+def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
+    result = api.send(
+        "GET",
+        ACCOUNTS,
+        query=f"access_token={api.token}",
+        headers={"Cookie": f"access_token={api.token}", "X-Api-Key": api.token},
+        authenticated=False,
+    )
+
+    assert result.status_code == 401
+
+
+def test_an_expired_token_is_refused(api: Api) -> None:
+    api.installation.clock.advance(timedelta(hours=24))
+
+    assert api.get(ACCOUNTS).status_code == 401
+
+
+def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
+    assert api.get(ACCOUNTS).status_code == 200
+    api.installation.container.identity().revoke(api.token)
+
+    assert api.get(ACCOUNTS).status_code == 401
+
+
+def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
+    api.get(ACCOUNTS)
+    for file in api.installation.settings.database.parent.iterdir():
+        assert api.token[12:].encode() not in file.read_bytes()
+    (kept,) = api.installation.access_tokens()
+    assert api.token.startswith(kept.prefix)
+
+
+def test_failures_are_limited_per_address_and_good_tokens_are_not(
+    installation: Installation,
+) -> None:
+    api = Api(installation)
+    bad = {"Authorization": "bearer wrong"}
+    answers = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
+
+    assert answers == [401] * 30 + [429]
+    result = api.send("GET", ACCOUNTS, headers=bad)
+    assert refused(result) == (429, "Too many requests")
+    assert 1 <= int(result.headers["retry-after"]) <= 60
+    assert api.get(ACCOUNTS).status_code == 200

@@ -1,0 +1,219 @@
+"""Lists and accounts over HTTP: sections 4.2 and 7.2 of the interface."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.permissions import Permission
+from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product, a_uuid
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+
+BOTH_LISTS = pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS])
+
+
+def test_products_come_in_pages(api: Api) -> None:
+    with api.installation.storage.write() as unit:
+        unit.products.put_many(a_product(number) for number in range(1, 26))
+        unit.commit()
+
+    first = api.get(PRODUCTS)
+    assert first.json["page_info"] == {"total": 25, "page": 1, "size": 10}
+    assert [product["code"] for product in first.json["products"]] == [
+        f"P-{number}" for number in range(1, 11)
+    ]
+    assert first.json["products"][0] == {
+        "id": a_product(1).id,
+        "code": "P-1",
+        "name": "Massage 1",
+        "description": "An hour of rest",
+        "price": {"amount": "120.50", "currency": "EUR"},
+    }
+    last = api.get(PRODUCTS, "page=3&size=10")
+    assert [product["code"] for product in last.json["products"]] == [
+        f"P-{number}" for number in range(21, 26)
+    ]
+
+
+@BOTH_LISTS
+@pytest.mark.parametrize("size", ["101", "1000", "9" * 24])
+def test_more_than_a_hundred_items_cannot_be_requested(api: Api, path: str, size: str) -> None:
+    result = api.get(path, f"size={size}")
+
+    assert result.json == {"code": 422, "message": "You cannot request more than 100 items."}
+    assert result.status_code == 422
+
+
+@BOTH_LISTS
+@pytest.mark.parametrize("name", ["page", "size"])
+@pytest.mark.parametrize(
+    "value",
+    ["0", "-1", "1_000", "+5", "%2B5", "", "x", "1.0", "1e3", "%D9%A3", "%EF%BC%91", "1%00", "%FF"],
+)
+def test_numbers_in_other_spellings_are_refused(api: Api, path: str, name: str, value: str) -> None:
+    code, message = refused_bare(api.get(path, f"{name}={value}"))
+
+    assert code == 422
+    assert message == f"{name} must be a whole number of at least 1, in decimal digits"
+
+
+@BOTH_LISTS
+def test_a_number_given_twice_is_refused(api: Api, path: str) -> None:
+    assert refused_bare(api.get(path, "page=1&page=2"))[0] == 422
+
+
+@BOTH_LISTS
+@pytest.mark.parametrize("page", ["2", "9" * 24, "9" * 3999])
+def test_a_page_past_the_end_is_empty_and_has_the_true_total(
+    api: Api, path: str, page: str
+) -> None:
+    api.installation.stored_card()
+    with api.installation.storage.write() as unit:
+        unit.products.put_many([a_product()])
+        unit.commit()
+
+    result = api.get(path, f"page={page}")
+
+    assert result.status_code == 200
+    assert f'"page":{page},' in result.text
+    assert '"total":1,' in result.text
+    assert "[]" in result.text
+
+
+@BOTH_LISTS
+def test_a_hundred_items_can_be_requested(api: Api, path: str) -> None:
+    assert api.get(path, "size=100").json["page_info"] == {"total": 0, "page": 1, "size": 100}
+
+
+@BOTH_LISTS
+def test_a_query_of_very_many_parameters_is_no_proper_request(api: Api, path: str) -> None:
+    assert api.get(path, "x=1&" * 200).status_code == 400
+
+
+def test_unknown_centers_and_missing_permission_are_refused_bare(
+    installation: Installation,
+) -> None:
+    api = Api(installation)
+    for center_id in ("x", a_uuid(999)):
+        result = api.get(f"/v1/centers/{center_id}/products")
+        assert refused_bare(result) == (400, "Invalid center id")
+    other = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
+    assert refused_bare(other.get(PRODUCTS)) == (403, "User not authorized")
+
+
+def test_a_stored_card_is_listed(api: Api) -> None:
+    account = api.installation.stored_card(source=5)
+
+    result = api.get(ACCOUNTS)
+
+    assert result.json == {
+        "accounts": [
+            {
+                "account_id": account.account_id,
+                "center_id": CENTER_ID,
+                "card_logo": "visa",
+                "last_four": "4242",
+                "expiry_on": "09/31",
+                "expired": False,
+                "source": 5,
+                "created_at": "2026-11-20T12:00:00Z",
+            }
+        ],
+        "page_info": {"total": 1, "page": 1, "size": 10},
+    }
+
+
+def test_cards_can_be_narrowed_to_a_center(api: Api) -> None:
+    api.installation.has_center(a_center(id=OTHER_CENTER_ID))
+    api.installation.stored_card()
+
+    assert api.get(ACCOUNTS, f"center_id={CENTER_ID}").json["page_info"]["total"] == 1
+    assert api.get(ACCOUNTS, f"center_id={OTHER_CENTER_ID}").json["page_info"]["total"] == 0
+    for query in ("center_id=", "center_id=x", f"center_id={CENTER_ID}&center_id={CENTER_ID}"):
+        assert refused(api.get(ACCOUNTS, query)) == (400, "Invalid center id")
+
+
+def test_cards_of_a_guest_that_does_not_exist_are_not_found(api: Api) -> None:
+    assert refused(api.get("/api/v1/guests/x/accounts")) == (400, "Guest not found")
+    result = api.get(f"/api/v1/guests/{a_uuid(999)}/accounts")
+    assert refused(result) == (404, "Guest not found")
+
+
+def test_the_payment_reference_is_for_those_who_may_charge(installation: Installation) -> None:
+    account = installation.stored_card()
+    path = f"{ACCOUNTS}/{account.account_id}"
+
+    with_permission = Api(
+        installation, installation.a_caller(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
+    ).get(path)
+    without = Api(installation, installation.a_caller(Permission.GUESTS_VIEW)).get(path)
+
+    assert with_permission.json["payment_reference"] == {
+        "provider": "fake",
+        "merchant_account": "default",
+        "guest_reference": account.guest_reference,
+        "token": account.token,
+    }
+    assert without.json == {
+        key: value for key, value in with_permission.json.items() if key != "payment_reference"
+    }
+    assert without.json["success"] is True
+    assert account.token not in without.text
+
+
+def test_a_card_is_removed_here_and_at_the_psp(api: Api) -> None:
+    account = api.installation.stored_card(GOOD_CARD)
+    kept = api.installation.stored_card(OTHER_GOOD_CARD)
+    path = f"{ACCOUNTS}/{account.account_id}"
+
+    result = api.send("DELETE", path)
+
+    assert result.json == {"success": True, "error": None}
+    assert refused(api.get(path)) == (404, "Payment account not found")
+    assert refused(api.send("DELETE", path)) == (404, "Payment account not found")
+    assert api.installation.container.work_for_reconciler().is_set()
+    api.installation.reconcile_until_idle()
+    assert api.installation.tokens_at_psp() == {kept.token}
+
+
+def test_a_session_tells_how_it_stands(api: Api) -> None:
+    session = api.installation.opened_session()
+    path = f"{ACCOUNTS}/sessions/{session.token_id}"
+    assert api.get(path).json == {
+        "success": True,
+        "error": None,
+        "status": "open",
+        "account_id": None,
+        "failure": None,
+        "expires_at": "2026-11-20T12:30:00Z",
+    }
+
+    api.installation.type_card(session)
+    api.installation.return_to_shop(session)
+
+    done = api.get(path).json
+    assert done["status"] == "completed"
+    assert done["account_id"] == api.get(ACCOUNTS).json["accounts"][0]["account_id"]
+
+
+def test_a_failed_session_tells_why(api: Api) -> None:
+    api.installation.stored_card()
+    session = api.installation.opened_session()
+    api.installation.type_card(session)
+    api.installation.return_to_shop(session)
+
+    answer = api.get(f"{ACCOUNTS}/sessions/{session.token_id}").json
+
+    assert answer["status"] == "failed"
+    assert answer["failure"] == {"code": 400, "message": "Payment method already exists"}
+
+
+def test_a_session_of_another_guest_is_not_found(api: Api) -> None:
+    session = api.installation.add_card()
+    for path in (
+        f"/api/v1/guests/{a_uuid(999)}/accounts/sessions/{session.token_id}",
+        f"/api/v1/guests/x/accounts/sessions/{session.token_id}",
+        f"{ACCOUNTS}/sessions/{a_uuid(999)}",
+        f"{ACCOUNTS}/sessions/x",
+    ):
+        assert refused(api.get(path)) == (404, "Session not found")

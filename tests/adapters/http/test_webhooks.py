@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from adapters.fake_psp.signatures import sign
+from domain.card_sessions import CardSession, SessionStatus
+from tests.adapters.http.api import Api, refused_bare
+from tests.installation import Installation
+
+WEBHOOK = "/webhooks/fake"
+
+
+def signed_event(installation: Installation, session: CardSession) -> tuple[bytes, dict[str, str]]:
+    """Have the card typed, and give body and headers of the webhook that tells of it."""
+    installation.type_card(session)
+    now = installation.clock.now()
+    event = installation.psp.take_due_event(now, until=now + timedelta(minutes=1))
+    assert event is not None
+    signature = sign(event.body, secret=installation.psp.webhook_secret, now=now)
+    return event.body, {"Fake-Psp-Signature": signature, "Content-Type": "application/json"}
+
+
+def test_a_webhook_is_kept_and_the_reconciler_woken(api: Api) -> None:
+    session = api.installation.opened_session()
+    body, headers = signed_event(api.installation, session)
+    api.installation.container.work_for_reconciler().clear()
+
+    result = api.send("POST", WEBHOOK, body=body, headers=headers, authenticated=False)
+
+    assert (result.status_code, result.json) == (200, {"success": True, "error": None})
+    assert api.installation.container.work_for_reconciler().is_set()
+    assert api.installation.session(session.token_id).due_at == api.installation.clock.now()
+    api.installation.reconcile_until_idle()
+    assert api.installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("age_seconds", [301, -301])
+def test_an_event_signed_too_long_ago_or_ahead_is_refused(api: Api, age_seconds: int) -> None:
+    session = api.installation.opened_session()
+    body, headers = signed_event(api.installation, session)
+    before = api.installation.session(session.token_id)
+    api.installation.clock.advance(timedelta(seconds=age_seconds))
+
+    result = api.send("POST", WEBHOOK, body=body, headers=headers, authenticated=False)
+
+    assert refused_bare(result) == (400, "Invalid webhook")
+    assert api.installation.session(session.token_id) == before
+
+
+def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
+    session = api.installation.opened_session()
+    body, headers = signed_event(api.installation, session)
+
+    for wrong_body, wrong_headers in (
+        (body.replace(b"completed", b"Completed"), headers),
+        (body + b"\n", headers),
+        (body, {}),
+        (body, {"Fake-Psp-Signature": ""}),
+        (body, {"Fake-Psp-Signature": "t=x,v1=y"}),
+        (b"", headers),
+        (b"\xff", headers),
+    ):
+        result = api.send(
+            "POST", WEBHOOK, body=wrong_body, headers=wrong_headers, authenticated=False
+        )
+        assert refused_bare(result) == (400, "Invalid webhook")
+
+
+def test_events_of_a_psp_that_is_not_set_up_are_not_found(api: Api) -> None:
+    result = api.send("POST", "/webhooks/other", body=b"{}", authenticated=False)
+
+    assert refused_bare(result) == (404, "Not found")
+
+
+def test_an_event_may_not_be_endless(api: Api) -> None:
+    result = api.send("POST", WEBHOOK, body=b"x" * (256 * 1024 + 1), authenticated=False)
+
+    assert refused_bare(result) == (413, "Request body too large")
