@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test lint format lock clean
+.PHONY: help install demo check test screenshot lint format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## Show this help
 	@echo "cardonfile, from its source tree. Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
@@ -37,6 +37,9 @@ check: lint ## The quick part: formatting, lint, types, import contracts, tests 
 
 test: lint ## Everything: the same checks, and the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+screenshot: .venv/dev.stamp ## Take the picture of the hosted page in docs/ anew, as a browser test
+	SCREENSHOT=docs/hosted-page.png $(BIN)/python -m pytest -q tests/browser -k readme
 
 lint: .venv/dev.stamp ## Formatting, lint, types and import contracts alone
 	$(BIN)/python -m ruff format --check .

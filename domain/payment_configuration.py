@@ -9,8 +9,8 @@ from typing import Final
 
 from domain.identifiers import MerchantAccount, ProviderName
 
-MIN_SESSION_LIFETIME: Final = timedelta(minutes=15)
-MAX_SESSION_LIFETIME: Final = timedelta(hours=24)
+MIN_SESSION_MINUTES: Final = 15
+MAX_SESSION_MINUTES: Final = 24 * 60
 
 
 class CardsPerGuest(StrEnum):
@@ -39,7 +39,7 @@ class PaymentConfiguration:
 
     def __post_init__(self) -> None:
         """Hold the lifetime within its bounds."""
-        if not MIN_SESSION_LIFETIME <= self.session_lifetime <= MAX_SESSION_LIFETIME:
+        if not MIN_SESSION_MINUTES <= self.session_minutes <= MAX_SESSION_MINUTES:
             raise ValueError("a session lives from 15 to 1440 minutes")
 
     @property

@@ -34,4 +34,4 @@ def _format_of(country_code: str) -> re.Pattern[str] | None:
     except (ValueError, KeyError):
         return None
     known = country.get("zip")
-    return re.compile(known) if known and "%Z" in country.get("fmt", "") else None
+    return re.compile(known, re.ASCII) if known and "%Z" in country.get("fmt", "") else None

@@ -64,8 +64,15 @@ if (cardForm) {
     return text;
   };
 
+  // A message that appears while the button is pressed would move it away from under the pointer,
+  // and the click would be lost. What is wrong is then said by the submit that follows.
+  let isPressingButton = false;
+  cardForm.addEventListener("pointerdown", (event) => {
+    isPressingButton = event.target.closest("button") !== null;
+  });
+
   for (const field of faults.keys()) {
-    field.addEventListener("change", () => field.value && check(field));
+    field.addEventListener("change", () => field.value && !isPressingButton && check(field));
     field.addEventListener("input", () => {
       if (field.hasAttribute("aria-invalid") && !faults.get(field)()) check(field);
     });

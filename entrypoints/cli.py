@@ -1,0 +1,523 @@
+"""`cardonfile`, the command line that an installation is set up and run with.
+
+What a user can get wrong ends in one sentence on stderr and exit status 1; the arguments
+themselves in click's usage message and exit status 2.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.core import ParameterSource
+
+from domain.centers import Center
+from domain.errors import ServiceUnavailable
+from domain.identifiers import CallerName, CenterId, MerchantAccount, ProviderName, plain_uuid
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.permissions import Caller, Permission
+from domain.ports import UnitOfWork
+from domain.redirects import parse_allowed_origin
+from domain.text import is_clean
+from entrypoints.csv_import import KINDS, CsvRefused, import_csv
+from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsError
+
+# What is heavy to import is imported where it is used, so that `--help` is quick.
+if TYPE_CHECKING:
+    from domain.access_tokens import AccessToken
+    from entrypoints.container import Container
+
+MIN_TTL: Final = timedelta(minutes=1)
+MAX_TTL: Final = timedelta(days=3650)
+MAX_CALLER_LENGTH: Final = 100
+INTERRUPTED: Final = 130
+"""The exit status that shells give to a command ended by Ctrl-C."""
+
+_TTL = re.compile(r"([0-9]{1,9})([smhd])")
+_TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
+_PORT = click.IntRange(1, 65_535)
+
+
+@click.group()
+def main() -> None:
+    """Add payment cards to guests' profiles through a hosted page.
+
+    Settings come from the environment, CARDONFILE_DATABASE_URL among them (by default
+    sqlite:///cardonfile.db, a file in the current folder).
+
+    \b
+    Example, from nothing to a running service:
+      cardonfile migrate
+      cardonfile import centers centers.csv
+      cardonfile serve
+    """
+
+
+@main.command()
+def migrate() -> None:
+    """Create the database, or bring it up to date.
+
+    Run it before the first start and after each upgrade; running it again changes nothing.
+
+    \b
+    Example:
+      cardonfile migrate
+    """
+    from adapters.sqlite import migrations
+
+    with _plain_errors():
+        applied = migrations.migrate(Settings.read(os.environ).database)
+        for name in applied:
+            click.echo(f"applied {name}")
+        if not applied:
+            click.echo("the database is up to date")
+
+
+@main.command("import")
+@click.argument("what", type=click.Choice(list(KINDS)))
+@click.argument("file", metavar="FILE.csv", type=click.Path(path_type=Path))
+def import_(what: str, file: Path) -> None:
+    """Import centers, guests or products.
+
+    The file is UTF-8 text whose first line names the columns, in any order. All rows are imported,
+    or none. A row whose id is there already updates it.
+
+    \b
+    Columns:
+      centers   id,name
+      guests    id,first_name,last_name,email
+      products  center_id,id,code,name,description,amount,currency
+
+    \b
+    Example:
+      cardonfile import guests guests.csv
+    """
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with _installation() as container, file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            with (
+                click.progressbar(
+                    length=size,
+                    label=f"importing {what}",
+                    file=sys.stderr,
+                    hidden=not (size and sys.stderr.isatty()),
+                    update_min_steps=size // 1_000,
+                ) as bar,
+                container.storage().write() as unit,
+            ):
+                count = import_csv(unit, KINDS[what], opened, on_read=bar.update)
+                # From here on it is imported; nobody is to be told otherwise.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                unit.commit()
+            click.echo(f"imported {count} {what}")
+    except CsvRefused as refused:
+        raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
+    except KeyboardInterrupt:
+        click.echo("interrupted: nothing was imported", err=True)
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, on_interrupt)
+
+
+@main.command()
+@click.argument("center_id", metavar="CENTER_ID")
+@click.option("--provider", metavar="NAME", help="The payment service provider (PSP): fake.")
+@click.option("--none", is_flag=True, help="Take no cards at this center any more.")
+@click.option(
+    "--account",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="The merchant account at the PSP.",
+)
+@click.option("--avs", is_flag=True, help="Verify billing addresses (AVS).")
+@click.option(
+    "--cards-per-guest",
+    type=click.Choice([each.value for each in CardsPerGuest]),
+    default=CardsPerGuest.MANY.value,
+    show_default=True,
+    help="How many cards a guest may have at this center.",
+)
+@click.option(
+    "--redirect-origin",
+    "redirect_origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Where guests may be sent back to, such as https://shop.example, or myspa:// for an app; "
+    "may be repeated.  [default: any web address]",
+)
+@click.option(
+    "--session-minutes",
+    type=int,
+    metavar="N",
+    default=30,
+    show_default=True,
+    help="How long a link may wait to be opened, from 15 to 1440.",
+)
+@click.pass_context
+def configure_payments(
+    context: click.Context,
+    *,
+    center_id: str,
+    provider: str | None,
+    none: bool,
+    account: str,
+    avs: bool,
+    cards_per_guest: str,
+    redirect_origins: tuple[str, ...],
+    session_minutes: int,
+) -> None:
+    """Set up how a center takes cards.
+
+    It replaces what was set up before. Sessions that are under way keep what was set up when they
+    began.
+
+    \b
+    Examples:
+      cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider fake --avs
+      cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --none
+    """
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if none and given != {"center_id", "none"}:
+        raise click.UsageError("--none goes with no other option")
+    if not none and provider is None:
+        raise click.UsageError("give --provider NAME, or --none")
+    with _installation() as container:
+        configuration = None
+        if provider is not None:
+            _require_provider(container.settings(), provider)
+            account_name = _read_account(account)
+            origins = tuple(dict.fromkeys(map(_read_origin, redirect_origins)))
+            try:
+                configuration = PaymentConfiguration(
+                    provider=ProviderName(provider),
+                    merchant_account=account_name,
+                    avs=avs,
+                    cards_per_guest=CardsPerGuest(cards_per_guest),
+                    redirect_origins=origins,
+                    session_minutes=session_minutes,
+                )
+            except ValueError as error:
+                raise click.ClickException("--session-minutes must be from 15 to 1440") from error
+        with container.storage().write() as unit:
+            center = _read_center(unit, center_id, "CENTER_ID")
+            if configuration is None:
+                unit.configurations.remove(center.id)
+            else:
+                unit.configurations.put(center.id, configuration)
+            unit.commit()
+        if configuration is None:
+            click.echo(f"{center.name} takes no cards")
+        else:
+            click.echo(f"{center.name} takes cards with {provider}, merchant account {account}")
+
+
+@main.group()
+def token() -> None:
+    """Issue, list and revoke access tokens.
+
+    \b
+    Example:
+      cardonfile token issue --caller web-store --permission guests:add
+    """
+
+
+@token.command()
+@click.option("--caller", "name", metavar="NAME", required=True, help="Who is to use the token.")
+@click.option(
+    "--permission",
+    "permissions",
+    type=click.Choice([each.value for each in Permission]),
+    multiple=True,
+    required=True,
+    help="What the caller may do; may be repeated.",
+)
+@click.option(
+    "--center",
+    "centers",
+    metavar="ID",
+    multiple=True,
+    help="A center that the caller may act for; may be repeated.  [default: all centers]",
+)
+@click.option(
+    "--ttl",
+    metavar="TTL",
+    default="24h",
+    show_default=True,
+    help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
+)
+def issue(*, name: str, permissions: Sequence[str], centers: Sequence[str], ttl: str) -> None:
+    """Issue a token and print it alone.
+
+    It is not kept and cannot be shown again.
+
+    \b
+    Example:
+      cardonfile token issue --caller web-store --permission guests:add --ttl 30d
+    """
+    with _installation() as container:
+        caller_name = _read_caller_name(name)
+        lifetime = _read_ttl(ttl)
+        with container.storage().read() as unit:
+            center_ids = {_read_center(unit, center, "--center").id for center in centers}
+        caller = Caller(
+            name=caller_name,
+            permissions=frozenset(map(Permission, permissions)),
+            centers=frozenset(center_ids) or None,
+        )
+        click.echo(container.identity().issue(caller, ttl=lifetime))
+
+
+@token.command("list")
+def list_() -> None:
+    """List the tokens that were issued.
+
+    The oldest comes first. Each is shown by its first characters.
+
+    \b
+    Example:
+      cardonfile token list
+    """
+    with _installation() as container:
+        now = container.clock().now()
+        rows = [
+            ("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE"),
+            *(_row(each, now) for each in container.identity().all()),
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
+
+
+@token.command()
+@click.argument("prefix", metavar="PREFIX")
+def revoke(prefix: str) -> None:
+    """Revoke a token.
+
+    It is refused from the next request on. PREFIX is the beginning of the token, as
+    `cardonfile token list` shows it.
+
+    \b
+    Example:
+      cardonfile token revoke cof_Jx2vQ9aT
+    """
+    with _installation() as container:
+        from adapters.identity.opaque_tokens import MARK, TokenAmbiguous, TokenNotFound
+
+        if MARK.startswith(prefix):
+            raise click.ClickException(f"PREFIX must be longer than {MARK}, which begins them all")
+        try:
+            revoked = container.identity().revoke(prefix)
+        except TokenNotFound:
+            raise click.ClickException("no token begins like this") from None
+        except TokenAmbiguous:
+            raise click.ClickException("several tokens begin like this; give more of it") from None
+        click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
+
+
+@main.command()
+@click.option(
+    "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
+)
+@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+def serve(*, host: str, port: int) -> None:
+    """Run the service.
+
+    It runs until Ctrl-C or SIGTERM, and finishes the requests in flight.
+
+    \b
+    Example:
+      cardonfile serve --port 8080
+    """
+    from entrypoints import serve as service
+    from entrypoints.logs import configure_logs
+
+    if not _HOST.fullmatch(host):
+        # An empty one would listen to the whole network.
+        raise click.ClickException("--host must be an IP address or the name of this machine")
+    with (
+        _plain_errors(service.ServeError),
+        _installation(host=host, port=port) as container,
+    ):
+        configure_logs(container.settings().log_format)
+        service.serve(container, host, port)
+
+
+@main.command()
+def reconcile() -> None:
+    """Finish what is due, then stop.
+
+    Sessions that are due are settled or expired, and PSPs are told to discard the cards that are
+    not kept. `cardonfile serve` does so all the time; this is for when it does not run.
+
+    \b
+    Example:
+      cardonfile reconcile
+    """
+    with _installation() as container:
+        from entrypoints.logs import configure_logs
+        from entrypoints.reconciler import run_until_idle
+
+        configure_logs(container.settings().log_format)
+        rounds = run_until_idle(container.reconcile())
+        sessions = sum(each.sessions for each in rounds)
+        discards = sum(each.discards for each in rounds)
+        faults = sum(len(each.faults) for each in rounds)
+        click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
+
+
+@main.command()
+@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+def demo(*, port: int) -> None:
+    """Try everything out on this machine.
+
+    The service and a small demo shop are started with sample data.
+
+    \b
+    Example:
+      cardonfile demo --port 8080
+    """
+    from entrypoints.demo import run_demo
+    from entrypoints.serve import ServeError
+
+    with _plain_errors(ServeError):
+        run_demo(port)
+
+
+@contextmanager
+def _installation(*, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> Iterator[Container]:
+    """Lend the container of the installation that the environment describes, ready for use."""
+    with _plain_errors():
+        from adapters.sqlite.migrations import pending
+        from entrypoints.container import build
+
+        settings = Settings.read(os.environ, host=host, port=port)
+        if pending(settings.database):
+            raise click.ClickException(
+                f"the database {settings.database} is missing or not up to date: "
+                "run `cardonfile migrate`"
+            )
+        container = build(settings)
+        try:
+            yield container
+        finally:
+            container.storage().close()
+
+
+@contextmanager
+def _plain_errors(*also: type[Exception]) -> Iterator[None]:
+    """Put what is wrong with the installation into one sentence.
+
+    `also` names more exceptions whose text is such a sentence.
+    """
+    from adapters.fake_psp.database import PspUnavailable
+    from adapters.sqlite.connection import Error
+    from adapters.sqlite.migrations import DatabaseIsNewer
+
+    sentences: tuple[type[Exception], ...] = (SettingsError, DatabaseIsNewer, *also)
+    try:
+        yield
+    except sentences as error:
+        raise click.ClickException(str(error)) from error
+    except (ServiceUnavailable, PspUnavailable) as error:
+        which = "database" if isinstance(error, ServiceUnavailable) else "database of the fake PSP"
+        reason = f" ({error.__cause__})" if error.__cause__ else ""
+        raise click.ClickException(f"the {which} cannot be used just now{reason}") from error
+    except Error as error:
+        raise click.ClickException(f"the database does not fit this release ({error})") from error
+    except BrokenPipeError:
+        # Click ends quietly when nobody reads on.
+        raise
+    except OSError as error:
+        of = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{of}{error.strerror or error}") from error
+
+
+def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
+    caller = token.caller
+    if token.revoked_at is not None:
+        state = "revoked"
+    else:
+        state = "active" if token.is_valid(now) else "expired"
+    return (
+        token.prefix,
+        caller.name,
+        ",".join(sorted(caller.permissions)),
+        "all" if caller.centers is None else ",".join(sorted(caller.centers)),
+        f"{token.issued_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        f"{token.expires_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        state,
+    )
+
+
+def _read_center(unit: UnitOfWork, text: str, option: str) -> Center:
+    center_id = plain_uuid(text)
+    if center_id is None:
+        raise click.ClickException(
+            f"{option} must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
+        )
+    center = unit.centers.get(CenterId(center_id))
+    if center is None:
+        raise click.ClickException(f"{option}: there is no center {center_id}")
+    return center
+
+
+def _require_provider(settings: Settings, name: str) -> None:
+    from entrypoints.container import FAKE
+
+    if name != FAKE:
+        raise click.ClickException(f"--provider: {name!a} is not known; known: {FAKE}")
+    if not settings.fake_psp_is_allowed:
+        raise click.ClickException(
+            "--provider: the fake PSP is for trying things out on this machine; set "
+            "CARDONFILE_PUBLIC_BASE_URL to a loopback address, or CARDONFILE_ALLOW_FAKE_PSP=1 "
+            "if you mean it"
+        )
+
+
+def _read_account(name: str) -> MerchantAccount:
+    if not _ACCOUNT.fullmatch(name):
+        raise click.ClickException(
+            "--account must be 1 to 64 letters, digits, hyphens and underscores"
+        )
+    return MerchantAccount(name)
+
+
+def _read_origin(text: str) -> str:
+    try:
+        return parse_allowed_origin(text)
+    except ValueError as error:
+        raise click.ClickException(f"--redirect-origin: {error}") from error
+
+
+def _read_caller_name(name: str) -> CallerName:
+    if not 1 <= len(name) <= MAX_CALLER_LENGTH or not name.strip() or not is_clean(name):
+        raise click.ClickException(
+            f"--caller must be 1 to {MAX_CALLER_LENGTH} characters, not blank, without control "
+            "characters and line breaks"
+        )
+    return CallerName(name)
+
+
+def _read_ttl(text: str) -> timedelta:
+    match = _TTL.fullmatch(text)
+    ttl = timedelta(seconds=int(match[1]) * _TTL_UNIT_SECONDS[match[2]]) if match else None
+    if ttl is None or not MIN_TTL <= ttl <= MAX_TTL:
+        raise click.ClickException("--ttl must look like 90m, 24h or 30d, from 1m to 3650d")
+    return ttl

@@ -1,0 +1,167 @@
+"""The only place that knows every adapter: which one stands behind which port.
+
+A new PSP, storage or way to authenticate is one line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+import falcon
+from dependency_injector import containers, providers
+
+from adapters.fake_psp.pages import add_routes as add_fake_psp_pages
+from adapters.fake_psp.provider import FakeProvider
+from adapters.fake_psp.psp import FakePsp
+from adapters.http.app import UseCases, create_app
+from adapters.http.authentication import RateLimits
+from adapters.http.hosted_payments import PspSlots
+from adapters.http.server import THREADS
+from adapters.identity.opaque_tokens import OpaqueTokens
+from adapters.postal_codes import PostalCodeFormats
+from adapters.sqlite.storage import SqliteStorage
+from adapters.system.clock import SystemClock
+from adapters.system.ids import RandomIds
+from domain.add_card import AddCard
+from domain.discard_tokens import DiscardToken
+from domain.hosted_links import HostedLinks
+from domain.identifiers import ProviderName
+from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
+from domain.list_accounts import ListAccounts
+from domain.list_products import ListProducts
+from domain.obtain_page import ObtainPage
+from domain.open_hosted_page import OpenHostedPage
+from domain.ports import Clock, Ids, PaymentProvider, PostalCodes, Providers
+from domain.read_account import ReadAccount
+from domain.read_session import ReadSession
+from domain.receive_webhook import ReceiveWebhook
+from domain.reconcile import Reconcile
+from domain.remove_account import RemoveAccount
+from domain.settle_session import SettleSession
+from entrypoints.settings import Settings
+
+FAKE = ProviderName("fake")
+
+
+def set_up_providers(settings: Settings, *, fake: Callable[[], PaymentProvider]) -> Providers:
+    """Give the PSPs that the settings allow, by name; none is made that is not used."""
+    return Providers({FAKE: fake()} if settings.fake_psp_is_allowed else {})
+
+
+def build_app(
+    settings: Settings,
+    app: falcon.App[falcon.Request, falcon.Response],
+    *,
+    fake_psp: Callable[[], FakePsp],
+) -> falcon.App[falcon.Request, falcon.Response]:
+    """Give the application, with the pages of the fake PSP where the settings allow it."""
+    if settings.fake_psp_is_allowed:
+        add_fake_psp_pages(app, fake_psp())
+    return app
+
+
+class Container(containers.DeclarativeContainer):
+    """Builds each part once, when it is first asked for."""
+
+    settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+
+    clock: providers.Provider[Clock] = providers.ThreadSafeSingleton(SystemClock)
+    ids: providers.Provider[Ids] = providers.ThreadSafeSingleton(RandomIds)
+    postal_codes: providers.Provider[PostalCodes] = providers.ThreadSafeSingleton(PostalCodeFormats)
+    storage: providers.Provider[SqliteStorage] = providers.ThreadSafeSingleton(
+        SqliteStorage, settings.provided.database
+    )
+    identity: providers.Provider[OpaqueTokens] = providers.ThreadSafeSingleton(
+        OpaqueTokens, storage=storage, clock=clock, ids=ids
+    )
+    fake_psp: providers.Provider[FakePsp] = providers.ThreadSafeSingleton(
+        FakePsp,
+        settings.provided.fake_psp_database,
+        base_url=settings.provided.public_base_url,
+        clock=clock,
+        ids=ids,
+    )
+    fake_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
+        FakeProvider, fake_psp, webhook_secret=fake_psp.provided.webhook_secret, clock=clock
+    )
+    psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
+        set_up_providers, settings, fake=fake_provider.provider
+    )
+    links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
+        HostedLinks, base_url=settings.provided.public_base_url
+    )
+
+    obtain_page: providers.Provider[ObtainPage] = providers.ThreadSafeSingleton(
+        ObtainPage, storage=storage, providers=psps, clock=clock
+    )
+    settle_session: providers.Provider[SettleSession] = providers.ThreadSafeSingleton(
+        SettleSession,
+        storage=storage,
+        providers=psps,
+        obtain_page=obtain_page,
+        clock=clock,
+        ids=ids,
+    )
+    discard_token: providers.Provider[DiscardToken] = providers.ThreadSafeSingleton(
+        DiscardToken, storage=storage, providers=psps, clock=clock
+    )
+    reconcile: providers.Provider[Reconcile] = providers.ThreadSafeSingleton(
+        Reconcile,
+        storage=storage,
+        settle=settle_session,
+        discard_token=discard_token,
+        clock=clock,
+    )
+    use_cases: providers.Provider[UseCases] = providers.ThreadSafeSingleton(
+        UseCases,
+        add_card=providers.Factory(
+            AddCard, storage=storage, postal_codes=postal_codes, clock=clock, ids=ids
+        ),
+        list_accounts=providers.Factory(ListAccounts, storage=storage),
+        read_account=providers.Factory(ReadAccount, storage=storage),
+        remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock),
+        read_session=providers.Factory(ReadSession, storage=storage),
+        list_products=providers.Factory(ListProducts, storage=storage),
+        open_hosted_page=providers.Factory(
+            OpenHostedPage,
+            storage=storage,
+            settle=settle_session,
+            obtain_page=obtain_page,
+            links=links,
+            clock=clock,
+        ),
+        return_from_hosted_page=providers.Factory(
+            ReturnFromHostedPage, storage=storage, settle=settle_session, clock=clock
+        ),
+        cancel_hosted_page=providers.Factory(CancelHostedPage, storage=storage),
+        receive_webhook=providers.Factory(
+            ReceiveWebhook, storage=storage, providers=psps, clock=clock
+        ),
+    )
+    work_for_reconciler: providers.Provider[Event] = providers.ThreadSafeSingleton(Event)
+    app: providers.Provider[falcon.App[falcon.Request, falcon.Response]] = (
+        providers.ThreadSafeSingleton(
+            build_app,
+            settings,
+            providers.Factory(
+                create_app,
+                use_cases=use_cases,
+                identity=identity,
+                storage=storage,
+                links=links,
+                clock=clock,
+                limits=providers.Factory(RateLimits, add_card=settings.provided.add_card_limit),
+                psp_slots=providers.Factory(PspSlots, THREADS // 2),
+                wake_reconciler=work_for_reconciler.provided.set,
+            ),
+            fake_psp=fake_psp.provider,
+        )
+    )
+
+
+def build(settings: Settings) -> Container:
+    """Give the container of an installation with these settings."""
+    container = Container()
+    container.settings.override(settings)
+    return container

@@ -1,0 +1,173 @@
+"""`cardonfile demo`: the service with sample records, and a shop that uses it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import signal
+import textwrap
+import threading
+from datetime import timedelta
+from types import FrameType
+from typing import Final
+from wsgiref.types import WSGIApplication
+
+import click
+
+from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
+from adapters.http.server import Server
+from adapters.sqlite.migrations import migrate
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
+from entrypoints.container import Container, build
+from entrypoints.demo_sample import CENTERS, GUESTS, SPA, store_sample
+from entrypoints.demo_shop.card_api import CardApi
+from entrypoints.demo_shop.shop import ShopCenter, ShopGuest, create_shop
+from entrypoints.logs import configure_logs
+from entrypoints.serve import ServeError, Service, listen
+from entrypoints.settings import Settings
+
+HOST: Final = "127.0.0.1"
+HIGHEST_PORT: Final = 65_534
+DATABASE_URL: Final = "sqlite:///cardonfile-demo.db"
+TOKENS_LIVE: Final = timedelta(hours=24)
+
+_SHOP_MAY: Final = frozenset(
+    {
+        Permission.GUESTS_VIEW,
+        Permission.GUESTS_ADD,
+        Permission.GUESTS_EDIT,
+        Permission.PRODUCTS_VIEW,
+    }
+)
+
+
+def run_demo(port: int) -> None:
+    """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
+
+    Port 0 takes two free ones. Records are kept in a database file of the demo's own, unless
+    CARDONFILE_DATABASE_URL names another; a second run finds the cards of the first.
+    Raises ServeError, SettingsError, and what `migrate` raises.
+    """
+    if port > HIGHEST_PORT:
+        raise ServeError(f"the demo needs two ports, so the first is {HIGHEST_PORT} at most")
+    with listen(HOST, port) as for_api, listen(HOST, port + 1 if port else 0) as for_shop:
+        api_port = for_api.getsockname()[1]
+        api_address = f"{HOST}:{api_port}"
+        shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
+        settings = Settings.read(_environment(), host=HOST, port=api_port)
+        # The console is for the person who tries it; only faults may interrupt.
+        configure_logs(settings.log_format, at_least=logging.ERROR)
+        migrate(settings.database)
+        container = build(settings)
+        store_sample(container.storage())
+        service = Service(container, for_api)
+        shop_token = _issue_token(container, "demo-shop", _SHOP_MAY)
+        shop = _make_shop(
+            CardApi(api_address, shop_token),
+            origin=shop_origin,
+            payments_origin=settings.public_base_url,
+        )
+        visitor_token = _issue_token(
+            container, "demo-visitor", _SHOP_MAY | {Permission.PAYMENTS_USE}
+        )
+        welcome = _welcome(f"http://{api_address}", shop_origin, visitor_token)
+        _run(service, Server(shop, for_shop), welcome)
+
+
+def _environment() -> dict[str, str]:
+    database_url = os.environ.get("CARDONFILE_DATABASE_URL") or DATABASE_URL
+    return {**os.environ, "CARDONFILE_DATABASE_URL": database_url}
+
+
+def _issue_token(container: Container, name: str, permissions: frozenset[Permission]) -> str:
+    caller = Caller(name=CallerName(name), permissions=permissions)
+    return container.identity().issue(caller, ttl=TOKENS_LIVE)
+
+
+def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplication:
+    return create_shop(
+        api=api,
+        origin=origin,
+        payments_origin=payments_origin,
+        guests=[
+            ShopGuest(
+                id=guest.id,
+                name=f"{guest.first_name} {guest.last_name}",
+                email=guest.email or "",
+            )
+            for guest in GUESTS
+        ],
+        centers=[
+            ShopCenter(
+                id=sample.center.id,
+                name=sample.center.name,
+                about=sample.about,
+                needs_address=sample.configuration.avs,
+            )
+            for sample in CENTERS
+        ],
+    )
+
+
+def _run(service: Service, shop: Server, welcome: str) -> None:
+    def serve_shop() -> None:
+        try:
+            shop.run()
+        finally:
+            # The shop's last answers may still need the API, so that one stops second.
+            service.stop()
+
+    def on_signal(_: int, __: FrameType | None) -> None:
+        shop.drain()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    thread = threading.Thread(target=serve_shop, name="demo-shop", daemon=True)
+    thread.start()
+    click.echo(welcome, nl=False)
+    service.run()
+    thread.join()
+
+
+def _welcome(api_origin: str, shop_origin: str, token: str) -> str:
+    cards = "\n".join(
+        f"  {' '.join(textwrap.wrap(number, 4))}    {card.behaviour}"
+        for number, card in TEST_CARDS.items()
+    )
+    return f"""\
+cardonfile demo: everything here is made up, and takes test cards only.
+
+  Shop    {shop_origin}
+  API     {api_origin}    (described in {api_origin}/openapi.json)
+  Token   {token}    (for 24 hours)
+
+Open the shop, choose a guest, and add a card. These are the test cards:
+
+{cards}
+
+Any expiry date to come and any 3 digits as CVC will do. Where the billing address is
+verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
+
+Or add a card for {GUESTS[0].first_name} {GUESTS[0].last_name} by hand, and open the
+hosted_payment_uri of the answer in a browser:
+
+{_add_card_by_curl(api_origin, shop_origin, token)}
+
+Stop with Ctrl-C.
+"""
+
+
+def _add_card_by_curl(api_origin: str, shop_origin: str, token: str) -> str:
+    guest_id = GUESTS[0].id
+    body = {"center_id": SPA.center.id, "redirect_uri": f"{shop_origin}/guests/{guest_id}"}
+    headers = (f"Authorization: Bearer {token}", "Content-Type: application/json")
+    return shlex.join(
+        [
+            *("curl", "-sS", f"{api_origin}/api/v1/guests/{guest_id}/accounts"),
+            *(part for header in headers for part in ("-H", header)),
+            *("-d", json.dumps(body), "-w", "\\n"),
+        ]
+    )

@@ -1,0 +1,118 @@
+"""The sample records of the demo: invented centers, guests and products.
+
+Every id is fixed, so that a second run finds what the first one stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+from uuid import UUID, uuid5
+
+from domain.centers import Center
+from domain.guests import Guest
+from domain.identifiers import CenterId, GuestId, MerchantAccount, ProductId
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.ports import Storage
+from domain.products import Product
+from entrypoints.container import FAKE
+
+_ACCOUNT: Final = MerchantAccount("default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCenter:
+    """A center, how it takes cards, and what it sells.
+
+    `about` says to visitors of the shop what is special here. Each of the `treatments`, a name, a
+    description and the price of a minute, is sold in each of the lengths.
+    """
+
+    center: Center
+    about: str
+    configuration: PaymentConfiguration
+    treatments: tuple[tuple[str, str, str], ...]
+    lengths_minutes: tuple[int, ...]
+
+    def products(self) -> Iterator[Product]:
+        """Give a product for each treatment in each of its lengths."""
+        for name, description, price in self.treatments:
+            for minutes in self.lengths_minutes:
+                code = f"{name.split()[0][:4].upper()}-{minutes}"
+                yield Product(
+                    id=ProductId(str(uuid5(UUID(self.center.id), code))),
+                    center_id=self.center.id,
+                    code=code,
+                    name=f"{name}, {minutes} minutes",
+                    description=description,
+                    amount=minutes * Decimal(price),
+                    currency="USD",
+                )
+
+
+SPA: Final = SampleCenter(
+    center=Center(id=CenterId("5a000000-0000-4000-8000-000000000001"), name="Still Water Spa"),
+    about="A spa. A guest may keep several cards here.",
+    configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT),
+    treatments=(
+        ("Swedish massage", "Long, firm strokes for back and legs", "1.40"),
+        ("Hot stone massage", "Warm stones along the spine", "1.80"),
+        ("Aroma bath", "A bath with lavender or pine", "0.90"),
+        ("Facial", "Cleansing, mask and a light massage", "1.20"),
+        ("Body scrub", "Sea salt and almond oil", "1.10"),
+    ),
+    lengths_minutes=(20, 30, 45, 60, 90),
+)
+
+SALON: Final = SampleCenter(
+    center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
+    about="A hair salon. A guest keeps one card here, and no second one.",
+    configuration=PaymentConfiguration(
+        provider=FAKE, merchant_account=_ACCOUNT, cards_per_guest=CardsPerGuest.ONE
+    ),
+    treatments=(
+        ("Haircut", "Wash and cut", "1.30"),
+        ("Styling", "Wash and blow-dry", "1.00"),
+        ("Color", "One shade, from root to tip", "1.70"),
+    ),
+    lengths_minutes=(30, 45, 60),
+)
+
+CLINIC: Final = SampleCenter(
+    center=Center(id=CenterId("5a000000-0000-4000-8000-000000000003"), name="Clear Skin Clinic"),
+    about="A clinic. It has the bank verify the billing address (AVS).",
+    configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT, avs=True),
+    treatments=(
+        ("Consultation", "A doctor looks at your skin", "1.50"),
+        ("Peeling", "A mild fruit-acid peeling", "2.20"),
+        ("Light therapy", "Blue light against blemishes", "1.90"),
+    ),
+    lengths_minutes=(20, 30, 40),
+)
+
+CENTERS: Final = (SPA, SALON, CLINIC)
+
+GUESTS: Final = tuple(
+    Guest(
+        id=GuestId(f"6e000000-0000-4000-8000-{number:012}"),
+        first_name=first_name,
+        last_name=last_name,
+        email=f"{first_name.lower()}@example.com",
+    )
+    for number, (first_name, last_name) in enumerate(
+        (("Ada", "Sample"), ("Ben", "Example"), ("Carla", "Specimen"), ("Dan", "Placeholder")), 1
+    )
+)
+
+
+def store_sample(storage: Storage) -> None:
+    """Store the sample records; what is there already is updated. Raises ServiceUnavailable."""
+    with storage.write() as unit:
+        unit.centers.put_many(sample.center for sample in CENTERS)
+        unit.guests.put_many(GUESTS)
+        unit.products.put_many(product for sample in CENTERS for product in sample.products())
+        for sample in CENTERS:
+            unit.configurations.put(sample.center.id, sample.configuration)
+        unit.commit()

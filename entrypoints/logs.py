@@ -1,0 +1,74 @@
+"""How log lines are written: one line an event, to standard error, without secrets."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import Final
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from entrypoints.settings import LogFormat
+
+FRAMES_SHOWN: Final = 8
+
+
+def configure_logs(log_format: LogFormat, *, at_least: int = logging.INFO) -> None:
+    """Have every logger of this process write lines of this format. May be called again.
+
+    `at_least` is the level of the least important lines that are written.
+    """
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        describe_fault,
+    ]
+    structlog.configure(
+        processors=[*shared, _renderer(log_format)],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(at_least),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(log_format),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(at_least)
+    # It writes a line for each request that waits for a thread.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+
+
+def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Put the kind and the place of an exception into the line, never its text.
+
+    The text may hold what a client, a guest or a PSP has sent.
+    """
+    fault = event.pop("exc_info", None)
+    if fault is True:
+        fault = sys.exc_info()[1]
+    if isinstance(fault, tuple):
+        fault = fault[1]
+    if isinstance(fault, BaseException):
+        frames = traceback.extract_tb(fault.__traceback__)[-FRAMES_SHOWN:]
+        event["fault"] = type(fault).__name__
+        event["where"] = [f"{frame.name}:{frame.lineno}" for frame in frames]
+    return event
+
+
+def _renderer(log_format: LogFormat) -> Processor:
+    # Both put control characters and line breaks into escapes, so that an event is one line.
+    if log_format is LogFormat.JSON:
+        return structlog.processors.JSONRenderer()
+    return structlog.processors.KeyValueRenderer(
+        key_order=["timestamp", "level", "event"], drop_missing=True
+    )

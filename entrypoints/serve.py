@@ -1,0 +1,104 @@
+"""`cardonfile serve`: the service on one address, until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+
+import structlog
+
+from adapters.fake_psp.webhooks import WebhookSender
+from adapters.http.server import Server
+from entrypoints.container import FAKE, Container
+from entrypoints.reconciler import ReconcilerThread
+
+log = structlog.get_logger()
+
+
+class ServeError(Exception):
+    """The service cannot be started; the text says why, and what to do."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Give a socket bound to an address; port 0 takes a free one. Raises ServeError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise ServeError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listening
+
+
+class Service:
+    """The server with its background threads."""
+
+    def __init__(self, container: Container, listening: socket.socket) -> None:
+        """Put the parts together. Raises ServeError when the settings forbid a PSP in use."""
+        settings = container.settings()
+        refuse_missing_psps(container)
+        self._host, self._port = listening.getsockname()[:2]
+        self._container = container
+        self._server = Server(container.app(), listening, trusted_proxy=settings.trusted_proxy)
+        self._reconciler = ReconcilerThread(container.reconcile(), container.work_for_reconciler())
+        self._webhooks: WebhookSender | None = None
+        if settings.fake_psp_is_allowed:
+            self._webhooks = WebhookSender(container.fake_psp(), url=self._webhook_url())
+
+    def run(self) -> None:
+        """Serve until `stop`; then finish what is in flight."""
+        settings = self._container.settings()
+        log.info("serving", host=self._host, port=self._port, base_url=settings.public_base_url)
+        self._reconciler.start()
+        if self._webhooks is not None:
+            log.warning(
+                "fake_psp",
+                note="takes published test cards only, and works on one machine only",
+                database=str(settings.fake_psp_database),
+            )
+            self._webhooks.start()
+        self._server.run()
+        if self._webhooks is not None:
+            self._webhooks.stop()
+        self._reconciler.stop()
+        self._container.storage().close()
+        log.info("stopped")
+
+    def stop(self) -> None:
+        """Have `run` return once nothing is in flight. Twice is fine."""
+        self._server.drain()
+
+    def _webhook_url(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - nothing is bound here
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/webhooks/{FAKE}"
+
+
+def refuse_missing_psps(container: Container) -> None:
+    """Raise ServeError when a center is configured for a PSP that is not set up here."""
+    with container.storage().read() as unit:
+        missing = sorted(unit.configurations.providers() - container.psps().keys())
+    if FAKE in missing:
+        raise ServeError(
+            "centers are configured for the fake PSP, which is for trying things out on this "
+            "machine: set CARDONFILE_PUBLIC_BASE_URL to a loopback address, or "
+            "CARDONFILE_ALLOW_FAKE_PSP=1 if you mean it"
+        )
+    if missing:
+        raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
+
+
+def serve(container: Container, host: str, port: int) -> None:
+    """Serve on an address until SIGTERM or SIGINT. Raises ServeError."""
+    with listen(host, port) as listening:
+        service = Service(container, listening)
+
+        def on_signal(_: int, __: FrameType | None) -> None:
+            service.stop()
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        service.run()

@@ -1,0 +1,146 @@
+"""The settings of an installation, read once from the environment."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from limits import parse as parse_limit
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8000
+DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
+
+_BASE_URL = re.compile(r"https?://(?:[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the text says which one, and what is expected."""
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that an operator sets.
+
+    `database` is the SQLite file. `public_base_url` is where guests' browsers reach the service,
+    without a slash at its end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
+    is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
+    """
+
+    database: Path
+    public_base_url: str
+    fake_psp_database: Path
+    fake_psp_is_allowed: bool
+    log_format: LogFormat = LogFormat.TEXT
+    trusted_proxy: str | None = None
+    add_card_limit: str | None = None
+
+    @classmethod
+    def read(
+        cls,
+        environment: Mapping[str, str],
+        *,
+        host: str = DEFAULT_HOST,
+        port: int = DEFAULT_PORT,
+    ) -> Settings:
+        """Read the settings; `host` and `port` are where the service listens.
+
+        Raises SettingsError for the first one that cannot be used.
+        """
+        given = {name: value for name, value in environment.items() if value}
+        database = _sqlite_file(given.get("CARDONFILE_DATABASE_URL", DEFAULT_DATABASE_URL))
+        base_url = _base_url(given.get("CARDONFILE_PUBLIC_BASE_URL"), host, port)
+        fake_psp_database = given.get("CARDONFILE_FAKE_PSP_DATABASE")
+        return cls(
+            database=database,
+            public_base_url=base_url,
+            fake_psp_database=(
+                Path(fake_psp_database)
+                if fake_psp_database
+                else database.with_name(f"{database.stem}-fake-psp.db")
+            ),
+            fake_psp_is_allowed=(
+                _is_loopback(base_url) or given.get("CARDONFILE_ALLOW_FAKE_PSP") == "1"
+            ),
+            log_format=_log_format(given.get("CARDONFILE_LOG_FORMAT", LogFormat.TEXT)),
+            trusted_proxy=_trusted_proxy(given.get("CARDONFILE_TRUSTED_PROXY")),
+            add_card_limit=_add_card_limit(given.get("CARDONFILE_ADD_CARD_LIMIT")),
+        )
+
+
+def _sqlite_file(url: str) -> Path:
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path:
+        raise SettingsError(
+            "CARDONFILE_DATABASE_URL must look like sqlite:///cardonfile.db, or "
+            "sqlite:////var/lib/cardonfile/cardonfile.db for an absolute path"
+        )
+    return Path(path)
+
+
+def _base_url(url: str | None, host: str, port: int) -> str:
+    if url is None:
+        # Nobody can browse to "every address", so links name this machine itself.
+        named = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound here
+        if ":" in named and not named.startswith("["):
+            named = f"[{named}]"
+        return f"http://{named}:{port}"
+    bare = url.rstrip("/")
+    if not _BASE_URL.fullmatch(bare):
+        raise SettingsError(
+            "CARDONFILE_PUBLIC_BASE_URL must be a web address without a path, "
+            "such as https://cards.example"
+        )
+    return bare
+
+
+def _is_loopback(base_url: str) -> bool:
+    host = urlsplit(base_url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _log_format(value: str) -> LogFormat:
+    try:
+        return LogFormat(value)
+    except ValueError:
+        raise SettingsError("CARDONFILE_LOG_FORMAT must be text or json") from None
+
+
+def _trusted_proxy(value: str | None) -> str | None:
+    if value is not None:
+        try:
+            ipaddress.ip_address(value)
+        except ValueError:
+            raise SettingsError(
+                "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"
+            ) from None
+    return value
+
+
+def _add_card_limit(value: str | None) -> str | None:
+    if value is not None:
+        try:
+            parse_limit(value)
+        except ValueError:
+            raise SettingsError(
+                "CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second"
+            ) from None
+    return value

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from datetime import UTC, datetime
+from uuid import UUID
+
+from adapters.system.clock import SystemClock
+from adapters.system.ids import RandomIds
+
+
+def test_the_clock_tells_the_time_in_utc() -> None:
+    before, now, after = datetime.now(UTC), SystemClock().now(), datetime.now(UTC)
+
+    assert before <= now <= after
+    assert now.tzinfo is UTC
+
+
+def test_ids_are_random_uuids_and_secrets_of_256_bits() -> None:
+    ids = RandomIds()
+    uuids = {ids.uuid() for _ in range(1000)}
+    secrets = {ids.secret() for _ in range(1000)}
+
+    assert len(uuids) == len(secrets) == 1000
+    assert all(UUID(each).version == 4 and str(UUID(each)) == each for each in uuids)
+    assert all(len(urlsafe_b64decode(each + "=")) == 32 for each in secrets)

@@ -1,0 +1,77 @@
+"""The demo, started for real as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.waiting import wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+STOP_WITHIN_SECONDS: Final = 30
+LAST_LINE: Final = "Stop with Ctrl-C."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """A running demo, and what it has printed."""
+
+    process: subprocess.Popen[bytes]
+    printed: str
+    log: Path
+
+    @property
+    def shop(self) -> str:
+        """The shop's address."""
+        return self._printed_after("Shop")
+
+    @property
+    def api(self) -> str:
+        """The API's address."""
+        return self._printed_after("API")
+
+    @property
+    def curl(self) -> list[str]:
+        """The arguments of the printed curl line."""
+        line = next(line for line in self.printed.splitlines() if line.startswith("curl "))
+        return shlex.split(line)
+
+    def _printed_after(self, name: str) -> str:
+        found = re.search(rf"^  {name} +(\S+)", self.printed, re.MULTILINE)
+        assert found, self.printed
+        return found[1]
+
+
+@contextmanager
+def running_demo(folder: Path, *, with_signal: signal.Signals = signal.SIGTERM) -> Iterator[Demo]:
+    """Run a demo in a folder; it is stopped by a signal, and must end well."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("CARDONFILE_")
+    }
+    printed, log = folder / "printed", folder / "log"
+    with printed.open("wb") as stdout, log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from entrypoints.demo import run_demo; run_demo(0)"],
+            cwd=folder,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            stdout=stdout,
+            stderr=stderr,
+        )
+    try:
+        wait_until(lambda: LAST_LINE in printed.read_text() or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        yield Demo(process=process, printed=printed.read_text(), log=log)
+        process.send_signal(with_signal)
+        assert process.wait(STOP_WITHIN_SECONDS) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()

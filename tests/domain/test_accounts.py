@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from domain.errors import PaymentAccountNotFound, UserNotAuthorized
+from domain.permissions import Permission
+from tests.builders import CENTER_ID, GUEST_ID, OTHER_GUEST_ID, a_guest, a_uuid
+from tests.installation import Installation
+
+
+def test_an_account_is_read_by_its_guest_and_id(installation: Installation) -> None:
+    account = installation.stored_card()
+
+    assert (
+        installation.use_cases.read_account(
+            installation.caller, guest_id=GUEST_ID.upper(), account_id=account.account_id.upper()
+        )
+        == account
+    )
+
+
+def test_an_account_does_not_exist_for_others(installation: Installation) -> None:
+    account = installation.stored_card()
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    read = installation.use_cases.read_account
+    elsewhere = installation.a_caller(centers=frozenset())
+
+    for caller, guest_id, account_id in (
+        (elsewhere, GUEST_ID, account.account_id),
+        (installation.caller, OTHER_GUEST_ID, account.account_id),
+        (installation.caller, "x", account.account_id),
+        (installation.caller, GUEST_ID, a_uuid(9)),
+        (installation.caller, GUEST_ID, "x"),
+    ):
+        with pytest.raises(PaymentAccountNotFound):
+            read(caller, guest_id=guest_id, account_id=account_id)
+
+
+def test_a_removed_account_is_gone_and_its_token_discarded(installation: Installation) -> None:
+    account = installation.stored_card()
+    remove = installation.use_cases.remove_account
+    remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)
+
+    with pytest.raises(PaymentAccountNotFound):
+        installation.use_cases.read_account(
+            installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+        )
+    with pytest.raises(PaymentAccountNotFound):
+        remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)
+    assert installation.account(account.account_id).removed_at == installation.clock.now()
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_an_account_of_another_center_cannot_be_removed(installation: Installation) -> None:
+    account = installation.stored_card()
+
+    with pytest.raises(PaymentAccountNotFound):
+        installation.use_cases.remove_account(
+            installation.a_caller(centers=frozenset()),
+            guest_id=GUEST_ID,
+            account_id=account.account_id,
+        )
+    assert installation.accounts() == (account,)
+
+
+@pytest.mark.parametrize("permission", list(Permission))
+def test_edit_or_delete_permission_removes(
+    installation: Installation, permission: Permission
+) -> None:
+    account = installation.stored_card()
+    caller = installation.a_caller(permission, centers=frozenset({CENTER_ID}))
+    remove = installation.use_cases.remove_account
+    if permission in (Permission.GUESTS_EDIT, Permission.GUESTS_DELETE):
+        remove(caller, guest_id=GUEST_ID, account_id=account.account_id)
+        assert installation.accounts() == ()
+    else:
+        with pytest.raises(UserNotAuthorized):
+            remove(caller, guest_id=GUEST_ID, account_id=account.account_id)
+        assert installation.accounts() == (account,)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from domain.card_sessions import MAX_ATTEMPTS, SessionStatus
+from domain.hosted_pages import CONSENT_VERSION
+from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
+from domain.ports import ProviderUnavailable
+from tests.builders import a_uuid
+from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
+
+
+def test_the_first_opening_has_the_page_made(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=10))
+
+    address = installation.open_page(session)
+
+    assert address.startswith(f"{BASE_URL}/fake-psp/pages/")
+    opened = installation.session(session.token_id)
+    assert opened.expires_at == installation.clock.now() + timedelta(minutes=30)
+    request = opened.current_attempt.request
+    assert request.idempotency_key == f"{session.token_id}:1"
+    assert request.return_uri == f"{BASE_URL}/hosted-payments/return?token_id={session.token_id}"
+    assert request.redirect_origin == "https://shop.example"
+    assert request.consent.version == CONSENT_VERSION
+    assert request.center_name in request.consent.text
+
+
+def test_a_link_with_a_long_life_is_not_shortened_by_opening_it(
+    installation: Installation,
+) -> None:
+    installation.configure(session_minutes=120)
+    session = installation.opened_session()
+
+    assert session.expires_at == session.created_at + timedelta(minutes=120)
+
+
+def test_opening_again_leads_to_the_same_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    assert installation.open_page(session) == installation.open_page(session)
+    assert installation.provider.calls.count("start") == 1
+
+
+def test_two_tabs_at_once_get_the_same_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    with ThreadPoolExecutor(8) as pool:
+        addresses = {pool.submit(installation.open_page, session) for _ in range(8)}
+    assert len({future.result() for future in addresses}) == 1
+
+
+@pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
+def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble: Trouble) -> None:
+    session = installation.add_card()
+    installation.provider.have(trouble)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    asked = installation.session(session.token_id).current_attempt.request
+    installation.clock.advance(timedelta(seconds=5))
+    installation.provider.recover()
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request == asked
+
+
+def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.REFUSED)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    installation.provider.recover()
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request.attempt == 2
+
+
+def test_a_page_that_has_died_is_followed_by_another(installation: Installation) -> None:
+    session = installation.opened_session()
+    first = installation.page_reference(session)
+    installation.psp.close_page(first)
+
+    address = installation.open_page(session)
+
+    assert first not in address
+    assert installation.session(session.token_id).current_attempt.request.attempt == 2
+
+
+def test_pages_are_not_made_without_end(installation: Installation) -> None:
+    session = installation.add_card()
+    for _ in range(MAX_ATTEMPTS):
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+
+def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    address = installation.open_page(session)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+    assert installation.open_page(session) == address
+
+
+@pytest.mark.parametrize("number", ["4242424242424242", MISMATCHING_CARD])
+def test_a_settled_session_leads_back_to_the_shop(installation: Installation, number: str) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    session = installation.opened_session(billing_info=address)
+    installation.type_card(session, number)
+
+    assert installation.open_page(session) == REDIRECT_URI
+
+
+def test_a_link_that_was_changed_is_not_followed(installation: Installation) -> None:
+    session = installation.add_card()
+
+    with pytest.raises(LinkAltered):
+        installation.use_cases.open_hosted_page(
+            token_id=session.token_id, redirect_uri="https://evil.example/"
+        )
+
+
+@pytest.mark.parametrize("token_id", ["", "x", a_uuid(999)])
+def test_an_unknown_link_leads_nowhere(installation: Installation, token_id: str) -> None:
+    with pytest.raises(LinkUnknown):
+        installation.use_cases.open_hosted_page(token_id=token_id, redirect_uri=REDIRECT_URI)
+
+
+def test_an_expired_link_names_the_way_back(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+
+    with pytest.raises(LinkExpired) as expired:
+        installation.open_page(session)
+    assert expired.value.redirect_uri == REDIRECT_URI
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+@pytest.mark.parametrize("table", ["guests", "centers"])
+def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
+    installation: Installation, table: str
+) -> None:
+    session = installation.add_card()
+    installation.unconfigure()
+    installation.loses(table)
+
+    with pytest.raises(LinkUnknown):
+        installation.open_page(session)
+
+
+def test_the_guest_is_known_to_the_psp_from_then_on(installation: Installation) -> None:
+    installation.opened_session()
+    second = installation.opened_session()
+
+    page = second.current_attempt.page
+    assert page is not None
+    assert second.current_attempt.request.guest_reference == page.guest_reference
+
+
+def test_a_guest_who_cancels_can_open_the_link_again(installation: Installation) -> None:
+    session = installation.add_card()
+    address = installation.open_page(session)
+
+    assert (
+        installation.use_cases.cancel_hosted_page(token_id=session.token_id) == session.redirect_uri
+    )
+    assert installation.open_page(session) == address

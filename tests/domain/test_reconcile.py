@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from domain.card_sessions import SessionStatus, next_question_at
+from tests.builders import GUEST_ID
+from tests.clock import START
+from tests.installation import Installation, Trouble
+
+
+def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(seconds=30))
+
+    assert installation.reconcile().sessions == 1
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.provider.calls == []
+
+
+def test_nothing_is_asked_before_it_is_due(installation: Installation) -> None:
+    installation.opened_session()
+    installation.clock.advance(timedelta(seconds=29))
+
+    assert installation.reconcile().is_idle
+
+
+@pytest.mark.parametrize(
+    ("passed_seconds", "next_seconds"),
+    [(0, 30), (29, 30), (30, 120), (119, 120), (120, 600), (600, 1200), (1199, 1200), (1200, 1800)],
+)
+def test_questions_follow_the_schedule(passed_seconds: int, next_seconds: int) -> None:
+    now = START + timedelta(seconds=passed_seconds)
+
+    assert next_question_at(START, now) == START + timedelta(seconds=next_seconds)
+
+
+def test_an_abandoned_page_is_asked_for_on_schedule_and_ends(installation: Installation) -> None:
+    session = installation.opened_session()
+    asked_at = []
+    while installation.session(session.token_id).status is SessionStatus.OPEN:
+        before = len(installation.provider.calls)
+        installation.reconcile_until_idle()
+        if len(installation.provider.calls) > before:
+            asked_at.append(int((installation.clock.now() - START).total_seconds()))
+        installation.clock.advance(timedelta(seconds=10))
+
+    assert asked_at == [30, 120, 600, 1200, 1800]
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.provider.calls[-3:] == ["outcome", "close", "outcome"]
+
+
+def test_one_session_that_stumbles_stops_no_other(installation: Installation) -> None:
+    poison, good = installation.opened_session(), installation.opened_session()
+    installation.type_card(good)
+    with installation.storage.write() as unit:
+        unit.sessions.update(poison.due_now(installation.clock.now() - timedelta(days=1)))
+        unit.sessions.update(good.due_now(installation.clock.now()))
+        unit.commit()
+    asked = installation.provider.outcome
+
+    def stumble(*arguments: object) -> object:
+        if arguments[1] == poison.current_attempt.page:
+            raise ZeroDivisionError
+        return asked(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    installation.provider.outcome = stumble  # type: ignore[method-assign, assignment]
+
+    done = installation.reconcile()
+
+    assert [type(fault) for fault in done.faults] == [ZeroDivisionError]
+    assert installation.session(good.token_id).status is SessionStatus.COMPLETED
+
+
+def test_work_that_a_dead_process_took_is_given_back(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(seconds=30))
+    now = installation.clock.now()
+    with installation.storage.write() as unit:
+        assert unit.sessions.take_due(now, until=now + timedelta(minutes=1)) is not None
+        unit.commit()
+
+    assert installation.reconcile().is_idle
+    installation.clock.advance(timedelta(minutes=1))
+    assert installation.reconcile().sessions == 1
+
+
+def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) -> None:
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    installation.provider.have(Trouble.AFTER_IT_ACTED)
+    installation.reconcile_until_idle()
+    installation.clock.advance(timedelta(seconds=29))
+    assert installation.reconcile().is_idle
+
+    installation.provider.recover()
+    installation.clock.advance(timedelta(seconds=1))
+    assert installation.reconcile().discards == 1
+    assert installation.tokens_at_psp() == frozenset()
+    assert installation.reconcile().is_idle
+
+
+def test_a_psp_that_is_silent_for_a_day_is_told_of(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    silent = []
+    for _ in range(26):
+        installation.clock.advance(timedelta(hours=1))
+        silent.append(installation.reconcile().silent)
+
+    assert silent[0] == []
+    assert silent[-1] == [session.token_id]
+
+
+def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation) -> None:
+    session = installation.opened_session()
+    provider = installation.container.psps().popitem()[1]
+    installation.clock.advance(timedelta(seconds=30))
+
+    assert installation.reconcile().faults == []
+    assert installation.session(session.token_id).unanswered == 1
+    assert provider is installation.provider

@@ -1,0 +1,375 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from domain.card_sessions import CardSession, Failure, SessionStatus
+from domain.discards import Discard
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.hosted_pages import CONSENT_VERSION
+from domain.identifiers import CardToken
+from domain.payment_configuration import CardsPerGuest
+from domain.sources import Source
+from entrypoints.container import FAKE
+from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
+from tests.installation import (
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    GOOD_CARD,
+    MERCHANT,
+    MISMATCHING_CARD,
+    OTHER_GOOD_CARD,
+    REDIRECT_URI,
+    Installation,
+    Trouble,
+)
+
+ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+
+
+def failure_of(refusal: Refusal) -> Failure:
+    return Failure(code=refusal.code, message=refusal.message)
+
+
+def settled(installation: Installation, session: CardSession) -> CardSession:
+    installation.settle(session.token_id)
+    return installation.session(session.token_id)
+
+
+def test_a_collected_card_is_stored_for_its_guest(installation: Installation) -> None:
+    session = installation.opened_session(source=5)
+    installation.type_card(session)
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.COMPLETED
+    account = installation.account(done.account_id)
+    assert (account.guest_id, account.center_id) == (GUEST_ID, CENTER_ID)
+    assert (account.provider, account.merchant_account) == (FAKE, MERCHANT)
+    assert (account.card_logo, account.last_four, account.expiry_on) == ("visa", "4242", "09/31")
+    assert account.source is Source.MOBILE
+    assert account.consent_version == CONSENT_VERSION
+    assert account.consented_at == installation.clock.now()
+    assert account.token in installation.tokens_at_psp()
+
+
+def test_settling_again_changes_nothing(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    done = settled(installation, session)
+
+    assert settled(installation, session) == done
+    assert len(installation.accounts()) == 1
+
+
+def test_many_at_once_store_the_card_once(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(installation.settle, [session.token_id] * 16))
+
+    assert len(installation.accounts()) == 1
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {installation.accounts()[0].token}
+
+
+@pytest.mark.parametrize("number", [DECLINED_CARD, CHALLENGED_CARD])
+def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
+    installation: Installation, number: str
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, number)
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    installation.type_card(session, GOOD_CARD)
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_the_same_card_twice_ends_the_second_session(installation: Installation) -> None:
+    account = installation.stored_card()
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.FAILED
+    assert done.failure == failure_of(PaymentMethodAlreadyExists())
+    assert done.account_id is None
+    assert installation.accounts() == (account,)
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_the_same_card_may_be_stored_at_another_center(installation: Installation) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.configure(OTHER_CENTER_ID)
+    installation.stored_card()
+    installation.stored_card(center_id=OTHER_CENTER_ID)
+
+    assert len(installation.accounts()) == 2
+
+
+def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Installation) -> None:
+    account = installation.stored_card()
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=1))
+    installation.type_card(session, expiry=(9, 2035))
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.COMPLETED
+    assert done.account_id == account.account_id
+    (renewed,) = installation.accounts()
+    assert renewed.expiry_on == "09/35"
+    assert renewed.consented_at == installation.clock.now()
+    assert renewed.created_at == account.created_at
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {renewed.token}
+
+
+def test_a_removed_card_can_be_stored_again(installation: Installation) -> None:
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+
+    again = installation.stored_card()
+
+    assert again.account_id != account.account_id
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {again.token}
+
+
+def test_a_second_card_ends_the_session_where_one_is_allowed(installation: Installation) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
+    first, second = installation.opened_session(), installation.opened_session()
+    installation.type_card(first, GOOD_CARD)
+    installation.type_card(second, OTHER_GOOD_CARD)
+
+    assert settled(installation, first).status is SessionStatus.COMPLETED
+    done = settled(installation, second)
+    assert done.failure == failure_of(PaymentMethodAlreadyExists())
+    installation.reconcile_until_idle()
+    assert len(installation.tokens_at_psp()) == 1
+
+
+def test_a_wrong_address_ends_the_session_while_avs_is_on(installation: Installation) -> None:
+    installation.configure(avs=True)
+    session = installation.opened_session(billing_info=ADDRESS)
+    installation.type_card(session, MISMATCHING_CARD)
+
+    done = settled(installation, session)
+
+    assert done.failure == failure_of(IncorrectBillingAddress())
+    assert installation.accounts() == ()
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_wrong_postal_code_can_be_corrected_on_the_page(installation: Installation) -> None:
+    installation.configure(avs=True)
+    session = installation.opened_session(billing_info=ADDRESS)
+    installation.type_card(session, zipcode="00000")
+    assert settled(installation, session).status is SessionStatus.OPEN
+
+    installation.type_card(session, zipcode="98101")
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_an_address_is_not_judged_while_avs_is_off(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, MISMATCHING_CARD)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_a_guest_who_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.loses("guests")
+
+    assert settled(installation, session).failure == failure_of(GuestNotFound())
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_configuration_that_is_gone_meanwhile_stores_no_card(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.unconfigure()
+
+    assert settled(installation, session).failure == failure_of(PaymentConfigurationNotDone())
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_session_past_its_end_is_expired_and_its_page_closed(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=30))
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_a_card_typed_to_the_last_second_is_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=29, seconds=59))
+    installation.type_card(session)
+    installation.clock.advance(timedelta(hours=3))
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(minutes=30))
+    expired = installation.session(session.token_id).without_card(installation.clock.now())
+    with installation.storage.write() as unit:
+        unit.sessions.update(expired)
+        unit.commit()
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(minutes=30))
+    expired = installation.session(session.token_id).without_card(installation.clock.now())
+    with installation.storage.write() as unit:
+        unit.sessions.update(expired)
+        unit.commit()
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.EXPIRED
+    assert done.failure is None
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_a_psp_that_does_not_answer_is_asked_less_and_less_often(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    waits = []
+    for _ in range(9):
+        session = settled(installation, session)
+        assert session.due_at is not None
+        waits.append((session.due_at - installation.clock.now()).total_seconds())
+        installation.clock.advance(timedelta(days=1))
+
+    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert session.status is SessionStatus.OPEN
+    assert session.has_been_silent_for_a_day(installation.clock.now())
+    installation.provider.recover()
+    assert settled(installation, session).status is SessionStatus.EXPIRED
+
+
+def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.AFTER_IT_ACTED, "start")
+    with pytest.raises(Exception, match="timed out"):
+        installation.open_page(session)
+    installation.clock.advance(timedelta(minutes=31))
+
+    still = settled(installation, session)
+    assert still.status is SessionStatus.OPEN
+    installation.provider.recover()
+    assert settled(installation, session).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installation) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=False)
+
+    done = settled(installation, session)
+
+    assert done.status is SessionStatus.COMPLETED
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {page.card.token}
+
+
+def test_a_token_that_is_being_discarded_is_waited_for(installation: Installation) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=True)
+
+    waiting = settled(installation, session)
+
+    assert waiting.status is SessionStatus.OPEN
+    assert waiting.due_at == installation.clock.now() + timedelta(seconds=5)
+    assert installation.accounts() == ()
+
+
+def note_discard(installation: Installation, token: CardToken, *, begun: bool) -> None:
+    now = installation.clock.now()
+    with installation.storage.write() as unit:
+        reference = unit.guest_references.get(FAKE, MERCHANT, GUEST_ID)
+        assert reference is not None
+        unit.discards.add(
+            Discard(
+                provider=FAKE,
+                merchant_account=MERCHANT,
+                guest_reference=reference,
+                token=token,
+                due_at=now,
+                begun_at=now if begun else None,
+            )
+        )
+        unit.commit()
+
+
+def test_news_that_come_while_the_psp_is_asked_are_not_forgotten(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    asked = installation.provider.outcome
+
+    def with_news_meanwhile(*arguments: object) -> object:
+        answer = asked(*arguments)  # type: ignore[arg-type]  # passed on as they came
+        with installation.storage.write() as unit:
+            current = unit.sessions.get(session.token_id)
+            assert current is not None
+            unit.sessions.update(current.due_now(installation.clock.now()))
+            unit.commit()
+        return answer
+
+    installation.provider.outcome = with_news_meanwhile  # type: ignore[method-assign, assignment]
+
+    assert settled(installation, session).due_at == installation.clock.now()
+
+
+def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+    assert installation.return_to_shop(session) == REDIRECT_URI
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+    installation.provider.recover()
+    installation.clock.advance(timedelta(seconds=30))
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED

@@ -1,0 +1,415 @@
+"""The commands, as an operator runs them: what they do, print and refuse."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from domain.identifiers import CenterId, MerchantAccount, ProviderName
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from entrypoints.cli import main
+from entrypoints.csv_import import KINDS
+from tests.builders import CENTER_ID, GUEST_ID, a_center, a_session
+from tests.entrypoints.conftest import ROOT, CommandLine
+
+DEADLINE_SECONDS = 60
+EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
+    ("import", "centers", "centers.csv"),
+    ("configure-payments", CENTER_ID, "--none"),
+    ("token", "issue", "--caller", "web-store", "--permission", "guests:add"),
+    ("token", "list"),
+    ("token", "revoke", "cof_abcdefgh"),
+    ("serve",),
+    ("reconcile",),
+]
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Name every command and group below one."""
+    yield path
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(below, (*path, name))
+
+
+@pytest.fixture
+def with_center(cardonfile: CommandLine) -> CommandLine:
+    """Give the command line on a database with one center."""
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.commit()
+    return cardonfile
+
+
+def configuration(command_line: CommandLine) -> PaymentConfiguration | None:
+    with command_line.storage.read() as unit:
+        return unit.configurations.get(CENTER_ID)
+
+
+class TestHelp:
+    def test_the_commands_are_the_ones_that_operators_script_against(self) -> None:
+        assert set(commands(main)) == {
+            (),
+            ("migrate",),
+            ("import",),
+            ("configure-payments",),
+            ("token",),
+            ("token", "issue"),
+            ("token", "list"),
+            ("token", "revoke"),
+            ("serve",),
+            ("reconcile",),
+            ("demo",),
+        }
+
+    @pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
+    def test_starts_with_a_sentence_and_shows_an_example(self, path: tuple[str, ...]) -> None:
+        result = CliRunner().invoke(main, [*path, "--help"], prog_name="cardonfile")
+
+        assert result.exit_code == 0
+        usage, _, text = result.stdout.partition("\n\n")
+        assert usage.startswith(" ".join(("Usage: cardonfile", *path)))
+        assert text.partition("\n\n")[0].endswith(".")
+        assert "Example" in text
+        assert f"\n    {' '.join(('cardonfile', *path))}" in text
+
+    def test_shows_the_columns_that_are_expected(self) -> None:
+        text = CliRunner().invoke(main, ["import", "--help"]).stdout
+
+        for what, kind in KINDS.items():
+            assert f"{what:8}  {','.join(kind.columns)}\n" in text
+
+    def test_the_list_of_commands_cuts_no_sentence_short(self) -> None:
+        listed = CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
+
+        assert "import" in listed
+        assert "..." not in listed
+
+    def test_imports_nothing_that_is_heavy(self) -> None:
+        program = "import sys, entrypoints.cli; print(*sys.modules)"
+        printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
+
+        assert {"falcon", "sqlite_utils", "structlog", "waitress"}.isdisjoint(printed.split())
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("bogus",),
+            ("migrate", "now"),
+            ("import",),
+            ("import", "pets", "pets.csv"),
+            ("import", "guests"),
+            ("import", "guests", "a.csv", "b.csv"),
+            ("configure-payments",),
+            ("configure-payments", CENTER_ID),
+            ("configure-payments", CENTER_ID, "--avs"),
+            ("configure-payments", CENTER_ID, "--none", "--avs"),
+            ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
+            ("configure-payments", CENTER_ID, "--none", "--account", "default"),
+            ("configure-payments", CENTER_ID, "--none", "--cards-per-guest", "many"),
+            ("configure-payments", CENTER_ID, "--none", "--redirect-origin", "myspa://"),
+            ("configure-payments", CENTER_ID, "--none", "--session-minutes", "30"),
+            ("configure-payments", CENTER_ID, "--provider", "fake", "--cards-per-guest", "two"),
+            ("configure-payments", CENTER_ID, "--provider", "fake", "--session-minutes", "long"),
+            ("token",),
+            ("token", "issue"),
+            ("token", "issue", "--caller", "web-store"),
+            ("token", "issue", "--permission", "guests:add"),
+            ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
+            ("token", "revoke"),
+            ("serve", "--port", "http"),
+            ("serve", "--port", "0"),
+            ("serve", "--port", "65536"),
+            ("demo", "--port", "-1"),
+            ("reconcile", "--all"),
+        ],
+        ids=" ".join,
+    )
+    def test_wrong_ones_are_answered_with_the_usage(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        result = cardonfile.run(*arguments)
+
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "Usage: cardonfile" in result.stderr
+
+    @pytest.mark.parametrize(
+        "arguments", [("token", "list", "all"), ("import", "guests", "no.csv")]
+    )
+    def test_a_real_process_shows_no_traceback(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        with cardonfile.start(*arguments) as process:
+            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert process.returncode in (1, 2)
+        assert printed == b""
+        assert b"Error: " in complaint
+        assert b"Traceback" not in complaint
+
+
+class TestDatabase:
+    def test_migrate_makes_it_and_a_second_time_changes_nothing(
+        self, unmigrated: CommandLine
+    ) -> None:
+        assert unmigrated.succeeds("migrate").startswith("applied m001_")
+        assert unmigrated.succeeds("migrate") == "the database is up to date\n"
+        unmigrated.succeeds("token", "list")
+
+    @pytest.mark.parametrize("arguments", EVERY_COMMAND_BUT_MIGRATE_AND_DEMO, ids=" ".join)
+    def test_one_that_is_not_there_is_not_made_by_other_commands(
+        self, unmigrated: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
+        assert not unmigrated.database.exists()
+
+    @pytest.mark.parametrize("arguments", EVERY_COMMAND_BUT_MIGRATE_AND_DEMO, ids=" ".join)
+    def test_one_with_pending_migrations_is_not_used(
+        self, unmigrated: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        unmigrated.database.touch()
+
+        assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
+
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
+    def test_one_of_a_newer_release_is_refused(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        with closing(sqlite3.connect(cardonfile.database)) as db, db:
+            db.execute(
+                "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) "
+                "VALUES ('cardonfile', 'm999_later', '2027-01-01')"
+            )
+
+        assert "newer release" in cardonfile.refuses(*arguments)
+
+    @pytest.mark.parametrize("arguments", [("migrate",), ("reconcile",)], ids=" ".join)
+    def test_a_file_that_is_none_is_refused(
+        self, unmigrated: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
+
+        assert unmigrated.refuses(*arguments) == (
+            "the database cannot be used just now (file is not a database)"
+        )
+        assert unmigrated.database.read_bytes().startswith(b"This is a letter")
+
+    def test_one_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
+        with closing(sqlite3.connect(unmigrated.database)) as db, db:
+            db.execute("CREATE TABLE guests (guest TEXT)")
+
+        assert "does not fit this release" in unmigrated.refuses("migrate")
+
+    def test_a_folder_that_is_missing_is_named(self, unmigrated: CommandLine) -> None:
+        complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
+
+        assert complaint == "/no/such.db: No such file or directory"
+
+    @pytest.mark.parametrize(
+        "arguments", [("migrate",), *EVERY_COMMAND_BUT_MIGRATE_AND_DEMO], ids=" ".join
+    )
+    def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        url = "mysql://cards:opensesame@db.example/cards"
+
+        complaint = cardonfile.refuses(*arguments, CARDONFILE_DATABASE_URL=url)
+
+        assert complaint.startswith("CARDONFILE_DATABASE_URL ")
+        assert "opensesame" not in complaint
+
+
+class TestConfigurePayments:
+    def test_without_options_the_defaults_hold(self, with_center: CommandLine) -> None:
+        printed = with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
+
+        assert printed == "Harbor Spa takes cards with fake, merchant account default\n"
+        assert configuration(with_center) == PaymentConfiguration(
+            provider=ProviderName("fake"), merchant_account=MerchantAccount("default")
+        )
+
+    def test_every_option_is_stored_in_place_of_what_was_there(
+        self, with_center: CommandLine
+    ) -> None:
+        with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
+        with_center.succeeds(
+            *("configure-payments", CENTER_ID.upper(), "--provider", "fake"),
+            *("--account", "Harbor_spa-2", "--avs", "--cards-per-guest", "one"),
+            *("--redirect-origin", "https://shop.example", "--redirect-origin", "myspa://"),
+            *("--redirect-origin", "HTTPS://Shop.Example/", "--session-minutes", "1440"),
+        )
+
+        assert configuration(with_center) == PaymentConfiguration(
+            provider=ProviderName("fake"),
+            merchant_account=MerchantAccount("Harbor_spa-2"),
+            avs=True,
+            cards_per_guest=CardsPerGuest.ONE,
+            redirect_origins=("https://shop.example", "myspa://"),
+            session_minutes=1440,
+        )
+
+    def test_none_takes_it_away_and_twice_is_fine(self, with_center: CommandLine) -> None:
+        with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
+
+        for _ in range(2):
+            printed = with_center.succeeds("configure-payments", CENTER_ID, "--none")
+            assert printed == "Harbor Spa takes no cards\n"
+            assert configuration(with_center) is None
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            (("--provider", "stripe"), "'stripe' is not known; known: fake"),
+            (("--provider", ""), "known: fake"),
+            (("--account", ""), "--account must be 1 to 64"),
+            (("--account", "x" * 65), "--account must be 1 to 64"),
+            (("--account", "caf\u00e9"), "--account must be 1 to 64"),
+            (("--account", "two words"), "--account must be 1 to 64"),
+            (("--redirect-origin", "shop.example"), "--redirect-origin: an origin looks like"),
+            (("--redirect-origin", "https://shop.example/a"), "--redirect-origin: an origin"),
+            (("--redirect-origin", "javascript:"), "--redirect-origin: an origin looks like"),
+            (("--session-minutes", "14"), "--session-minutes must be from 15 to 1440"),
+            (("--session-minutes", "1441"), "--session-minutes must be from 15 to 1440"),
+            (("--session-minutes", "9" * 99), "--session-minutes must be from 15 to 1440"),
+        ],
+        ids=str,
+    )
+    def test_an_option_that_cannot_be_used_is_named_and_nothing_changes(
+        self, with_center: CommandLine, options: tuple[str, ...], expected: str
+    ) -> None:
+        complaint = with_center.refuses(
+            "configure-payments", CENTER_ID, "--provider", "fake", *options
+        )
+
+        assert expected in complaint
+        assert configuration(with_center) is None
+
+    @pytest.mark.parametrize("options", [("--provider", "fake"), ("--none",)], ids=" ".join)
+    @pytest.mark.parametrize(
+        ("center_id", "expected"),
+        [
+            ("harbor", "CENTER_ID must be a UUID"),
+            (f"{{{CENTER_ID}}}", "CENTER_ID must be a UUID"),
+            (GUEST_ID, f"CENTER_ID: there is no center {GUEST_ID}"),
+        ],
+    )
+    def test_a_center_must_exist(
+        self, with_center: CommandLine, options: tuple[str, ...], center_id: str, expected: str
+    ) -> None:
+        assert with_center.refuses("configure-payments", center_id, *options).startswith(expected)
+
+    def test_the_fake_psp_is_refused_where_guests_can_reach_it(
+        self, with_center: CommandLine
+    ) -> None:
+        arguments = ("configure-payments", CENTER_ID, "--provider", "fake")
+        public = "https://cards.example"
+
+        complaint = with_center.refuses(*arguments, CARDONFILE_PUBLIC_BASE_URL=public)
+
+        assert "CARDONFILE_ALLOW_FAKE_PSP=1" in complaint
+        assert configuration(with_center) is None
+        with_center.succeeds(
+            *arguments, CARDONFILE_PUBLIC_BASE_URL=public, CARDONFILE_ALLOW_FAKE_PSP="1"
+        )
+
+
+class TestReconcile:
+    def test_does_what_is_due_and_counts_it(self, with_center: CommandLine) -> None:
+        now = a_session().created_at
+        with with_center.storage.write() as unit:
+            unit.sessions.add(a_session(due_at=now, expires_at=now + timedelta(minutes=30)))
+            unit.commit()
+
+        with with_center.start("reconcile") as process:
+            printed, _ = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert printed == b"reconciled 1 sessions and 0 discards, 0 faults\n"
+        assert process.returncode == 0
+
+    @pytest.mark.slow
+    def test_fails_when_the_storage_is_away(self, cardonfile: CommandLine) -> None:
+        with closing(sqlite3.connect(cardonfile.database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with cardonfile.start("reconcile") as process:
+                printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (1, b"")
+        assert complaint == (b"Error: the database cannot be used just now (database is locked)\n")
+
+
+class TestServe:
+    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        with cardonfile.start("serve", "--port", str(port)) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            process.send_signal(SIGTERM)
+            printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (0, b"")
+        assert b"Traceback" not in logged
+
+    def test_an_address_that_is_taken_is_refused(self, cardonfile: CommandLine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with cardonfile.start("serve", "--port", str(port)) as process:
+                printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (1, b"")
+        assert complaint.startswith(b"Error: cannot listen on 127.0.0.1 port ")
+
+    def test_a_broken_database_of_the_fake_psp_is_named(self, cardonfile: CommandLine) -> None:
+        cardonfile.database.with_name("cards-fake-psp.db").write_bytes(b"no database" * 100)
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        complaint = cardonfile.refuses("serve", "--port", str(port))
+
+        assert complaint.startswith("the database of the fake PSP cannot be used just now")
+
+    @pytest.mark.parametrize("host", ["", " ", "h\u00f6st", "a b"])
+    def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
+        assert "--host must be" in cardonfile.refuses("serve", "--host", host)
+
+
+class TestImport:
+    def test_ctrl_c_works_as_before_once_it_is_over(self, cardonfile: CommandLine) -> None:
+        file = cardonfile.folder / "centers.csv"
+        file.write_text("id,name\n")
+        before = signal(SIGINT, default_int_handler)
+        try:
+            cardonfile.succeeds("import", "centers", str(file))
+
+            assert getsignal(SIGINT) is default_int_handler
+        finally:
+            signal(SIGINT, before)
+
+    def test_an_interrupted_one_imports_nothing(self, cardonfile: CommandLine) -> None:
+        rows = "".join(f"{CENTER_ID[:-6]}{number:06},Harbor Spa\n" for number in range(10_000))
+
+        with cardonfile.start("import", "centers", "/dev/stdin") as process:
+            assert process.stdin is not None
+            # More than a pipe holds, so that rows have been read once it is written.
+            process.stdin.write(f"id,name\n{rows}".encode())
+            process.send_signal(SIGINT)
+            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (130, b"")
+        assert complaint == b"interrupted: nothing was imported\n"
+        with cardonfile.storage.read() as unit:
+            assert unit.centers.get(CenterId(f"{CENTER_ID[:-6]}000000")) is None

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from entrypoints.logs import configure_logs
+from entrypoints.settings import LogFormat
+
+NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_an_event_is_one_line_whatever_is_in_it(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logs(log_format)
+    structlog.get_logger().warning("request", route=NASTY)
+    logging.getLogger("waitress").warning("from a library: %s", NASTY)
+
+    written = capsys.readouterr().err
+    assert written.count("\n") == 2
+    assert len(written.splitlines()) == 2
+    assert not set(written) & set("\r\x1b\x00\u2028\x9b")
+
+
+def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogFormat.JSON)
+    structlog.get_logger().info("request", status=200, route="/healthz")
+
+    line: Any = json.loads(capsys.readouterr().err)  # JSON has no better type
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"level": "info", "event": "request", "status": 200, "route": "/healthz"}
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logs(log_format)
+    try:
+        raise ValueError("4242424242424242")
+    except ValueError as fault:
+        structlog.get_logger().error("internal_error", exc_info=fault)
+        logging.getLogger("waitress").exception("Exception while serving /")
+
+    written = capsys.readouterr().err
+    assert written.count("ValueError") == 2
+    assert written.count("test_of_a_fault") == 2
+    assert "4242424242424242" not in written
+    assert "Traceback" not in written
+
+
+def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogFormat.TEXT, at_least=logging.ERROR)
+    structlog.get_logger().info("request")
+    logging.getLogger("waitress").warning("slow")
+    structlog.get_logger().error("internal_error")
+
+    assert capsys.readouterr().err.count("\n") == 1

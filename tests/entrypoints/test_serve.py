@@ -1,0 +1,206 @@
+"""The service over real sockets: limits, strictness, the webhook, and the drain."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from domain.card_sessions import SessionStatus
+from entrypoints.container import FAKE
+from entrypoints.serve import ServeError, Service, listen
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
+from tests.builders import CENTER_ID
+from tests.installation import GOOD_CARD, Installation
+from tests.waiting import wait_until
+
+
+class Running:
+    """A service that runs in a thread, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        listening = listen("127.0.0.1", 0)
+        self.port: int = listening.getsockname()[1]
+        self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
+        self.token = self.installation.token_for(self.installation.caller)
+        self.service = Service(self.installation.container, listening)
+        self.thread = threading.Thread(target=self.service.run)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Drain, and wait for the end."""
+        self.service.stop()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Open a connection."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+    def request(
+        self, method: str, path: str, body: str | None = None
+    ) -> tuple[int, http.client.HTTPMessage, str]:
+        """Send a request on a connection of its own."""
+        headers = {
+            "Authorization": f"bearer {self.token}",
+            "Content-Type": "application/json",
+        }
+        with closing(self.connect()) as connection:
+            connection.request(method, path, body=body, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read().decode()
+
+    def send_raw(self, request: bytes) -> bytes:
+        """Send bytes as they are, and give all that comes back until the server closes."""
+        with closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as raw:
+            raw.sendall(request)
+            received = b""
+            with suppress(ConnectionResetError):
+                while part := raw.recv(65536):
+                    received += part
+            return received
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    service = Running(tmp_path)
+    yield service
+    if service.thread.is_alive():
+        service.stop()
+    service.installation.close()
+
+
+def test_a_webhook_over_http_gets_the_card_stored_without_the_browser(running: Running) -> None:
+    status, _, text = running.request("POST", ACCOUNTS, json.dumps(GOOD_BODY))
+    assert status == 200
+    link = json.loads(text)["hosted_payment_uri"].removeprefix(f"http://127.0.0.1:{running.port}")
+    status, headers, _ = running.request("GET", link)
+    assert status == 303
+    (session,) = (
+        running.installation.session(token_id) for token_id in [json.loads(text)["token_id"]]
+    )
+    assert headers["Location"].endswith(running.installation.page_reference(session))
+    running.installation.type_card(session, GOOD_CARD)
+
+    wait_until(
+        lambda: running.installation.session(session.token_id).status is SessionStatus.COMPLETED
+    )
+    assert len(running.installation.accounts()) == 1
+
+
+def test_answers_carry_no_version_banner(running: Running) -> None:
+    _, headers, _ = running.request("GET", "/healthz")
+
+    assert "Server" not in headers
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"POST /x HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /x HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+        b"GET / HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello",
+        b"GET / HTTP/1.1\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+    ids=["two lengths", "two lengths in 1.0", "no colon", "plus", "bare newline", "tls"],
+)
+def test_what_proxies_may_read_differently_is_refused(
+    running: Running, request_bytes: bytes
+) -> None:
+    assert running.send_raw(request_bytes).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+
+
+def test_a_chunked_body_is_read(running: Running) -> None:
+    body = json.dumps(GOOD_BODY).encode()
+    answer = running.send_raw(
+        f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {running.token}\r\n"
+        "Content-Type: application/json\r\nConnection: close\r\n"
+        f"Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n".encode()
+        + body
+        + b"\r\n0\r\n\r\n"
+    )
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_of_a_megabyte_gets_the_answer_in_json(running: Running) -> None:
+    status, _, text = running.request("POST", ACCOUNTS, "x" * 1_000_000)
+
+    assert status == 413
+    assert json.loads(text)["error"] == {"code": 413, "message": "Request body too large"}
+
+
+def test_headers_have_an_end(running: Running) -> None:
+    answer = running.send_raw(
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: " + b"x" * 20_000 + b"\r\n\r\n"
+    )
+
+    assert answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.0 431 "))
+
+
+def test_slow_clients_do_not_keep_others_waiting(running: Running) -> None:
+    slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(64)]
+    for connection in slow:
+        connection.sendall(b"POST /webhooks/fake HTTP/1.1\r\nContent-Length: 100\r\n\r\nx")
+
+    status, _, _ = running.request("GET", "/healthz")
+
+    assert status == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_what_is_in_flight_is_answered_before_the_end(running: Running) -> None:
+    body = json.dumps(GOOD_BODY)
+    with closing(running.connect()) as connection:
+        # The request is under way: its headers are there, its body is not.
+        connection.putrequest("POST", ACCOUNTS)
+        connection.putheader("Authorization", f"bearer {running.token}")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        connection.send(body[:5].encode())
+        running.request("GET", "/healthz")
+
+        running.service.stop()
+        wait_until(lambda: not accepts(running.port))
+        connection.send(body[5:].encode())
+        response = connection.getresponse()
+        assert response.status == 200
+        token_id = json.loads(response.read())["token_id"]
+    running.thread.join(20)
+    assert not running.thread.is_alive()
+    assert running.installation.session(token_id).center_id == CENTER_ID
+
+
+def accepts(port: int) -> bool:
+    """Tell whether somebody listens on a port."""
+    with closing(socket.socket()) as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with closing(listen("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServeError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            listen("127.0.0.1", port)
+
+
+def test_the_fake_psp_is_refused_where_the_world_can_reach_it(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, base_url="https://cards.example")
+
+    with (
+        closing(listen("127.0.0.1", 0)) as listening,
+        pytest.raises(ServeError, match="CARDONFILE_ALLOW_FAKE_PSP"),
+    ):
+        Service(installation.container, listening)
+    assert FAKE not in installation.container.psps()
+    installation.close()

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from entrypoints.settings import LogFormat, Settings, SettingsError
+
+
+def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -> None:
+    settings = Settings.read({})
+
+    assert settings.database == Path("cardonfile.db")
+    assert settings.fake_psp_database == Path("cardonfile-fake-psp.db")
+    assert settings.public_base_url == "http://127.0.0.1:8000"
+    assert settings.fake_psp_is_allowed
+    assert settings.log_format is LogFormat.TEXT
+    assert settings.trusted_proxy is None
+    assert settings.add_card_limit is None
+
+
+@pytest.mark.parametrize(
+    ("host", "base_url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:9000"),
+        ("0.0.0.0", "http://127.0.0.1:9000"),  # noqa: S104 - nothing is bound here
+        ("::", "http://[::1]:9000"),
+        ("::1", "http://[::1]:9000"),
+        ("shop.internal", "http://shop.internal:9000"),
+    ],
+)
+def test_links_lead_to_where_the_service_listens(host: str, base_url: str) -> None:
+    assert Settings.read({}, host=host, port=9000).public_base_url == base_url
+
+
+def test_an_empty_value_counts_as_not_set() -> None:
+    environment = {"CARDONFILE_LOG_FORMAT": "", "CARDONFILE_DATABASE_URL": ""}
+    assert Settings.read(environment) == Settings.read({})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "is_allowed"),
+    [
+        ("http://localhost:8000", True),
+        ("http://127.0.0.2", True),
+        ("http://[::1]:8000", True),
+        ("https://cards.example", False),
+        ("http://10.0.0.1", False),
+        ("http://localhost.example", False),
+    ],
+)
+def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool) -> None:
+    environment = {"CARDONFILE_PUBLIC_BASE_URL": base_url}
+    assert Settings.read(environment).fake_psp_is_allowed is is_allowed
+    environment["CARDONFILE_ALLOW_FAKE_PSP"] = "1"
+    assert Settings.read(environment).fake_psp_is_allowed
+    environment["CARDONFILE_ALLOW_FAKE_PSP"] = "yes"
+    assert Settings.read(environment).fake_psp_is_allowed is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "cardonfile.db"),
+        ("DATABASE_URL", "sqlite:///"),
+        ("DATABASE_URL", "mysql://host/db"),
+        ("DATABASE_URL", "postgresql://host/db"),
+        ("PUBLIC_BASE_URL", "cards.example"),
+        ("PUBLIC_BASE_URL", "https://cards.example/path"),
+        ("PUBLIC_BASE_URL", "https://user:pass@cards.example"),
+        ("PUBLIC_BASE_URL", "https://cards.example?x"),
+        ("PUBLIC_BASE_URL", "ftp://cards.example"),
+        ("LOG_FORMAT", "xml"),
+        ("TRUSTED_PROXY", "proxy.internal"),
+        ("TRUSTED_PROXY", "*"),
+        ("ADD_CARD_LIMIT", "sixty"),
+        ("ADD_CARD_LIMIT", "60"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"CARDONFILE_{name}"):
+        Settings.read({f"CARDONFILE_{name}": value})

@@ -1,0 +1,302 @@
+"""A whole installation in a folder: the real parts, with the clock, the ids and the PSP in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Final
+
+from dependency_injector import providers
+from falcon import testing
+from typing_extensions import override
+
+from adapters.fake_psp.cards import CardEntry
+from adapters.fake_psp.psp import PspPage
+from adapters.sqlite.migrations import migrate
+from domain.access_tokens import AccessToken
+from domain.add_card import AddCardRequest
+from domain.card_sessions import CardSession
+from domain.centers import Center
+from domain.guests import Guest
+from domain.hosted_pages import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import (
+    AccountId,
+    CallerName,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    TokenId,
+)
+from domain.pagination import PageRequest
+from domain.payment_accounts import PaymentAccount
+from domain.payment_configuration import PaymentConfiguration
+from domain.permissions import Caller, Permission
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable
+from entrypoints.container import FAKE, build
+from entrypoints.settings import Settings
+from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
+from tests.clock import SettableClock
+from tests.ids import SeededIds
+
+BASE_URL: Final = "http://127.0.0.1:8000"
+REDIRECT_URI: Final = "https://shop.example/cards?from=spa"
+MERCHANT: Final = MerchantAccount("default")
+GOOD_CARD: Final = "4242424242424242"
+OTHER_GOOD_CARD: Final = "5555555555554444"
+MISMATCHING_CARD: Final = "4000000000000010"
+DECLINED_CARD: Final = "4000000000000002"
+CHALLENGED_CARD: Final = "4000000000003220"
+
+
+class Trouble(Enum):
+    """What may go wrong in a call to a PSP."""
+
+    BEFORE_IT_ACTED = auto()
+    AFTER_IT_ACTED = auto()
+    REFUSED = auto()
+
+
+class TroubledProvider(PaymentProvider):
+    """Calls a real adapter, unless it is told of trouble; counts the calls that got through."""
+
+    def __init__(self, provider: PaymentProvider) -> None:
+        self._provider = provider
+        self.trouble: dict[str, Trouble] = {}
+        self.calls: list[str] = []
+
+    def have(self, trouble: Trouble, *methods: str) -> None:
+        """Have trouble in these methods, or in all of them, until `recover`."""
+        names = methods or ("start", "outcome", "close", "discard")
+        self.trouble = dict.fromkeys(names, trouble)
+
+    def recover(self) -> None:
+        """Have no more trouble."""
+        self.trouble = {}
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        self._before("start")
+        page = self._provider.start(request)
+        self._after("start")
+        return page
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        self._before("outcome")
+        outcome = self._provider.outcome(request, page, evidence)
+        self._after("outcome")
+        return outcome
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        self._before("close")
+        self._provider.close(request, page)
+        self._after("close")
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        self._before("discard")
+        self._provider.discard(merchant_account, guest_reference, token)
+        self._after("discard")
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        return self._provider.read_webhook(delivery)
+
+    def _before(self, method: str) -> None:
+        if self.trouble.get(method) is Trouble.BEFORE_IT_ACTED:
+            raise ProviderUnavailable("timed out before it got the request")
+        if self.trouble.get(method) is Trouble.REFUSED:
+            raise ProviderRefused("no such merchant account")
+        self.calls.append(method)
+
+    def _after(self, method: str) -> None:
+        if self.trouble.get(method) is Trouble.AFTER_IT_ACTED:
+            raise ProviderUnavailable("timed out after it acted")
+
+
+class Installation:
+    """One center, one guest, and a caller who may do everything; more on request."""
+
+    def __init__(self, folder: Path, *, base_url: str = BASE_URL, **environment: str) -> None:
+        self.clock = SettableClock()
+        self.ids = SeededIds()
+        self.settings = Settings.read(
+            {
+                "CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'cards.db'}",
+                "CARDONFILE_PUBLIC_BASE_URL": base_url,
+                **environment,
+            }
+        )
+        migrate(self.settings.database)
+        self.container = build(self.settings)
+        self.container.clock.override(providers.Object(self.clock))
+        self.container.ids.override(providers.Object(self.ids))
+        self.storage = self.container.storage()
+        self.psp = self.container.fake_psp()
+        self.provider = TroubledProvider(self.container.fake_provider())
+        self.container.fake_provider.override(providers.Object(self.provider))
+        self.use_cases = self.container.use_cases()
+        self.settle = self.container.settle_session()
+        self.reconcile = self.container.reconcile()
+        self.caller = self.a_caller()
+        self.has_center(a_center())
+        self.has_guest(a_guest())
+        self.configure()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.storage.close()
+
+    # What there is.
+
+    def has_center(self, center: Center) -> None:
+        """Store a center."""
+        with self.storage.write() as unit:
+            unit.centers.put_many([center])
+            unit.commit()
+
+    def has_guest(self, guest: Guest) -> None:
+        """Store a guest."""
+        with self.storage.write() as unit:
+            unit.guests.put_many([guest])
+            unit.commit()
+
+    def loses(self, table: str) -> None:
+        """Have an operator delete every row of a table by hand."""
+        with self.storage.write() as unit:
+            unit._db.execute(f"DELETE FROM {table}")  # type: ignore[attr-defined]  # by hand
+            unit.commit()
+
+    # Any, because these are the fields of a PaymentConfiguration, and of a request, by name.
+    def configure(self, center_id: CenterId = CENTER_ID, **changes: Any) -> None:
+        """Have a center take cards."""
+        configuration = PaymentConfiguration(provider=FAKE, merchant_account=MERCHANT)
+        with self.storage.write() as unit:
+            unit.configurations.put(center_id, replace(configuration, **changes))
+            unit.commit()
+
+    def unconfigure(self, center_id: CenterId = CENTER_ID) -> None:
+        """Have a center take no more cards."""
+        with self.storage.write() as unit:
+            unit.configurations.remove(center_id)
+            unit.commit()
+
+    def a_caller(
+        self, *permissions: Permission, centers: frozenset[CenterId] | None = None
+    ) -> Caller:
+        """Give a caller with these permissions, or with all of them."""
+        return Caller(
+            name=CallerName("web-shop"),
+            permissions=frozenset(permissions or Permission),
+            centers=centers,
+        )
+
+    def token_for(self, caller: Caller, *, ttl: timedelta = timedelta(hours=24)) -> str:
+        """Issue an access token."""
+        return self.container.identity().issue(caller, ttl=ttl)
+
+    def access_tokens(self) -> Sequence[AccessToken]:
+        """Give what is kept of the tokens that were issued."""
+        return self.container.identity().all()
+
+    def client(self) -> testing.TestClient:
+        """Give a client of the HTTP application."""
+        return testing.TestClient(self.container.app())
+
+    # What people do.
+
+    def add_card(self, caller: Caller | None = None, **changes: Any) -> CardSession:
+        """Send an add-card request that is fine but for the changes."""
+        request = AddCardRequest(guest_id=GUEST_ID, center_id=CENTER_ID, redirect_uri=REDIRECT_URI)
+        return self.use_cases.add_card(caller or self.caller, replace(request, **changes))
+
+    def open_page(self, session: CardSession) -> str:
+        """Open the link of a session; gives where the browser is sent."""
+        return self.use_cases.open_hosted_page(
+            token_id=session.token_id, redirect_uri=session.redirect_uri
+        )
+
+    def opened_session(self, **changes: Any) -> CardSession:
+        """Have a session whose page is open."""
+        session = self.add_card(**changes)
+        self.open_page(session)
+        return self.session(session.token_id)
+
+    def type_card(
+        self,
+        session: CardSession,
+        number: str = GOOD_CARD,
+        *,
+        expiry: tuple[int, int] = (9, 2031),
+        zipcode: str = "98101",
+    ) -> PspPage:
+        """Have the guest submit a card on the page that is open."""
+        entry = CardEntry(
+            number=number, expiry_month=expiry[0], expiry_year=expiry[1], zipcode=zipcode
+        )
+        return self.psp.try_card(self.page_reference(session), entry)
+
+    def return_to_shop(self, session: CardSession) -> str:
+        """Have the PSP's page send the browser back; gives where it ends up."""
+        return self.use_cases.return_from_hosted_page(token_id=session.token_id, parameters={})
+
+    def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> PaymentAccount:
+        """Have a card stored, the whole way."""
+        session = self.opened_session(**changes)
+        self.type_card(session, number)
+        self.return_to_shop(session)
+        return self.account(self.session(session.token_id).account_id)
+
+    # What has become of it.
+
+    def session(self, token_id: TokenId) -> CardSession:
+        """Read a session."""
+        with self.storage.read() as unit:
+            session = unit.sessions.get(token_id)
+        assert session is not None
+        return session
+
+    def page_reference(self, session: CardSession) -> str:
+        """Give the PSP's reference of the session's page."""
+        page = self.session(session.token_id).current_attempt.page
+        assert page is not None
+        return page.reference
+
+    def account(self, account_id: AccountId | None) -> PaymentAccount:
+        """Read an account, removed or not."""
+        assert account_id is not None
+        with self.storage.read() as unit:
+            account = unit.accounts.get(account_id)
+        assert account is not None
+        return account
+
+    def accounts(self, guest_id: GuestId = GUEST_ID) -> Sequence[PaymentAccount]:
+        """Read the active accounts of a guest."""
+        with self.storage.read() as unit:
+            return unit.accounts.page(guest_id, None, PageRequest(size=100)).items
+
+    def tokens_at_psp(self) -> frozenset[CardToken]:
+        """Give the tokens that could be charged at the PSP."""
+        return self.psp.tokens(MERCHANT)
+
+    def reconcile_until_idle(self) -> None:
+        """Have the reconciler do what is due."""
+        while not self.reconcile().is_idle:
+            pass
