@@ -1,0 +1,93 @@
+"""The browser that the tests in this folder share, and a fresh page for each test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, ViewportSize, sync_playwright
+
+from tests.browser.chromium import ChromiumUnavailable, Tell, prepare_driver, start_chromium
+from tests.browser.pages import OpenPage, Watch
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test in this folder with `browser`, before `-m` selects."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Tell:
+    """Say a line aloud at once: to fetch a browser may take minutes."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def tell(line: str) -> None:
+        with ExitStack() as stack:
+            if capture:
+                stack.enter_context(capture.global_and_fixture_disabled())
+            sys.stderr.write(f"\n{line}\n")
+            sys.stderr.flush()
+
+    return tell
+
+
+@pytest.fixture(scope="session")
+def playwright(tell: Tell) -> Iterator[Playwright]:
+    """Playwright, running for the whole session."""
+    with _plain_failure():
+        prepare_driver(tell=tell)
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
+    """A real Chromium, started once; without one, every test that needs it fails."""
+    with _plain_failure():
+        started = start_chromium(playwright.chromium, tell=tell)
+    with started:
+        yield started
+
+
+@contextmanager
+def _plain_failure() -> Iterator[None]:
+    """Show what is missing and what to run, and nothing of where that was found out."""
+    try:
+        yield
+    except ChromiumUnavailable as unavailable:
+        failure = pytest.fail.Exception(str(unavailable), pytrace=False)
+        raise failure from None
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Open pages, each in a context of its own; the test fails when one of them misbehaved."""
+    watches: list[Watch] = []
+    with ExitStack() as contexts:
+
+        def open_page(
+            *, viewport: ViewportSize | None = None, java_script_enabled: bool = True
+        ) -> Page:
+            context = contexts.enter_context(
+                browser.new_context(viewport=viewport, java_script_enabled=java_script_enabled)
+            )
+            watches.append(Watch(context))
+            return context.new_page()
+
+        yield open_page
+    problems = [problem for watch in watches for problem in watch.problems]
+    if problems:
+        pytest.fail("The page misbehaved:\n" + "\n".join(problems), pytrace=False)
+
+
+@pytest.fixture
+def page(open_page: OpenPage) -> Page:
+    """An empty page in a fresh context; the test fails when the page misbehaved."""
+    return open_page()

@@ -1,0 +1,100 @@
+"""What every page of this project must stand up to in a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    ViewportSize,
+    WebError,
+)
+
+
+class OpenPage(Protocol):
+    """Opens an empty page in a browser context of its own, watched like the fixture `page`."""
+
+    def __call__(
+        self, *, viewport: ViewportSize | None = None, java_script_enabled: bool = True
+    ) -> Page:
+        """Open the page; it is closed when the test ends."""
+
+
+class Watch:
+    """Collects what must not happen on any page of one browser context.
+
+    That is: an error on the console (a breach of the Content-Security-Policy among them), an
+    exception that no script caught, and a request to any host but this machine.
+    """
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.problems: list[str] = []
+        self._refused_documents: set[str] = set()
+        context.on("console", self._on_console)
+        context.on("request", self._on_request)
+        context.on("response", self._on_response)
+        context.on("weberror", self._on_web_error)
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type != "error":
+            return
+        address = message.location["url"]
+        # A page may well answer 404 or 422: that is what the browser reports here. A missing
+        # style sheet, script or picture stays a problem.
+        if (
+            message.text.startswith("Failed to load resource")
+            and address in self._refused_documents
+        ):
+            return
+        self.problems.append(f"console error: {message.text} ({address})")
+
+    def _on_request(self, request: Request) -> None:
+        if not _stays_here(request.url):
+            self.problems.append(f"request to another host: {request.method} {request.url}")
+
+    def _on_response(self, response: Response) -> None:
+        if response.status >= 400 and response.request.is_navigation_request():
+            self._refused_documents.add(response.url)
+
+    def _on_web_error(self, web_error: WebError) -> None:
+        self.problems.append(f"uncaught exception: {web_error.error}")
+
+
+def assert_accessible(page: Page) -> None:
+    """Check the page, as it is now, against every rule that axe checks by default."""
+    response: Mapping[str, Any] = Axe().run(page).response
+    # A page that axe found nothing to say about was not looked at.
+    assert response["passes"], f"axe checked nothing on {page.url}"
+    violations: Sequence[Mapping[str, Any]] = response["violations"]
+    assert not violations, f"axe on {page.url}:\n" + "\n".join(map(_describe, violations))
+
+
+def _describe(violation: Mapping[str, Any]) -> str:
+    lines = [f"- {violation['id']} ({violation['impact']}): {violation['help']}"]
+    for node in violation["nodes"]:
+        lines.append(f"    {' '.join(map(str, node['target']))}    {node['html']}")
+        lines += [
+            f"        {check['message']}" for check in node["any"] + node["all"] + node["none"]
+        ]
+    return "\n".join(lines)
+
+
+def _stays_here(address: str) -> bool:
+    parts = urlsplit(address)
+    if parts.scheme in {"about", "blob", "data"}:
+        return True
+    host = parts.hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

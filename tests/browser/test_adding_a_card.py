@@ -1,0 +1,303 @@
+"""A guest adds a card in a real browser: from the demo shop to the hosted page and back."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.pages import OpenPage, assert_accessible
+from tests.demo import Demo, running_demo
+
+ADA: Final = "6e000000-0000-4000-8000-000000000001"
+SPA: Final = "Still Water Spa"
+SALON: Final = "Corner Hair Salon"
+CLINIC: Final = "Clear Skin Clinic"
+PHONE: Final = ViewportSize(width=320, height=640)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    with running_demo(tmp_path) as running:
+        yield running
+
+
+def add_a_card(page: Page, demo: Demo, center: str = SPA, *, on: str = "the web") -> None:
+    """Go to Ada's page in the shop, and on to the hosted page of a center."""
+    page.goto(f"{demo.shop}/guests/{ADA}")
+    name = f"Add on mobile for {center}" if on == "mobile" else f"Add a card for {center} on {on}"
+    page.get_by_role("button", name=name).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(center)
+
+
+def type_card(
+    page: Page, number: str = "4242424242424242", *, expiry: str = "1230", cvc: str = "123"
+) -> None:
+    """Fill in the card, and submit it."""
+    page.get_by_label("Card number").fill(number)
+    page.get_by_label("Expiry date").fill(expiry)
+    page.get_by_label("Security code").fill(cvc)
+    page.get_by_role("button", name="Add card").click()
+
+
+def expect_cards(page: Page, *endings: str) -> None:
+    """Expect these cards in the shop, in this order."""
+    cards = page.locator("ul.cards li")
+    expect(cards).to_have_count(len(endings))
+    for number, ending in enumerate(endings):
+        expect(cards.nth(number)).to_contain_text(ending)
+
+
+def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
+    page.goto(demo.shop)
+    page.get_by_role("link", name=re.compile("Ada Sample")).click()
+    page.get_by_role("button", name=f"Add a card for {SPA} on the web").click()
+
+    expect(page.locator("body")).to_contain_text("A•• S•••••")
+    expect(page.locator("body")).not_to_contain_text("Ada Sample")
+    type_card(page)
+
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    expect(page.get_by_role("status")).to_contain_text("Card added")
+    expect_cards(page, "4242")
+    assert_accessible(page)
+
+
+def test_a_card_is_added_on_mobile(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, on="mobile")
+    type_card(page, "5555555555554444")
+
+    expect_cards(page, "Added on mobile")
+
+
+@pytest.mark.parametrize("viewport", [PHONE, ViewportSize(width=1280, height=900)], ids=str)
+def test_the_hosted_page_is_fit_for_every_screen(
+    demo: Demo, open_page: OpenPage, viewport: ViewportSize
+) -> None:
+    page = open_page(viewport=viewport)
+    add_a_card(page, demo, CLINIC)
+
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_the_hosted_page_can_be_shown_in_the_readme(
+    demo: Demo, open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(viewport=ViewportSize(width=720, height=900))
+    add_a_card(page, demo, CLINIC)
+    page.get_by_label("Card number").press_sequentially("4242424242424242")
+    page.get_by_label("Expiry date").press_sequentially("1230")
+    picture = Path(os.environ.get("SCREENSHOT", tmp_path / "hosted-page.png"))
+
+    page.screenshot(path=picture, full_page=True)
+
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_brand_is_recognised_and_the_number_grouped_while_typing(
+    demo: Demo, page: Page
+) -> None:
+    add_a_card(page, demo)
+    number = page.get_by_label("Card number")
+
+    number.press_sequentially("5555555555554444")
+    expect(number).to_have_value("5555 5555 5555 4444")
+    expect(page.locator("#brand")).to_contain_text("Mastercard")
+    number.clear()
+    number.press_sequentially("42424242")
+    expect(page.locator("#brand")).to_contain_text("Visa")
+    page.get_by_label("Expiry date").press_sequentially("1230")
+    expect(page.get_by_label("Expiry date")).to_have_value("12 / 30")
+
+
+@pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
+def test_what_is_wrong_is_said_in_place(
+    demo: Demo, open_page: OpenPage, java_script_enabled: bool
+) -> None:
+    page = open_page(java_script_enabled=java_script_enabled)
+    add_a_card(page, demo)
+
+    type_card(page, "4242424242424241", expiry="13/30", cvc="1")
+
+    for field, message in (
+        ("number", "This card number has a typing slip. Check each digit."),
+        ("expiry", "Check the month of the expiry date: it goes from 01 to 12."),
+        ("cvc", "The security code has 3 digits. Look on the back of your card."),
+    ):
+        expect(page.locator(f"#{field}-error")).to_have_text(message)
+        expect(page.locator(f"#{field}")).to_have_attribute("aria-invalid", "true")
+    if java_script_enabled:
+        expect(page.get_by_label("Card number")).to_be_focused()
+        # Without scripts axe cannot look at the page.
+        assert_accessible(page)
+    type_card(page)
+    expect(page.get_by_role("status")).to_contain_text("Card added")
+
+
+def test_the_whole_way_works_by_keyboard(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    page.get_by_label("Card number").focus()
+    for text in ("4242424242424242", "1230", "123"):
+        page.keyboard.type(text)
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Add card")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("status")).to_contain_text("Card added")
+
+
+def test_a_declined_card_can_be_followed_by_another(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    type_card(page, "4000000000000002")
+
+    expect(page.get_by_role("alert")).to_contain_text("declined")
+    expect(page.get_by_label("Card number")).to_have_value("")
+    expect(page.get_by_label("Security code")).to_have_value("")
+    type_card(page)
+    expect_cards(page, "4242")
+
+
+@pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
+def test_a_challenge_is_passed(demo: Demo, open_page: OpenPage, java_script_enabled: bool) -> None:
+    page = open_page(java_script_enabled=java_script_enabled)
+    add_a_card(page, demo)
+    type_card(page, "4000000000003220")
+    if java_script_enabled:
+        assert_accessible(page)
+
+    page.get_by_role("button", name="Fail").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    type_card(page, "4000000000003220")
+    page.get_by_role("button", name="Confirm").click()
+
+    expect_cards(page, "3220")
+
+
+def test_a_wrong_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, CLINIC)
+    expect(page.get_by_label("Street and number")).not_to_have_value("")
+    page.get_by_label("Postal code").fill("00000")
+    type_card(page)
+    expect(page.get_by_role("alert")).to_contain_text("postal code")
+
+    page.get_by_label("Postal code").fill("98101")
+    type_card(page)
+
+    expect_cards(page, "4242")
+
+
+def test_a_card_whose_address_does_not_match_is_refused(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, CLINIC)
+    type_card(page, "4000000000000010")
+
+    expect(page.get_by_role("alert")).to_contain_text(
+        "Transaction failed due to an incorrect billing address. "
+        "Please update the postal code and try again."
+    )
+    expect_cards(page)
+    assert_accessible(page)
+
+
+def test_the_same_card_is_refused_a_second_time(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    type_card(page)
+    expect_cards(page, "4242")
+    add_a_card(page, demo)
+    type_card(page)
+
+    expect(page.get_by_role("alert")).to_contain_text("Payment method already exists")
+    expect_cards(page, "4242")
+
+
+def test_a_psp_that_is_out_of_order_says_so(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    type_card(page, "4000000000000119")
+
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.locator("main")).to_contain_text("later")
+    assert_accessible(page)
+
+
+def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    hosted_page = page.url
+    page.get_by_role("link", name="Return without adding a card").click()
+
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    expect_cards(page)
+    page.goto(hosted_page)
+    type_card(page)
+    expect_cards(page, "4242")
+
+
+def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    type_card(page)
+    expect_cards(page, "4242")
+
+    page.go_back()
+
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    expect_cards(page, "4242")
+
+
+def test_a_double_click_stores_one_card(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    page.get_by_label("Card number").fill("4242424242424242")
+    page.get_by_label("Expiry date").fill("12/30")
+    page.get_by_label("Security code").fill("123")
+    page.get_by_role("button", name="Add card").dblclick()
+
+    expect_cards(page, "4242")
+
+
+def test_two_tabs_lead_to_one_card(demo: Demo, open_page: OpenPage) -> None:
+    first = open_page()
+    add_a_card(first, demo)
+    second = open_page()
+    second.goto(first.url)
+
+    type_card(first)
+    expect_cards(first, "4242")
+    type_card(second)
+
+    expect(second).to_have_url(re.compile(re.escape(demo.shop)))
+    expect_cards(second, "4242")
+
+
+def test_a_card_is_removed(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    type_card(page)
+    page.get_by_text("Remove Visa ending in 4242").click()
+    page.get_by_role("button", name=re.compile("Remove this card")).click()
+
+    expect(page.get_by_role("status")).to_contain_text("Card removed")
+    expect_cards(page)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{shop}/",
+        "{shop}/guests/6e000000-0000-4000-8000-000000000002",
+        "{shop}/centers/5a000000-0000-4000-8000-000000000001/products",
+        "{shop}/nowhere",
+        "{api}/hosted-payments?token_id=x",
+        "{api}/fake-psp/pages/nowhere",
+    ],
+)
+@pytest.mark.parametrize("viewport", [PHONE, None], ids=["phone", "desktop"])
+def test_every_other_page_is_accessible_and_fits(
+    demo: Demo, open_page: OpenPage, path: str, viewport: ViewportSize | None
+) -> None:
+    page = open_page(viewport=viewport)
+    page.goto(path.format(shop=demo.shop, api=demo.api))
+
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
