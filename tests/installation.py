@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.psp import PspPage
-from adapters.sqlite.migrations import migrate
 from domain.access_tokens import AccessToken
 from domain.add_card import AddCardRequest
 from domain.card_sessions import CardSession
@@ -48,6 +47,7 @@ from entrypoints.container import FAKE, build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
 from tests.clock import SettableClock
+from tests.databases import make_database
 from tests.ids import SeededIds
 
 BASE_URL: Final = "http://127.0.0.1:8000"
@@ -144,7 +144,7 @@ class Installation:
                 **environment,
             }
         )
-        migrate(self.settings.database)
+        make_database(self.settings.database)
         self.container = build(self.settings)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))

@@ -111,7 +111,12 @@ class ErrorAnswers:
         if isinstance(refusal, TooManyRequests):
             resp.set_header("Retry-After", str(refusal.retry_after_seconds))
         if isinstance(refusal, UserNotAuthorized):
-            log.warning("permission_refused", method=req.method, route=req.uri_template)
+            log.warning(
+                "permission_refused",
+                method=req.method,
+                route=req.uri_template,
+                caller=req.context.get("caller"),
+            )
         if isinstance(refusal, ServiceUnavailable):
             log.error("service_unavailable", cause=type(refusal.__cause__).__name__)
         self._answer(req, resp, refusal)

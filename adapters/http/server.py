@@ -76,6 +76,8 @@ class Server:
         """Serve until the drain is over."""
         self._server.run()
         self._server.task_dispatcher.shutdown()
+        if self._drain is not None:
+            self._drain.join()
         self._trigger.close()
 
     def drain(self) -> None:

@@ -9,15 +9,15 @@ from typing import Final
 
 import pytest
 
-from adapters.sqlite import migrations
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
+from tests.databases import make_database
 
 
 @contextmanager
 def _in_sqlite(folder: Path) -> Iterator[Storage]:
     path = folder / "cardonfile.db"
-    migrations.migrate(path)
+    make_database(path)
     storage = SqliteStorage(path)
     try:
         yield storage

@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 from click.testing import CliRunner, Result
 
-from adapters.sqlite.migrations import migrate
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli import main
+from tests.databases import make_database
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -23,6 +23,8 @@ PROGRAM: Final = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from entrypoints.cli import main
+from tests.databases import make_database
+from tests.databases import make_database
 main(prog_name="cardonfile")
 """
 
@@ -82,5 +84,5 @@ def unmigrated(tmp_path: Path) -> Iterator[CommandLine]:
 @pytest.fixture
 def cardonfile(unmigrated: CommandLine) -> CommandLine:
     """Give the command line on an empty database."""
-    migrate(unmigrated.database)
+    make_database(unmigrated.database)
     return unmigrated

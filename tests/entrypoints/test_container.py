@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from dependency_injector import providers
 
-from adapters.sqlite.migrations import migrate
 from entrypoints.container import FAKE, build
 from entrypoints.settings import Settings
+from tests.databases import make_database
 
 LOOPBACK: dict[str, str] = {}
 PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
@@ -22,7 +22,7 @@ EVERYTHING = {
 
 def settings_in(folder: Path, environment: dict[str, str]) -> Settings:
     database = folder / "cards.db"
-    migrate(database)
+    make_database(database)
     return Settings.read({**environment, "CARDONFILE_DATABASE_URL": f"sqlite:///{database}"})
 
 

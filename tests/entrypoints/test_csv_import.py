@@ -511,6 +511,7 @@ def ignore(_: int) -> None:
     """Take no notice of what was read."""
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
     def peak(rows: int) -> int:
         with cardonfile.storage.write() as unit, BufferedReader(EndlessRows(rows)) as file:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sqlite import migrations
 from adapters.sqlite.storage import SqliteStorage
+from tests.databases import make_database
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Give the path of a migrated, empty database."""
     path = tmp_path / "cards on file?.db"
-    migrations.migrate(path)
+    make_database(path)
     return path
 
 
