@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
+from domain.card_numbers import holds_card_number
 from domain.errors import BillingInfoInvalid
 from domain.text import is_clean
 
@@ -72,6 +73,9 @@ def _parse_field(name: str, value: object) -> str | None:
     text = value.strip()
     if not text:
         return None
+    if name != "phone" and holds_card_number(text):
+        # It would be kept and shown where no card number may ever be.
+        raise BillingInfoInvalid(name)
     has_right_form = _FORMS.get(name)
     if has_right_form is not None and not has_right_form(text):
         raise BillingInfoInvalid(name)

@@ -15,6 +15,7 @@ from domain.billing import BillingInfo
 from domain.errors import Refusal
 from domain.hosted_pages import HostedPage, HostedPageRequest, PageAttempt
 from domain.identifiers import AccountId, CallerName, CenterId, GuestId, TokenId
+from domain.patience import next_try
 from domain.payment_configuration import PaymentConfiguration
 from domain.sources import Source
 
@@ -23,10 +24,6 @@ MAX_ATTEMPTS: Final = 20
 
 ASK_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
 ASK_EVERY: Final = timedelta(minutes=10)
-RETRY_FIRST: Final = timedelta(seconds=30)
-RETRY_AT_MOST: Final = timedelta(hours=1)
-ALARM_AFTER: Final = timedelta(hours=24)
-"""A PSP silent for so long is worth a person's attention."""
 
 
 class SessionStatus(StrEnum):
@@ -52,8 +49,8 @@ class CardSession:
 
     `configuration` is the center's payment configuration as it was at add-card. `expires_at` is
     when the link must be opened, then when its page ends. `due_at` is when the reconciler looks
-    at the session next, None for never. `unanswered` counts the questions in a row that the PSP
-    left without an answer, since `unanswered_since`.
+    at the session next, None for not until a webhook says so. `unanswered_since` is set while the
+    PSP leaves our questions without an answer.
     """
 
     token_id: TokenId
@@ -69,7 +66,6 @@ class CardSession:
     due_at: datetime | None
     status: SessionStatus = SessionStatus.OPEN
     attempt: PageAttempt | None = None
-    unanswered: int = 0
     unanswered_since: datetime | None = None
     account_id: AccountId | None = None
     failure: Failure | None = None
@@ -107,9 +103,13 @@ class CardSession:
         )
 
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:
-        """Note the page that the PSP made; the session now ends with it."""
+        """Note the page that the PSP made; the session now ends with it.
+
+        A session that is past its end stays so: its guest has been told.
+        """
         attempt = replace(self.current_attempt, page=page)
-        return _due_on_schedule(replace(self, attempt=attempt, expires_at=page.ends_at), now)
+        expires_at = self.expires_at if self.is_past_end(now) else page.ends_at
+        return _due_on_schedule(replace(self, attempt=attempt, expires_at=expires_at), now)
 
     def nothing_new(self, now: datetime) -> CardSession:
         """Note that the PSP had nothing to tell; it is asked again when the schedule says so."""
@@ -117,21 +117,12 @@ class CardSession:
 
     def asked_in_vain(self, now: datetime) -> CardSession:
         """Note that the PSP did not answer; it is asked less and less often."""
-        wait = min(RETRY_FIRST * 2 ** min(self.unanswered, 16), RETRY_AT_MOST)
-        return replace(
-            self,
-            unanswered=self.unanswered + 1,
-            unanswered_since=self.unanswered_since or now,
-            due_at=now + wait,
-        )
-
-    def has_been_silent_for_a_day(self, now: datetime) -> bool:
-        """Tell whether its PSP has left it unanswered for 24 hours, which a person should know."""
-        return self.unanswered_since is not None and now - self.unanswered_since >= ALARM_AFTER
+        since = self.unanswered_since or now
+        return replace(self, unanswered_since=since, due_at=next_try(since, now))
 
     def completed(self, account_id: AccountId, now: datetime) -> CardSession:
         """End the session with its card stored."""
-        return replace(self._ended(SessionStatus.COMPLETED, now), account_id=account_id)
+        return replace(_ended(self, SessionStatus.COMPLETED, now), account_id=account_id)
 
     def failed(self, refusal: Refusal, now: datetime) -> CardSession:
         """End the session because our rules refuse the card that the PSP collected.
@@ -139,28 +130,34 @@ class CardSession:
         An expired session stays expired.
         """
         if self.status is SessionStatus.EXPIRED:
-            return replace(self, due_at=None)
+            return _answered(replace(self, due_at=None))
         failure = Failure(code=refusal.code, message=refusal.message)
-        return replace(self._ended(SessionStatus.FAILED, now), failure=failure)
+        return replace(_ended(self, SessionStatus.FAILED, now), failure=failure)
 
     def without_card(self, now: datetime) -> CardSession:
         """Note that there is no page, or that it has died without a card and never will have one.
 
         Past its end the session expires; before, its link may start another attempt.
         """
-        if self.status is SessionStatus.EXPIRED:
-            return _answered(replace(self, due_at=None))
-        if self.is_past_end(now):
-            return self._ended(SessionStatus.EXPIRED, now)
         attempt = self.attempt and replace(self.attempt, over=True)
-        return _answered(replace(self, attempt=attempt, due_at=self.expires_at))
+        over = _answered(replace(self, attempt=attempt))
+        if self.status is SessionStatus.EXPIRED:
+            return replace(over, due_at=None)
+        if self.is_past_end(now):
+            return _ended(over, SessionStatus.EXPIRED, now)
+        return replace(over, due_at=self.expires_at)
 
-    def _ended(self, status: SessionStatus, now: datetime) -> CardSession:
-        return _answered(replace(self, status=status, ended_at=now, due_at=None))
+    def waiting_until(self, due_at: datetime) -> CardSession:
+        """Note that the answer cannot be applied before something else is done."""
+        return _answered(replace(self, due_at=due_at))
+
+
+def _ended(session: CardSession, status: SessionStatus, now: datetime) -> CardSession:
+    return _answered(replace(session, status=status, ended_at=now, due_at=None))
 
 
 def _answered(session: CardSession) -> CardSession:
-    return replace(session, unanswered=0, unanswered_since=None)
+    return replace(session, unanswered_since=None)
 
 
 def _due_on_schedule(session: CardSession, now: datetime) -> CardSession:

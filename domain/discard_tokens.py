@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,14 +16,15 @@ from domain.ports import (
     ProviderUnavailable,
     Storage,
     UnitOfWork,
+    WriteUnit,
 )
 
 GIVEN_BACK_AFTER: Final = timedelta(minutes=1)
-"""When work that a process took and did not finish is taken by another."""
+"""When a discard that a process took and did not finish is taken by another."""
 
 
 def note_discard(
-    unit: UnitOfWork,
+    unit: WriteUnit,
     provider: ProviderName,
     merchant_account: MerchantAccount,
     card: Card,
@@ -33,23 +34,29 @@ def note_discard(
 
     Some PSPs answer with the same token when the same card is stored again.
     """
-    if not unit.accounts.is_held(provider, merchant_account, card.token):
-        unit.discards.add(
-            Discard(
-                provider=provider,
-                merchant_account=merchant_account,
-                guest_reference=card.guest_reference,
-                token=card.token,
-                due_at=now,
-            )
-        )
+    if unit.accounts.is_held(provider, merchant_account, card.token):
+        return
+    noted = unit.discards.get(provider, merchant_account, card.token)
+    if noted is not None and noted.done_at is None:
+        return
+    discard = Discard(
+        provider=provider,
+        merchant_account=merchant_account,
+        guest_reference=card.guest_reference,
+        token=card.token,
+        due_at=now,
+    )
+    if noted is None:
+        unit.discards.add(discard)
+    else:
+        unit.discards.update(discard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardToken:
     """Use case: discard a token at its PSP, once it has been taken.
 
-    A PSP that does not answer is tried again later, less and less often.
+    A PSP that does not answer is told again later, less and less often.
     """
 
     storage: Storage
@@ -61,24 +68,34 @@ class DiscardToken:
         now = self.clock.now()
         with self.storage.write() as unit:
             discard = unit.discards.take_due(now, until=now + GIVEN_BACK_AFTER)
-            if discard is None:
-                return None
-            discard = replace(discard, begun_at=discard.begun_at or now)
-            unit.discards.update(discard)
+            if discard is not None:
+                discard = discard.begun(now)
+                unit.discards.update(discard)
             unit.commit()
         return discard
 
-    def __call__(self, discard: Discard) -> None:
-        """Tell the PSP, and strike the discard out once it has answered."""
+    def __call__(self, discard: Discard) -> Discard:
+        """Tell the PSP, unless it is no longer ours to do; gives the discard as it is then."""
+        with self.storage.read() as unit:
+            if not _is_ours(unit, discard):
+                return discard
         try:
             self.providers[discard.provider].discard(
                 discard.merchant_account, discard.guest_reference, discard.token
             )
         except (ProviderUnavailable, ProviderRefused):
-            with self.storage.write() as unit:
-                unit.discards.update(discard.tried_in_vain(self.clock.now()))
-                unit.commit()
+            changed = discard.tried_in_vain(self.clock.now())
         else:
-            with self.storage.write() as unit:
-                unit.discards.remove(discard)
+            changed = discard.done(self.clock.now())
+        with self.storage.write() as unit:
+            if _is_ours(unit, discard):
+                unit.discards.update(changed)
                 unit.commit()
+        return changed
+
+
+def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
+    """Tell whether nobody else took the discard over, after a pause longer than the lease."""
+    current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
+    is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
+    return current == taken and not is_held

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
-
-RETRY_FIRST: Final = timedelta(seconds=30)
-RETRY_AT_MOST: Final = timedelta(hours=1)
+from domain.patience import next_try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,18 +14,28 @@ class Discard:
     """A token that is to be discarded, written down in the commit that decided it.
 
     `begun_at` is set once a process has started to discard it. From then on it can only be
-    finished: whether the PSP has acted is unknown, and doing it twice is fine.
+    finished: whether the PSP has acted is unknown, and doing it twice is fine. Once `done_at` is
+    set, `due_at` is None, and the record stays: it says that the token is dead.
     """
 
     provider: ProviderName
     merchant_account: MerchantAccount
     guest_reference: GuestReference
     token: CardToken
-    due_at: datetime
+    due_at: datetime | None
     begun_at: datetime | None = None
-    tries: int = 0
+    unanswered_since: datetime | None = None
+    done_at: datetime | None = None
+
+    def begun(self, now: datetime) -> Discard:
+        """Note that the PSP is about to be told."""
+        return replace(self, begun_at=self.begun_at or now)
 
     def tried_in_vain(self, now: datetime) -> Discard:
-        """Note that the PSP did not answer; it is tried less and less often."""
-        wait = min(RETRY_FIRST * 2 ** min(self.tries, 16), RETRY_AT_MOST)
-        return replace(self, tries=self.tries + 1, due_at=now + wait)
+        """Note that the PSP did not answer; it is told again, less and less often."""
+        since = self.unanswered_since or now
+        return replace(self, unanswered_since=since, due_at=next_try(since, now))
+
+    def done(self, now: datetime) -> Discard:
+        """Note that the PSP has discarded the token."""
+        return replace(self, due_at=None, unanswered_since=None, done_at=now)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from domain.card_sessions import CardSession
+from domain.errors import ServiceUnavailable
 from domain.hosted_pages import Evidence, EvidenceOrigin
 from domain.open_hosted_page import find_session
-from domain.ports import Clock, Storage
+from domain.ports import Clock, Providers, ProviderUnavailable, Storage
 from domain.settle_session import SettleSession
 
 MAX_EVIDENCE_LENGTH: Final = 4_096
@@ -22,27 +25,39 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 class ReturnFromHostedPage:
     """Use case: the guest is done; settle the session if that can be done at once.
 
-    What the PSP added to the return address is kept as evidence: some answer only with it.
-    Raises LinkUnknown. A session that cannot be settled now is settled by the reconciler.
+    Of what was added to the return address, what the PSP needs is kept as evidence, and nothing
+    else. Raises LinkUnknown. A session that cannot be settled now is settled by the reconciler.
     """
 
     storage: Storage
+    providers: Providers
     settle: SettleSession
     clock: Clock
 
     def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
         """Keep the evidence, and settle; gives the stored redirect_uri."""
         session = find_session(self.storage, token_id)
-        content = json.dumps(parameters, sort_keys=True)
-        if parameters and not session.is_settled and len(content) <= MAX_EVIDENCE_LENGTH:
-            evidence = Evidence(
-                origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
-            )
-            with self.storage.write() as unit:
-                unit.evidence.add(session.token_id, evidence)
-                unit.commit()
-        self.settle(session.token_id)
+        if not session.is_settled:
+            # The guest is sent on in any case: nothing that a guest can do would mend it.
+            with suppress(ServiceUnavailable, ProviderUnavailable):
+                self._keep_evidence(session, parameters)
+            with suppress(ServiceUnavailable):
+                self.settle(session.token_id)
         return session.redirect_uri
+
+    def _keep_evidence(self, session: CardSession, parameters: Mapping[str, str]) -> None:
+        needed = self.providers[session.configuration.provider].return_parameters
+        content = json.dumps(
+            {name: value for name, value in parameters.items() if name in needed}, sort_keys=True
+        )
+        if content == "{}" or len(content) > MAX_EVIDENCE_LENGTH:
+            return
+        evidence = Evidence(
+            origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
+        )
+        with self.storage.write() as unit:
+            unit.evidence.add(session.token_id, evidence)
+            unit.commit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,8 @@ class ObtainPage:
     def _keep(self, asked_for: CardSession, page: HostedPage | None) -> CardSession:
         with self.storage.write() as unit:
             session = unit.sessions.get(asked_for.token_id) or asked_for
-            if session.attempt != asked_for.attempt:
-                # Somebody else asked for the same page and has kept the answer.
+            if session.is_settled or session.attempt != asked_for.attempt:
+                # Somebody else has kept the answer, or has had a card from an earlier page.
                 return session
             if page is None:
                 session = session.without_card(self.clock.now())

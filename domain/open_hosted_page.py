@@ -53,24 +53,30 @@ class OpenHostedPage:
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
         if session.attempt is not None and session.attempt.has_live_page:
-            session = self.settle(session.token_id) or session
+            is_over = session.is_past_end(self.clock.now())
+            session = session if is_over else self.settle(session.token_id) or session
+        session = self._with_attempt(session)
+        if not session.is_settled and session.current_attempt.is_unanswered:
+            session = self.obtain_page(session)
         if session.is_settled:
             return session.redirect_uri
-        if session.is_past_end(self.clock.now()):
-            raise LinkExpired(session.redirect_uri)
-        session = self._with_attempt(session)
-        if session.current_attempt.is_unanswered:
-            session = self.obtain_page(session)
         page = session.current_attempt.page
         if page is None or session.current_attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
         return page.address
 
     def _with_attempt(self, session: CardSession) -> CardSession:
-        """Give the session with an attempt that is not over, noted before the PSP is called."""
+        """Give the session with an attempt that is not over, noted before the PSP is called.
+
+        A session that is settled meanwhile needs none.
+        """
         with self.storage.write() as unit:
             session = unit.sessions.get(session.token_id) or session
-            if session.is_settled or (session.attempt is not None and not session.attempt.over):
+            if session.is_settled:
+                return session
+            if session.is_past_end(self.clock.now()):
+                raise LinkExpired(session.redirect_uri)
+            if session.attempt is not None and not session.attempt.over:
                 return session
             session = session.with_attempt(self._next_request(unit, session))
             unit.sessions.update(session)

@@ -27,7 +27,6 @@ class PaymentConfiguration:
     `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`)
     that a guest may be sent back to; an empty list allows every http and https address.
     `session_minutes` is how long a link may wait to be opened.
-    Raises ValueError when `session_minutes` is not between 15 minutes and 24 hours.
     """
 
     provider: ProviderName
@@ -37,12 +36,14 @@ class PaymentConfiguration:
     redirect_origins: tuple[str, ...] = ()
     session_minutes: int = 30
 
-    def __post_init__(self) -> None:
-        """Hold the lifetime within its bounds."""
-        if not MIN_SESSION_MINUTES <= self.session_minutes <= MAX_SESSION_MINUTES:
-            raise ValueError("a session lives from 15 to 1440 minutes")
-
     @property
     def session_lifetime(self) -> timedelta:
         """How long the link of a session may wait to be opened."""
         return timedelta(minutes=self.session_minutes)
+
+
+def check_session_minutes(minutes: int) -> int:
+    """Give the minutes back. Raises ValueError when they are not 15 to 1440 (24 hours)."""
+    if not MIN_SESSION_MINUTES <= minutes <= MAX_SESSION_MINUTES:
+        raise ValueError("a session lives from 15 to 1440 minutes")
+    return minutes

@@ -59,8 +59,13 @@ class PaymentProvider(Protocol):
     An adapter reports and decides nothing: a refusal by the bank is an outcome. Every method may
     be called again after any failure, never waits longer than 5 seconds in all, raises
     ProviderUnavailable when there was no answer that can be understood, and ProviderRefused when
-    the PSP refused the call itself.
+    the PSP refused the call itself, which for anything but `start` is waited out like silence.
     """
+
+    @property
+    def return_parameters(self) -> frozenset[str]:
+        """Name the parameters of the return address that `outcome` needs as evidence."""
+        ...
 
     def start(self, request: HostedPageRequest) -> HostedPage:
         """Make the page of an attempt; the same idempotency key gives the same page again.
@@ -209,10 +214,10 @@ class CardSessions(Protocol):
         """Store a session that is there already."""
         ...
 
-    def take_due(self, now: datetime, *, until: datetime) -> CardSession | None:
+    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
         """Take the session that has been due the longest, or None when none is due.
 
-        It is due again at `until`, and given with that time, so a taker that dies gives it back.
+        It is due again at `until`, so a taker that dies gives it back.
         """
         ...
 
@@ -314,7 +319,7 @@ class GuestReferences(Protocol):
 
 
 class Discards(Protocol):
-    """Tokens that are still to be discarded at their PSP."""
+    """Tokens that are to be discarded at their PSP, and those that have been."""
 
     def add(self, discard: Discard) -> None:
         """Write a discard down; once is enough."""
@@ -323,7 +328,7 @@ class Discards(Protocol):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
-        """Give the discard of a token that is still to be done, or None."""
+        """Give the discard of a token, done or not, or None."""
         ...
 
     def update(self, discard: Discard) -> None:
@@ -331,11 +336,14 @@ class Discards(Protocol):
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Strike a discard out: it is done, or the token is kept after all."""
+        """Strike a discard out: the token is kept after all."""
         ...
 
     def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
-        """Take the discard that has been due the longest, as CardSessions.take_due does."""
+        """Take the discard that has been due the longest, or None when none is due.
+
+        It is due again at `until`, and given with that time, so a taker that dies gives it back.
+        """
         ...
 
 

@@ -28,10 +28,14 @@ class ReceiveWebhook:
         if not notices:
             return
         now = self.clock.now()
+        foreign = 0
         with self.storage.write() as unit:
             for notice in notices:
                 session = _session_of(unit, provider, notice)
                 if session is None or session.is_settled:
+                    continue
+                if not _is_meant(provider, notice, session):
+                    foreign += 1
                     continue
                 evidence = Evidence(
                     origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
@@ -39,6 +43,8 @@ class ReceiveWebhook:
                 unit.evidence.add(session.token_id, evidence)
                 unit.sessions.update(session.due_now(now))
             unit.commit()
+        if foreign == len(notices):
+            raise WebhookRejected("the sessions belong to another merchant account")
 
 
 def _session_of(
@@ -49,12 +55,12 @@ def _session_of(
         session = unit.sessions.get(notice.token_id)
     if session is None and notice.page_reference is not None:
         session = unit.sessions.with_page(provider, notice.merchant_account, notice.page_reference)
-    if session is None:
-        return None
+    return session
+
+
+def _is_meant(provider: ProviderName, notice: WebhookNotice, session: CardSession) -> bool:
     configuration = session.configuration
-    if (configuration.provider, configuration.merchant_account) != (
+    return (configuration.provider, configuration.merchant_account) == (
         provider,
         notice.merchant_account,
-    ):
-        raise WebhookRejected("the session belongs to another merchant account")
-    return session
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +10,10 @@ from typing import Final
 from domain.add_card import IDEMPOTENCY_KEYS_LAST
 from domain.card_sessions import CardSession
 from domain.discard_tokens import GIVEN_BACK_AFTER, DiscardToken
+from domain.discards import Discard
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
+from domain.patience import is_alarming
 from domain.ports import Clock, Storage
 from domain.settle_session import SettleSession
 
@@ -23,14 +25,14 @@ class Round:
     """What one round of reconciling did.
 
     `sessions` and `discards` count what was taken up; `faults` holds what went wrong with single
-    ones, which are taken up again later; `silent` names sessions that were asked for again in
-    vain, and about which their PSP has not answered for 24 hours.
+    ones, which are taken up again later; `silent` counts those about which their PSP was asked
+    again in vain, and has not answered for 24 hours.
     """
 
-    sessions: int
-    discards: int
-    faults: Sequence[Exception]
-    silent: Sequence[TokenId]
+    sessions: int = 0
+    discards: int = 0
+    faults: Sequence[Exception] = ()
+    silent: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -51,32 +53,38 @@ class Reconcile:
     discard_token: DiscardToken
     clock: Clock
 
-    def __call__(self) -> Round:
-        """Do one round."""
+    def __call__(self, *, is_stopping: Callable[[], bool] = lambda: False) -> Round:
+        """Do one round; `is_stopping` ends it early, between two of them."""
         faults: list[Exception] = []
-        silent: list[TokenId] = []
-        sessions = discards = 0
-        while sessions < MAX_PER_ROUND and (session := self._take_session()):
-            sessions += 1
-            with _set_aside(faults):
-                settled = self.settle(session.token_id)
-                if settled is not None and settled.has_been_silent_for_a_day(self.clock.now()):
-                    silent.append(session.token_id)
-        while discards < MAX_PER_ROUND and (discard := self.discard_token.take()):
-            discards += 1
-            with _set_aside(faults):
-                self.discard_token(discard)
+        sessions = discards = silent = 0
+        for _ in range(MAX_PER_ROUND):
+            token_id = None if is_stopping() else self._take_session()
+            discard = None if is_stopping() else self.discard_token.take()
+            if token_id is None and discard is None:
+                break
+            if token_id is not None:
+                sessions += 1
+                with _set_aside(faults):
+                    session = self.settle(token_id)
+                    silent += session is not None and self._is_silent(session)
+            if discard is not None:
+                discards += 1
+                with _set_aside(faults):
+                    silent += self._is_silent(self.discard_token(discard))
         with self.storage.write() as unit:
             unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
             unit.commit()
         return Round(sessions=sessions, discards=discards, faults=faults, silent=silent)
 
-    def _take_session(self) -> CardSession | None:
+    def _take_session(self) -> TokenId | None:
         now = self.clock.now()
         with self.storage.write() as unit:
-            session = unit.sessions.take_due(now, until=now + GIVEN_BACK_AFTER)
+            token_id = unit.sessions.take_due(now, until=now + GIVEN_BACK_AFTER)
             unit.commit()
-        return session
+        return token_id
+
+    def _is_silent(self, asked: CardSession | Discard) -> bool:
+        return is_alarming(asked.unanswered_since, self.clock.now())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,7 +18,10 @@ MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
 # What RFC 3986 allows in a URI. The backslash is not in it: browsers read it as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
+# What a browser reads as an IPv4 address ends in a number, in any base.
+_NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _CUSTOM_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://")
 _WEB_SCHEMES = frozenset({"http", "https"})
 # Schemes that run, show or read something in place of opening a shop's own app.
@@ -68,11 +72,22 @@ def redirect_origin(uri: str) -> str | None:
 
 def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None:
     host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc
-    if not _HOST.fullmatch(host.removesuffix(":")):
+    if port == 0 or not _is_host(host.removesuffix(":")):
         return None
     default_port = {"http": 80, "https": 443}[scheme]
     suffix = "" if port in (None, default_port) else f":{port}"
     return f"{scheme}://{host.removesuffix(':').lower()}{suffix}"
+
+
+def _is_host(host: str) -> bool:
+    """Tell whether every browser reads this as the same host, and as a possible one."""
+    address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if "%" in host:
+        return False
+    try:
+        return str(ip_address(address)) == address.lower() and (":" in address) == (address != host)
+    except ValueError:
+        return bool(_HOST_NAME.fullmatch(host)) and not _NUMBER_AT_END.fullmatch(host)
 
 
 def parse_allowed_origin(value: str) -> str:

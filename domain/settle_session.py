@@ -17,6 +17,7 @@ from domain.discard_tokens import note_discard
 from domain.errors import (
     GuestNotFound,
     IncorrectBillingAddress,
+    InvalidCenterId,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
     Refusal,
@@ -57,30 +58,34 @@ class SettleSession:
         """Ask and apply; gives the session as it is then, None when there is none."""
         with self.storage.read() as unit:
             session = unit.sessions.get(token_id)
-            evidence = unit.evidence.of(token_id)
         if session is None or session.is_settled:
             return session
         outcome: Outcome | None
         try:
             if session.attempt is not None and session.attempt.is_unanswered:
                 session = self.obtain_page(session)
-            outcome = self._ask(session, evidence)
+            outcome = self._ask(session)
         except (ProviderUnavailable, ProviderRefused):
             outcome = None
         return self._apply(session, outcome)
 
-    def _ask(self, session: CardSession, evidence: Sequence[Evidence]) -> Outcome:
+    def _ask(self, session: CardSession) -> Outcome:
         attempt = session.attempt
         if attempt is None or attempt.page is None:
             return PageClosed()
         provider = self.providers[session.configuration.provider]
+        evidence = self._evidence_on(session.token_id)
         outcome = provider.outcome(attempt.request, attempt.page, evidence)
         if isinstance(outcome, CardCollected) or not session.is_past_end(self.clock.now()):
             return outcome
         # A guest may be typing to the last second. Only a closed page cannot bring a card any more.
         provider.close(attempt.request, attempt.page)
-        last = provider.outcome(attempt.request, attempt.page, evidence)
+        last = provider.outcome(attempt.request, attempt.page, self._evidence_on(session.token_id))
         return last if isinstance(last, CardCollected) else PageClosed()
+
+    def _evidence_on(self, token_id: TokenId) -> Sequence[Evidence]:
+        with self.storage.read() as unit:
+            return unit.evidence.of(token_id)
 
     def _apply(self, seen: CardSession, outcome: Outcome | None) -> CardSession:
         now = self.clock.now()
@@ -99,7 +104,7 @@ class SettleSession:
                 changed = session.without_card(now)
             else:
                 changed = session.nothing_new(now)
-            if changed.due_at is not None and session.due_at != seen.due_at:
+            if not changed.is_settled and session.due_at not in (None, seen.due_at):
                 # A webhook has marked the session due since the PSP was asked.
                 changed = replace(changed, due_at=session.due_at)
             unit.sessions.update(changed)
@@ -114,7 +119,11 @@ class SettleSession:
         at_psp = (configuration.provider, configuration.merchant_account)
         discard = unit.discards.get(*at_psp, card.token)
         if discard is not None and discard.begun_at is not None:
-            return replace(session, due_at=now + WAIT_FOR_DISCARD)
+            if discard.due_at is not None:
+                return session.waiting_until(max(discard.due_at, now + WAIT_FOR_DISCARD))
+            if discard.done_at is not None and collected.collected_at <= discard.done_at:
+                # The PSP still tells of the card, but its token is dead.
+                return session.without_card(now)
         try:
             account = self._store(unit, session, collected, now)
         except Refusal as refusal:
@@ -134,6 +143,8 @@ class SettleSession:
         configuration, card = session.configuration, collected.card
         if unit.guests.get(session.guest_id) is None:
             raise GuestNotFound
+        if unit.centers.get(session.center_id) is None:
+            raise InvalidCenterId
         if unit.configurations.get(session.center_id) is None:
             raise PaymentConfigurationNotDone
         if configuration.avs and collected.avs is AvsResult.MISMATCH:
@@ -142,7 +153,8 @@ class SettleSession:
         stored = unit.accounts.active_at(session.guest_id, session.center_id)
         for account in stored:
             if account.is_same_card(card, configuration):
-                if account.expires_with(card):
+                is_old_news = collected.collected_at < account.consented_at
+                if account.expires_with(card) or is_old_news:
                     raise PaymentMethodAlreadyExists
                 renewed = account.renewed(
                     card, consent_version=consent_version, consented_at=collected.collected_at

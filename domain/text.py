@@ -5,12 +5,15 @@ from __future__ import annotations
 import unicodedata
 
 # Control characters, lone surrogates, and the two separators that some terminals and log readers
-# take for the end of a line. Joiners and direction marks (Cf) belong to people's names.
+# take for the end of a line. Joiners and direction marks (Cf) belong to people's names; what turns
+# the direction of everything after it (Unicode Standard Annex 9) does not.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def is_clean(text: str) -> bool:
     """Tell whether `text` is free of control characters, line breaks and broken characters."""
     return text.isprintable() or not any(
-        unicodedata.category(character) in _REFUSED_CATEGORIES for character in text
+        unicodedata.category(character) in _REFUSED_CATEGORIES or character in _DIRECTION_OVERRIDES
+        for character in text
     )

@@ -22,7 +22,11 @@ from click.core import ParameterSource
 from domain.centers import Center
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CallerName, CenterId, MerchantAccount, ProviderName, plain_uuid
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.payment_configuration import (
+    CardsPerGuest,
+    PaymentConfiguration,
+    check_session_minutes,
+)
 from domain.permissions import Caller, Permission
 from domain.ports import UnitOfWork
 from domain.redirects import parse_allowed_origin
@@ -210,7 +214,7 @@ def configure_payments(
                     avs=avs,
                     cards_per_guest=CardsPerGuest(cards_per_guest),
                     redirect_origins=origins,
-                    session_minutes=session_minutes,
+                    session_minutes=check_session_minutes(session_minutes),
                 )
             except ValueError as error:
                 raise click.ClickException("--session-minutes must be from 15 to 1440") from error

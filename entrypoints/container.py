@@ -16,10 +16,10 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
 from adapters.http.authentication import RateLimits
-from adapters.http.hosted_payments import PspSlots
 from adapters.http.server import THREADS
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
+from adapters.psp_slots import PspSlots, SlottedProvider
 from adapters.sqlite.storage import SqliteStorage
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
@@ -44,9 +44,12 @@ from entrypoints.settings import Settings
 FAKE = ProviderName("fake")
 
 
-def set_up_providers(settings: Settings, *, fake: Callable[[], PaymentProvider]) -> Providers:
+def set_up_providers(
+    settings: Settings, slots: PspSlots, *, fake: Callable[[], PaymentProvider]
+) -> Providers:
     """Give the PSPs that the settings allow, by name; none is made that is not used."""
-    return Providers({FAKE: fake()} if settings.fake_psp_is_allowed else {})
+    allowed = {FAKE: fake()} if settings.fake_psp_is_allowed else {}
+    return Providers({name: SlottedProvider(psp, slots) for name, psp in allowed.items()})
 
 
 def build_app(
@@ -85,8 +88,9 @@ class Container(containers.DeclarativeContainer):
     fake_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
         FakeProvider, fake_psp, webhook_secret=fake_psp.provided.webhook_secret, clock=clock
     )
+    psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(PspSlots, THREADS // 2)
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
-        set_up_providers, settings, fake=fake_provider.provider
+        set_up_providers, settings, psp_slots, fake=fake_provider.provider
     )
     links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
         HostedLinks, base_url=settings.provided.public_base_url
@@ -132,7 +136,11 @@ class Container(containers.DeclarativeContainer):
             clock=clock,
         ),
         return_from_hosted_page=providers.Factory(
-            ReturnFromHostedPage, storage=storage, settle=settle_session, clock=clock
+            ReturnFromHostedPage,
+            storage=storage,
+            providers=psps,
+            settle=settle_session,
+            clock=clock,
         ),
         cancel_hosted_page=providers.Factory(CancelHostedPage, storage=storage),
         receive_webhook=providers.Factory(
@@ -152,7 +160,6 @@ class Container(containers.DeclarativeContainer):
                 links=links,
                 clock=clock,
                 limits=providers.Factory(RateLimits, add_card=settings.provided.add_card_limit),
-                psp_slots=providers.Factory(PspSlots, THREADS // 2),
                 wake_reconciler=work_for_reconciler.provided.set,
             ),
             fake_psp=fake_psp.provider,

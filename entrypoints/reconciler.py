@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
 
 import structlog
 
@@ -12,15 +13,23 @@ from domain.errors import ServiceUnavailable
 from domain.reconcile import Round
 
 LOOK_EVERY_SECONDS: Final = 1.0
-STOP_WITHIN_SECONDS: Final = 30.0
+STOP_WITHIN_SECONDS: Final = 10.0
 
 log = structlog.get_logger()
+
+
+class Reconciling(Protocol):
+    """The use case as the thread calls it."""
+
+    def __call__(self, *, is_stopping: Callable[[], bool]) -> Round:
+        """Do one round."""
+        ...
 
 
 class ReconcilerThread:
     """Runs rounds while there is work, and looks for more when woken or after a second."""
 
-    def __init__(self, reconcile: Callable[[], Round], work: threading.Event) -> None:
+    def __init__(self, reconcile: Reconciling, work: threading.Event) -> None:
         """Take the use case, and the event that is set when there may be work."""
         self._reconcile = reconcile
         self._work = work
@@ -32,7 +41,7 @@ class ReconcilerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the round that is under way."""
+        """Stop after the session or discard that is under way."""
         self._stopping.set()
         self._work.set()
         self._thread.join(STOP_WITHIN_SECONDS)
@@ -40,17 +49,21 @@ class ReconcilerThread:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._work.clear()
+            if not self._has_more_to_do():
+                self._work.wait(LOOK_EVERY_SECONDS)
+
+    def _has_more_to_do(self) -> bool:
+        """Do one round. Whatever goes wrong, the log included, the thread goes on."""
+        with suppress(Exception):
             try:
-                done = self._reconcile()
+                done = self._reconcile(is_stopping=self._stopping.is_set)
+                report(done)
+                return not done.is_idle and not done.faults
             except ServiceUnavailable:
                 log.error("reconciler_without_storage")
             except Exception as fault:
                 log.error("reconciler_fault", exc_info=fault)
-            else:
-                report(done)
-                if not done.is_idle and not done.faults:
-                    continue
-            self._work.wait(LOOK_EVERY_SECONDS)
+        return False
 
 
 def run_until_idle(reconcile: Callable[[], Round]) -> list[Round]:
@@ -68,6 +81,6 @@ def report(done: Round) -> None:
     for fault in done.faults:
         log.error("reconciling_one_failed", exc_info=fault)
     if done.silent:
-        log.error("psp_silent_for_24_hours", sessions=len(done.silent))
+        log.error("psp_silent_for_24_hours", silent=done.silent)
     if not done.is_idle:
         log.info("reconciled", sessions=done.sessions, discards=done.discards)

@@ -12,6 +12,7 @@ from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, Container
 from entrypoints.reconciler import ReconcilerThread
+from entrypoints.settings import WILDCARD_HOSTS
 
 log = structlog.get_logger()
 
@@ -73,7 +74,9 @@ class Service:
         self._server.drain()
 
     def _webhook_url(self) -> str:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104 - nothing is bound here
+        # A service on every address is reached on this machine's own, of the same family.
+        own = "::1" if ":" in self._host else "127.0.0.1"
+        host = own if self._host in WILDCARD_HOSTS else self._host
         return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/webhooks/{FAKE}"
 
 

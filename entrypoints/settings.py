@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from limits import parse as parse_limit
+from domain.redirects import redirect_origin
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
-_BASE_URL = re.compile(r"https?://(?:[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
 
 class SettingsError(Exception):
@@ -63,15 +64,11 @@ class Settings:
         given = {name: value for name, value in environment.items() if value}
         database = _sqlite_file(given.get("CARDONFILE_DATABASE_URL", DEFAULT_DATABASE_URL))
         base_url = _base_url(given.get("CARDONFILE_PUBLIC_BASE_URL"), host, port)
-        fake_psp_database = given.get("CARDONFILE_FAKE_PSP_DATABASE")
+        fake_psp_database = _fake_psp_file(given.get("CARDONFILE_FAKE_PSP_DATABASE"), database)
         return cls(
             database=database,
             public_base_url=base_url,
-            fake_psp_database=(
-                Path(fake_psp_database)
-                if fake_psp_database
-                else database.with_name(f"{database.stem}-fake-psp.db")
-            ),
+            fake_psp_database=fake_psp_database,
             fake_psp_is_allowed=(
                 _is_loopback(base_url) or given.get("CARDONFILE_ALLOW_FAKE_PSP") == "1"
             ),
@@ -91,20 +88,33 @@ def _sqlite_file(url: str) -> Path:
     return Path(path)
 
 
+def _fake_psp_file(value: str | None, database: Path) -> Path:
+    path = Path(value) if value else database.with_name(f"{database.stem}-fake-psp.db")
+    if path.resolve() == database.resolve():
+        raise SettingsError("CARDONFILE_FAKE_PSP_DATABASE must be another file than the database")
+    return path
+
+
 def _base_url(url: str | None, host: str, port: int) -> str:
     if url is None:
-        # Nobody can browse to "every address", so links name this machine itself.
-        named = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - nothing is bound here
-        if ":" in named and not named.startswith("["):
-            named = f"[{named}]"
-        return f"http://{named}:{port}"
+        if host in WILDCARD_HOSTS:
+            raise SettingsError(
+                "CARDONFILE_PUBLIC_BASE_URL must say where guests reach a service that listens on "
+                "every address, such as https://cards.example"
+            )
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
     bare = url.rstrip("/")
-    if not _BASE_URL.fullmatch(bare):
+    origin = redirect_origin(bare)
+    if (
+        origin is None
+        or not bare.lower().startswith(("http://", "https://"))
+        or (urlsplit(bare).path or urlsplit(bare).query or urlsplit(bare).fragment)
+    ):
         raise SettingsError(
             "CARDONFILE_PUBLIC_BASE_URL must be a web address without a path, "
             "such as https://cards.example"
         )
-    return bare
+    return origin
 
 
 def _is_loopback(base_url: str) -> bool:
@@ -125,22 +135,19 @@ def _log_format(value: str) -> LogFormat:
 
 
 def _trusted_proxy(value: str | None) -> str | None:
-    if value is not None:
-        try:
-            ipaddress.ip_address(value)
-        except ValueError:
-            raise SettingsError(
-                "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"
-            ) from None
-    return value
+    if value is None:
+        return None
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise SettingsError(
+            "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"
+        ) from None
 
 
 def _add_card_limit(value: str | None) -> str | None:
-    if value is not None:
-        try:
-            parse_limit(value)
-        except ValueError:
-            raise SettingsError(
-                "CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second"
-            ) from None
+    if value is None:
+        return None
+    if not _LIMIT.fullmatch(value):
+        raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
     return value

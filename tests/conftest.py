@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.installation import Installation
+
+# Threads write their lines while pytest is not capturing; tests that look at lines capture them.
+structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.psp import PspPage
+from adapters.sqlite.storage import SqliteStorage
 from domain.access_tokens import AccessToken
 from domain.add_card import AddCardRequest
 from domain.card_sessions import CardSession
@@ -69,12 +70,18 @@ class Trouble(Enum):
 
 
 class TroubledProvider(PaymentProvider):
-    """Calls a real adapter, unless it is told of trouble; counts the calls that got through."""
+    """Calls a real adapter, unless it is told of trouble.
+
+    `calls` names the calls that got through, `evidence` holds what each question came with.
+    `meanwhile` is what happens elsewhere after the PSP has answered a call of this name.
+    """
 
     def __init__(self, provider: PaymentProvider) -> None:
         self._provider = provider
         self.trouble: dict[str, Trouble] = {}
         self.calls: list[str] = []
+        self.evidence: list[tuple[str, ...]] = []
+        self.meanwhile: dict[str, Callable[[], object]] = {}
 
     def have(self, trouble: Trouble, *methods: str) -> None:
         """Have trouble in these methods, or in all of them, until `recover`."""
@@ -84,6 +91,11 @@ class TroubledProvider(PaymentProvider):
     def recover(self) -> None:
         """Have no more trouble."""
         self.trouble = {}
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        return frozenset({"result"})
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
@@ -96,6 +108,7 @@ class TroubledProvider(PaymentProvider):
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
+        self.evidence.append(tuple(each.content for each in evidence))
         self._before("outcome")
         outcome = self._provider.outcome(request, page, evidence)
         self._after("outcome")
@@ -127,6 +140,8 @@ class TroubledProvider(PaymentProvider):
         self.calls.append(method)
 
     def _after(self, method: str) -> None:
+        # Once: what happens meanwhile may well call the PSP itself.
+        self.meanwhile.pop(method, lambda: None)()
         if self.trouble.get(method) is Trouble.AFTER_IT_ACTED:
             raise ProviderUnavailable("timed out after it acted")
 
@@ -134,7 +149,14 @@ class TroubledProvider(PaymentProvider):
 class Installation:
     """One center, one guest, and a caller who may do everything; more on request."""
 
-    def __init__(self, folder: Path, *, base_url: str = BASE_URL, **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        base_url: str = BASE_URL,
+        busy_timeout_seconds: float = 5,
+        **environment: str,
+    ) -> None:
         self.clock = SettableClock()
         self.ids = SeededIds()
         self.settings = Settings.read(
@@ -148,7 +170,10 @@ class Installation:
         self.container = build(self.settings)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))
-        self.storage = self.container.storage()
+        self.storage = SqliteStorage(
+            self.settings.database, busy_timeout_seconds=busy_timeout_seconds
+        )
+        self.container.storage.override(providers.Object(self.storage))
         self.psp = self.container.fake_psp()
         self.provider = TroubledProvider(self.container.fake_provider())
         self.container.fake_provider.override(providers.Object(self.provider))

@@ -11,6 +11,7 @@ from typing import Final
 
 from adapters.fake_psp import countries
 from domain.billing import MAX_LENGTHS
+from domain.card_numbers import holds_card_number, passes_luhn
 from domain.text import is_clean
 
 
@@ -137,17 +138,19 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
     )
 
 
+def repeatable(name: str, text: str) -> str:
+    """Give what was typed into a field as it may be shown again: nothing that is a card number."""
+    if not is_clean(text) or holds_card_number(text):
+        return ""
+    return text if name != "expiry" or _EXPIRY.fullmatch(text.strip(" ")) else ""
+
+
 def _number_fault(number: str) -> str | None:
     if not number:
         return "empty"
     if not _NUMBER.fullmatch(number):
         return "form"
-    return None if _passes_luhn(number) else "slip"
-
-
-def _passes_luhn(number: str) -> bool:
-    doubled = (sum(divmod(2 * int(digit), 10)) for digit in number[-2::-2])
-    return (sum(doubled) + sum(int(digit) for digit in number[-1::-2])) % 10 == 0
+    return None if passes_luhn(number) else "slip"
 
 
 def _parse_expiry(text: str) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from adapters.fake_psp.cards import (
     WRONG_ZIPCODE,
     EntryRefused,
     read_entry,
+    repeatable,
 )
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import (
@@ -35,7 +36,6 @@ from adapters.fake_psp.psp import (
 from domain.billing import MAX_LENGTHS
 from domain.hosted_pages import HostedPageRequest
 from domain.redirects import redirect_origin
-from domain.text import is_clean
 
 MAX_FORM_BYTES: Final = 16 * 1024
 
@@ -126,6 +126,9 @@ class _Headers:
 
 def _csp_source(page: PspPage) -> str:
     origin = page.request.redirect_origin
+    if "[" in origin:
+        # Policies know no IPv6 addresses, and one that names none would block the way back.
+        return origin.partition("//")[0]
     return origin if origin.startswith(("http://", "https://")) else origin.removesuffix("//")
 
 
@@ -280,13 +283,13 @@ class _CardPages:
         errors: Mapping[str, str],
     ) -> None:
         # The number and the CVC are not among them: no answer ever repeats either.
-        repeated = {name: typed.get(name, "") for name in ("expiry", *BILLING_FIELDS)}
+        shown_again = ("expiry", *BILLING_FIELDS)
         self._show(
             resp,
             "card.html",
             page,
             has_form=True,
-            values={name: text if is_clean(text) else "" for name, text in repeated.items()},
+            values={name: repeatable(name, typed.get(name, "")) for name in shown_again},
             errors=errors,
             messages=MESSAGES,
             countries=countries.NAMES,

@@ -50,6 +50,12 @@ class FakeProvider(PaymentProvider):
         self._webhook_secret = webhook_secret
         self._clock = clock
 
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        # The PSP tells everything when it is asked.
+        return frozenset()
+
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         with _translated():

@@ -89,6 +89,8 @@ class WebhookSender:
                 self.deliver_due(self._psp.clock.now())
             except PspUnavailable:
                 _log.warning("fake_psp_database_unavailable")
+            except Exception as fault:  # noqa: BLE001 - nobody would start this thread again
+                _log.error("webhook_sender_fault", exc_info=fault)
             self._psp.events_written.wait(_LOOK_EVERY_SECONDS)
 
     def _deliver(self, event: DueEvent, now: datetime) -> bool:

@@ -20,7 +20,7 @@ from domain.products import Product
 
 
 def json_body(resp: falcon.Response, body: Struct) -> None:
-    """Make `body` the answer, as JSON that no cache keeps."""
+    """Make `body` the answer, as JSON."""
     resp.content_type = "application/json"
     resp.data = msgspec.json.encode(body)
 
@@ -38,7 +38,7 @@ def _time(description: str) -> Meta:
 
 
 class ErrorObject(Struct, frozen=True):
-    """Why a request was refused (section 2.4)."""
+    """Why a request was refused ."""
 
     code: Annotated[int, _example(400, "The same number as the HTTP status.")]
     message: Annotated[str, _example("Invalid center id")]
@@ -59,7 +59,7 @@ class Done(Struct, frozen=True):
 
 
 class CardSessionStarted(Done, frozen=True, kw_only=True):
-    """The answer to add-card (section 2.3)."""
+    """The answer to add-card ."""
 
     hosted_payment_uri: Annotated[
         str,
@@ -101,7 +101,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
 
 
 class PageInfo(Struct, frozen=True):
-    """Which page of a list this is (section 2.5)."""
+    """Which page of a list this is ."""
 
     total: Annotated[int, _example(1, "The number of records on all pages.")]
     page: Annotated[int, _example(1, "The current page.")]

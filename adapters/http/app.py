@@ -17,7 +17,6 @@ from adapters.http.hosted_payments import (
     HostedPaymentCancel,
     HostedPaymentLink,
     HostedPaymentReturn,
-    PspSlots,
     add_problem_pages,
 )
 from adapters.http.openapi import OpenApi
@@ -62,7 +61,6 @@ def create_app(
     links: HostedLinks,
     clock: Clock,
     limits: RateLimits,
-    psp_slots: PspSlots,
     wake_reconciler: Callable[[], None],
 ) -> falcon.App[falcon.Request, falcon.Response]:
     """Give the WSGI application. `wake_reconciler` is called when there may be work for it."""
@@ -108,7 +106,6 @@ def create_app(
         "/hosted-payments",
         HostedPaymentLink(
             open_hosted_page=use_cases.open_hosted_page,
-            psp_slots=psp_slots,
             wake_reconciler=wake_reconciler,
         ),
     )
@@ -116,8 +113,6 @@ def create_app(
         "/hosted-payments/return",
         HostedPaymentReturn(
             return_from_hosted_page=use_cases.return_from_hosted_page,
-            cancel_hosted_page=use_cases.cancel_hosted_page,
-            psp_slots=psp_slots,
             wake_reconciler=wake_reconciler,
         ),
     )

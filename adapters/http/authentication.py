@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 import falcon
 from limits import RateLimitItem, RateLimitItemPerMinute, parse
 from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
+from limits.strategies import FixedWindowRateLimiter
 
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller
@@ -30,11 +31,11 @@ class RateLimits:
         Raises ValueError when it cannot be understood.
         """
         self._add_card = parse(add_card) if add_card else None
-        self._window = MovingWindowRateLimiter(MemoryStorage())
+        self._window = FixedWindowRateLimiter(MemoryStorage())
 
     def count_failed_authentication(self, address: str) -> None:
         """Count a failure of this address. Raises TooManyRequests over 30 in a minute."""
-        self._count(FAILED_AUTHENTICATIONS, "authentication", address)
+        self._count(FAILED_AUTHENTICATIONS, "authentication", _neighbourhood(address))
 
     def count_add_card(self, caller: Caller) -> None:
         """Count an add-card of this caller. Raises TooManyRequests over the limit, if one is set."""
@@ -63,3 +64,12 @@ class Authentication:
             raise UserNotAuthenticated
         req.context.caller = caller.name
         return caller
+
+
+def _neighbourhood(address: str) -> str:
+    """Give the address, or of an IPv6 address the 64 bits that one household or host shares."""
+    try:
+        is_v6 = ip_address(address).version == 6
+    except ValueError:
+        return address
+    return str(ip_network(f"{address}/64", strict=False)) if is_v6 else address

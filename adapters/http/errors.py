@@ -64,6 +64,13 @@ class RequestBodyTooLarge(Refusal):
     message = "Request body too large"
 
 
+class RequestHeaderTooLarge(Refusal):
+    """The request line and headers have more than 16 KiB."""
+
+    code = 431
+    message = "Request header fields too large"
+
+
 class UnsupportedMediaType(Refusal):
     """The body is not sent as `application/json` in UTF-8."""
 
@@ -118,7 +125,8 @@ class ErrorAnswers:
                 caller=req.context.get("caller"),
             )
         if isinstance(refusal, ServiceUnavailable):
-            log.error("service_unavailable", cause=type(refusal.__cause__).__name__)
+            cause = refusal.__cause__
+            log.error("service_unavailable", cause=str(cause) if cause else "no turn to write")
         self._answer(req, resp, refusal)
 
     def on_webhook_rejected(
@@ -147,12 +155,12 @@ class ErrorAnswers:
         self._answer(req, resp, InternalError())
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, refusal: Refusal) -> None:
-        if req.path.startswith("/hosted-payments"):
+        if req.path.startswith("/hosted-payments/") or req.path == "/hosted-payments":
             show_problem(
                 resp,
                 status=refusal.code,
-                title="Something went wrong",
-                advice="Nothing was added. Please wait a moment, then load this page again.",
+                title="This page cannot be shown",
+                advice="Please wait a moment, then load it again, or go back to the shop.",
             )
             return
         resp.status = refusal.code

@@ -17,6 +17,8 @@ class Alive:
         """Answer 200."""
         json_body(resp, Health(status="ok"))
 
+    on_head = on_get
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
@@ -28,3 +30,5 @@ class Ready:
         """Answer 200, or 503 while the storage is away."""
         self.storage.check()
         json_body(resp, Health(status="ready"))
+
+    on_head = on_get

@@ -6,10 +6,8 @@ neither can be done, the guest sees a page of ours that says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from threading import BoundedSemaphore
 
 import falcon
 
@@ -20,39 +18,19 @@ from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, OpenH
 from domain.ports import ProviderUnavailable
 
 
-class PspSlots:
-    """How many requests may call a PSP at once, so that one that hangs cannot stop the others."""
-
-    def __init__(self, slots: int) -> None:
-        """Take the number of slots: at most half of the server's threads."""
-        self._free = BoundedSemaphore(slots)
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Hold a slot. Raises ProviderUnavailable when all are taken; never waits."""
-        if not self._free.acquire(blocking=False):
-            raise ProviderUnavailable("too many calls to PSPs are under way")
-        try:
-            yield
-        finally:
-            self._free.release()
-
-
 @dataclass(frozen=True, kw_only=True)
 class HostedPaymentLink:
     """The link that a client redirects its guest to."""
 
     open_hosted_page: OpenHostedPage
-    psp_slots: PspSlots
     wake_reconciler: Callable[[], None]
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Send the browser to the PSP's page, which is made now."""
         query = Query(req)
-        with self.psp_slots.one():
-            address = self.open_hosted_page(
-                token_id=query.only("token_id"), redirect_uri=query.only("redirect_uri")
-            )
+        address = self.open_hosted_page(
+            token_id=query.only("token_id"), redirect_uri=query.only("redirect_uri")
+        )
         self.wake_reconciler()
         _send_on(resp, address)
 
@@ -62,22 +40,14 @@ class HostedPaymentReturn:
     """Where the PSP's page sends the guest when it is done."""
 
     return_from_hosted_page: ReturnFromHostedPage
-    cancel_hosted_page: CancelHostedPage
-    psp_slots: PspSlots
     wake_reconciler: Callable[[], None]
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Settle the session if that can be done at once, and send the browser back."""
         query = Query(req)
-        token_id = query.only("token_id")
-        try:
-            with self.psp_slots.one():
-                address = self.return_from_hosted_page(
-                    token_id=token_id, parameters=query.except_for("token_id")
-                )
-        except ProviderUnavailable:
-            # The reconciler settles the session; the guest need not wait for it.
-            address = self.cancel_hosted_page(token_id=token_id)
+        address = self.return_from_hosted_page(
+            token_id=query.only("token_id"), parameters=query.except_for("token_id")
+        )
         self.wake_reconciler()
         _send_on(resp, address)
 

@@ -64,7 +64,9 @@ class Operation:
     summary: str
     description: str = ""
     parameters: Sequence[Json] = ()
-    body: type[Struct] | None = None
+    body: type[AddCardBody] | None = None
+    has_signed_body: bool = False
+    """Whether it takes a body in a provider's own format."""
     answer: type[Struct] | None = None
     answer_status: int = 200
     refusals: Sequence[Refusal] = ()
@@ -264,7 +266,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Where a payment service provider sends its events",
         description="Signed by the provider, in its own format. Unknown events are ignored.",
         parameters=(_path("provider", "The provider's name.", type="string", examples=["fake"]),),
-        answer=Done,
+        has_signed_body=True,
+        answer=Health,
         refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
     ),
     Operation(
@@ -314,7 +317,7 @@ def document(base_url: str) -> Json:
         sorted(types | {Refused, ErrorObject}, key=lambda each: each.__name__),
         ref_template="#/components/schemas/{name}",
     )
-    bodies = {op.body.__name__ for op in OPERATIONS if op.body is not None}
+    required = {op.body.__name__: op.body.required for op in OPERATIONS if op.body is not None}
     paths: dict[str, Json] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
@@ -324,14 +327,17 @@ def document(base_url: str) -> Json:
             "title": "cardonfile",
             "version": "1",
             "summary": "Adds payment cards to guests' profiles through a hosted payment page.",
+            "description": (
+                "Whatever is asked for may also be answered 405 Method not allowed, and 431 "
+                "Request header fields too large."
+            ),
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": base_url}],
         "paths": paths,
         "components": {
             "schemas": {
-                name: _described_body(schema) if name in bodies else _described_answer(schema)
-                for name, schema in schemas.items()
+                name: _described(schema, required.get(name)) for name, schema in schemas.items()
             },
             "securitySchemes": {"accessToken": {"type": "http", "scheme": "bearer"}},
         },
@@ -353,6 +359,8 @@ def _operation(operation: Operation) -> Json:
             "required": True,
             "content": {"application/json": {"schema": _ref(operation.body)}},
         }
+    if operation.has_signed_body:
+        described["requestBody"] = {"content": {"application/json": {"schema": {}}}}
     if operation.is_authenticated:
         described["security"] = [{"accessToken": []}]
     return described
@@ -412,18 +420,12 @@ def _ref(struct: type[Struct]) -> Json:
     return {"$ref": f"#/components/schemas/{struct.__name__}"}
 
 
-def _described_answer(schema: Json) -> Json:
-    """Say that an answer holds every field, but for those that some callers do not get."""
+def _described(schema: Json, required: Sequence[str] | None) -> Json:
+    """Say which fields there must be: in an answer all, but for those that some do not get."""
     properties = _properties(schema)
-    required = [name for name in properties if name != "payment_reference"]
-    return {**schema, "properties": properties, "required": required}
-
-
-def _described_body(schema: Json) -> Json:
-    """Say which fields a request must have: those that have no default but the lack of them."""
-    properties = _properties(schema)
-    required = [name for name, each in properties.items() if each.get("type") == "string"]
-    return {**schema, "properties": properties, "required": required}
+    if required is None:
+        required = [name for name in properties if name != "payment_reference"]
+    return {**schema, "properties": properties, "required": list(required)}
 
 
 def _properties(schema: Json) -> dict[str, Json]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Final, NoReturn
+from math import isfinite
+from typing import Annotated, ClassVar, Final, NoReturn
 from urllib.parse import parse_qs
 
 import falcon
@@ -35,7 +36,9 @@ _BILLING_FIELDS: Final[dict[str, dict[str, object]]] = {
 
 
 class AddCardBody(Struct, frozen=True, kw_only=True):
-    """The body of add-card (section 2.1). Unknown fields are ignored and never stored."""
+    """The body of add-card. Unknown fields are ignored and never stored."""
+
+    required: ClassVar = ("center_id", "redirect_uri")
 
     center_id: Annotated[
         object,
@@ -132,7 +135,16 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=_without_repeated_keys, parse_constant=_refuse_constant)
+def _finite(number: str) -> float:
+    value = float(number)
+    if not isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+_JSON = json.JSONDecoder(
+    parse_float=_finite, object_pairs_hook=_without_repeated_keys, parse_constant=_refuse_constant
+)
 
 
 class Query:

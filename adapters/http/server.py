@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 import time
@@ -9,67 +10,71 @@ from collections.abc import Callable
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
 
-from typing_extensions import override
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.server import BaseWSGIServer, create_server
+from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
+
+from adapters.http.connections import Connection, DrainingServer
 
 THREADS: Final = 16
+MAX_CONNECTIONS: Final = 1000
+MAX_BODY_BYTES: Final = 1024 * 1024
+MAX_HEADER_BYTES: Final = 16 * 1024
+
 DRAIN_SECONDS: Final = 30
-
-
-class _StrictParser(HTTPRequestParser):
-    """Refuses a body with two lengths, which proxies and servers read differently (RFC 9112)."""
-
-    @override
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        is_chunked = self.chunked or "TRANSFER_ENCODING" in self.headers
-        if is_chunked and "CONTENT_LENGTH" in self.headers:
-            raise ParsingError("Content-Length together with Transfer-Encoding")
-
-
-class _StrictChannel(HTTPChannel):
-    parser_class: type[HTTPRequestParser] = _StrictParser
+"""How long answers may take once the server is told to stop."""
+RECEIVE_SECONDS: Final = 5
+"""How long half a request is waited for then."""
+LAST_LOOK_SECONDS: Final = 0.2
+"""How long requests that are on their way, or in the queue of the socket, may take to show up."""
 
 
 class Server:
-    """A waitress server on one listening socket."""
+    """A waitress server on one listening socket; more than `connection_limit` have to wait."""
 
     def __init__(
         self, app: WSGIApplication, listening: socket.socket, *, trusted_proxy: str | None = None
     ) -> None:
-        """Take an application and a bound socket.
+        """Take an application and a socket that listens.
 
         `trusted_proxy` is the address of the one proxy whose X-Forwarded-For is believed.
         """
         listening.setblocking(False)
+        self.connection_limit = _connection_limit()
         adjustments: dict[str, object] = {
-            "sockets": [listening],
             "threads": THREADS,
-            "connection_limit": 1000,
+            "connection_limit": self.connection_limit,
             "asyncore_use_poll": True,
             "channel_timeout": 20,
             "cleanup_interval": 2,
-            "max_request_body_size": 1024 * 1024,
-            "max_request_header_size": 16 * 1024,
+            "max_request_body_size": MAX_BODY_BYTES,
+            # Nothing that a client sends is ever put into a file.
+            "inbuf_overflow": MAX_BODY_BYTES + 1,
+            "max_request_header_size": MAX_HEADER_BYTES,
             "channel_request_lookahead": 0,
             "ident": None,
             "clear_untrusted_proxy_headers": True,
+            # Its lines about connections that were lost name the path of the request.
+            "log_socket_errors": False,
         }
         if trusted_proxy:
             adjustments["trusted_proxy"] = trusted_proxy
             adjustments["trusted_proxy_headers"] = {"x-forwarded-for"}
-        # The stubs give every adjustment the type of all of them together.
-        server = create_server(app, **adjustments)  # type: ignore[arg-type]
-        if not isinstance(server, BaseWSGIServer):
-            raise TypeError("waitress made no single server for one socket")
-        server.channel_class = _StrictChannel
-        self._server = server
+        checked = Adjustments(**adjustments)
+        dispatcher = ThreadedTaskDispatcher()
+        dispatcher.set_thread_count(THREADS)
+        # Connections by file descriptor; the listening socket and the trigger are among them.
+        self._open: dict[int, Any] = {}  # waitress and its stubs disagree about their types
+        self._server = DrainingServer(
+            app,
+            self._open,
+            _sock=listening,
+            dispatcher=dispatcher,
+            adj=checked,
+            bind_socket=False,
+            sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
+        )
+        self._trigger: Any = self._server.trigger  # the stubs take it for a number
         self._listening = listening
-        # waitress keeps its connections to itself; the stubs know nothing of them.
-        self._trigger: Any = server.trigger  # the stubs take it for a number
-        self._channels = server._map  # type: ignore[attr-defined]  # noqa: SLF001
         self._drain: threading.Thread | None = None
 
     def run(self) -> None:
@@ -81,9 +86,10 @@ class Server:
         self._trigger.close()
 
     def drain(self) -> None:
-        """Accept nothing more, finish what is in flight for up to 30 s, then have `run` return.
+        """Accept nothing more, answer what has arrived, then have `run` return.
 
-        Safe to call from a signal handler, and twice.
+        Every answer from now on ends its connection. It takes at most 30 s; half a request is
+        waited for 5 s. Safe to call from a signal handler, and twice.
         """
         if self._drain is None:
             self._drain = threading.Thread(target=self._finish, name="drain", daemon=True)
@@ -91,28 +97,45 @@ class Server:
 
     def _finish(self) -> None:
         self._in_loop(self._stop_listening)
-        give_up_at = time.monotonic() + DRAIN_SECONDS
-        while self._is_busy() and time.monotonic() < give_up_at:
+        began = time.monotonic()
+        while self._is_busy(time.monotonic() - began):
             time.sleep(0.02)
         self._in_loop(self._leave_loop)
 
+    def _is_busy(self, waited_seconds: float) -> bool:
+        if waited_seconds > DRAIN_SECONDS:
+            return False
+        if waited_seconds < LAST_LOOK_SECONDS:
+            return True
+        return any(
+            each.is_answering or (each.is_receiving and waited_seconds < RECEIVE_SECONDS)
+            for each in self._connections()
+        )
+
     def _stop_listening(self) -> None:
+        self._server.is_draining = True
+        # Clients that are connected already are still served, once.
+        connected = -1
+        while connected < len(self._open):
+            connected = len(self._open)
+            self._server.handle_accept()
         self._server.del_channel()
         self._listening.close()
 
     def _leave_loop(self) -> None:
+        for each in self._connections():
+            each.handle_close()
         # The trigger stays open, because a thread may be about to pull it.
-        for channel in list(self._channels.values()):
-            if isinstance(channel, HTTPChannel):
-                channel.handle_close()
-        self._channels.clear()
+        self._open.clear()
 
-    def _is_busy(self) -> bool:
-        return any(
-            channel.requests or channel.request is not None or channel.total_outbufs_len
-            for channel in list(self._channels.values())
-            if isinstance(channel, HTTPChannel)
-        )
+    def _connections(self) -> list[Connection]:
+        return [each for each in list(self._open.values()) if isinstance(each, Connection)]
 
     def _in_loop(self, act: Callable[[], object]) -> None:
         self._trigger.pull_trigger(act)
+
+
+def _connection_limit() -> int:
+    """Give how many connections leave half of the file descriptors for everything else."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)

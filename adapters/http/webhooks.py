@@ -8,7 +8,7 @@ from typing import Final
 
 import falcon
 
-from adapters.http.answers import Done, json_body
+from adapters.http.answers import Health, json_body
 from adapters.http.errors import NotFound
 from adapters.http.requests import read_bytes
 from domain.hosted_pages import WebhookDelivery
@@ -37,4 +37,4 @@ class Webhooks:
         except ProviderUnavailable as error:
             raise NotFound from error
         self.wake_reconciler()
-        json_body(resp, Done())
+        json_body(resp, Health(status="received"))

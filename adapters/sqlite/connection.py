@@ -99,8 +99,12 @@ class Connections:
         self._writing = threading.Lock()
 
     @contextmanager
-    def transaction(self, *, writing: bool) -> Iterator[Database]:
+    def transaction(
+        self, *, writing: bool, wait_seconds: float | None = None
+    ) -> Iterator[Database]:
         """Open a transaction on the thread's connection, and leave nothing of it open at the end.
+
+        `wait_seconds` is for those who would rather not wait as long as the others do.
 
         What the block has not committed is rolled back. Raises RuntimeError when the thread is in
         a transaction already, or writes in one that is not for writing; ServiceUnavailable when
@@ -109,10 +113,13 @@ class Connections:
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
             raise RuntimeError("units of work do not nest")
-        with self._turn_to_write() if writing else nullcontext(), translated():
+        seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
+        with self._turn_to_write(seconds) if writing else nullcontext(), translated():
             db = self._connection()
             mine.is_in_transaction = True
             try:
+                if wait_seconds is not None:
+                    _set_busy_timeout(db, wait_seconds)
                 if writing:
                     db.execute("PRAGMA query_only=OFF")
                     db.execute("BEGIN IMMEDIATE")
@@ -126,6 +133,8 @@ class Connections:
             finally:
                 mine.is_in_transaction = False
                 self._take_back(db)
+                if wait_seconds is not None:
+                    _set_busy_timeout(db, self._busy_timeout_seconds)
 
     def close(self) -> None:
         """Close the connections of all threads, none of which may be in a transaction.
@@ -140,8 +149,8 @@ class Connections:
             db.close()
 
     @contextmanager
-    def _turn_to_write(self) -> Iterator[None]:
-        if not self._writing.acquire(timeout=self._busy_timeout_seconds):
+    def _turn_to_write(self, seconds: float) -> Iterator[None]:
+        if not self._writing.acquire(timeout=seconds):
             raise ServiceUnavailable
         try:
             yield
@@ -180,6 +189,10 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _set_busy_timeout(db: Database, seconds: float) -> None:
+    db.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _is_query_only(db: Database) -> bool:

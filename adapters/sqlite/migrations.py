@@ -167,7 +167,6 @@ def m002_card_sessions(db: Database) -> None:
             "due_at": str,
             "status": str,
             "attempt": str,
-            "unanswered": int,
             "unanswered_since": str,
             "account_id": str,
             "failure": str,
@@ -272,10 +271,11 @@ def m003_payment_accounts(db: Database) -> None:
             "token": str,
             "due_at": str,
             "begun_at": str,
-            "tries": int,
+            "unanswered_since": str,
+            "done_at": str,
         },
         key=("provider", "merchant_account", "token"),
-        optional={"begun_at"},
+        optional={"due_at", "begun_at", "unanswered_since", "done_at"},
     )
     db.table("discards").create_index(["due_at"])
 

@@ -182,15 +182,14 @@ class CardSessions(_InUnit, ports.CardSessions):
         self._db.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
-    def take_due(self, now: datetime, *, until: datetime) -> CardSession | None:
-        taken = _SESSIONS.take(
-            self._db,
+    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
+        taken = self._db.execute(
             "UPDATE card_sessions SET due_at = :until WHERE token_id = ("
             "SELECT token_id FROM card_sessions WHERE due_at <= :now ORDER BY due_at LIMIT 1"
-            f") RETURNING {_SESSIONS.listed}",
+            ") RETURNING token_id",
             {"now": time_text(now), "until": time_text(until)},
-        )
-        return taken[0] if taken else None
+        ).fetchall()
+        return TokenId(taken[0][0]) if taken else None
 
 
 class EvidenceLog(_InUnit, ports.EvidenceLog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from sqlite_utils import Database
 from typing_extensions import override
@@ -14,6 +15,8 @@ from adapters.sqlite.connection import Connections, Error
 from domain import ports
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
+
+CHECK_SECONDS: Final = 0.5
 
 
 class UnitOfWork(ports.UnitOfWork):
@@ -115,8 +118,9 @@ class SqliteStorage(ports.Storage):
     @override
     def check(self) -> None:
         try:
-            with self.write() as unit:
-                unit.centers.get(CenterId(""))
+            # Whoever asks wants to know it now.
+            with self._connections.transaction(writing=True, wait_seconds=CHECK_SECONDS) as db:
+                UnitOfWork(db).centers.get(CenterId(""))
         except Error as error:
             raise ServiceUnavailable from error
 

@@ -135,7 +135,7 @@ class _Forms:
     def token(self, req: falcon.Request, resp: falcon.Response) -> str:
         """Give the token that the forms of a page carry; the browser gets the cookie to it."""
         visitor = req.cookies.get(COOKIE)
-        if visitor is None:
+        if not visitor:
             visitor = secrets.token_urlsafe(16)
             resp.set_cookie(COOKIE, visitor, secure=False, same_site="Lax", path="/")
         return self._token_of(visitor)
@@ -146,10 +146,12 @@ class _Forms:
             raise falcon.HTTPContentTooLarge
         body = req.bounded_stream.read(MAX_FORM_BYTES).decode(errors="replace")
         typed = dict(parse_qsl(body, keep_blank_values=True))
-        expected = self._token_of(req.cookies.get(COOKIE, ""))
+        visitor = req.cookies.get(COOKIE, "")
         sent = typed.get("form_token", "").encode()
-        if req.get_header("Origin") not in (None, self._origin) or not hmac.compare_digest(
-            sent, expected.encode()
+        if (
+            not visitor
+            or req.get_header("Origin") not in (None, self._origin)
+            or not hmac.compare_digest(sent, self._token_of(visitor).encode())
         ):
             raise falcon.HTTPForbidden
         return typed

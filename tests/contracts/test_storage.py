@@ -201,21 +201,22 @@ class TestUnits:
         put_sessions(storage, a_session())
 
     def test_write_units_take_turns(self, storage: Storage) -> None:
-        put_sessions(storage, a_session(unanswered=0))
+        put_sessions(storage, a_session(expires_at=NOW))
 
         def count_up(_: int) -> None:
             for _again in range(10):
                 with storage.write() as unit:
                     session = unit.sessions.get(TOKEN_ID)
                     assert session is not None
-                    unit.sessions.update(replace(session, unanswered=session.unanswered + 1))
+                    later = session.expires_at + timedelta(microseconds=1)
+                    unit.sessions.update(replace(session, expires_at=later))
                     unit.commit()
 
         at_once(8, count_up)
         with storage.read() as unit:
             session = unit.sessions.get(TOKEN_ID)
         assert session is not None
-        assert session.unanswered == 80
+        assert session.expires_at == NOW + timedelta(microseconds=80)
 
     def test_a_storage_that_works_passes_its_check_and_is_left_free(self, storage: Storage) -> None:
         storage.check()
@@ -407,7 +408,6 @@ class TestCardSessions:
             a_session(
                 status=SessionStatus.FAILED,
                 attempt=an_attempt(over=True),
-                unanswered=3,
                 unanswered_since=NOW - DAY,
                 failure=Failure(code=400, message="Payment method already exists"),
                 ended_at=NOW.replace(microsecond=0),
@@ -494,8 +494,8 @@ class TestCardSessions:
         )
         taken = []
         with storage.write() as unit:
-            while session := unit.sessions.take_due(NOW, until=NOW + MINUTE):
-                taken.append(session.token_id)
+            while token_id := unit.sessions.take_due(NOW, until=NOW + MINUTE):
+                taken.append(token_id)
             unit.commit()
         assert taken == [a_uuid(30), a_uuid(31), a_uuid(32)]
 
@@ -503,7 +503,8 @@ class TestCardSessions:
         until = NOW + MINUTE
         put_sessions(storage, a_session(due_at=NOW))
         with storage.write() as unit:
-            assert unit.sessions.take_due(NOW, until=until) == a_session(due_at=until)
+            assert unit.sessions.take_due(NOW, until=until) == TOKEN_ID
+            assert unit.sessions.get(TOKEN_ID) == a_session(due_at=until)
             unit.commit()
         with storage.write() as unit:
             assert unit.sessions.take_due(until - timedelta(microseconds=1), until=NOW) is None
@@ -523,11 +524,11 @@ class TestCardSessions:
             taken: list[TokenId] = []
             while True:
                 with storage.write() as unit:
-                    session = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+                    token_id = unit.sessions.take_due(NOW, until=NOW + MINUTE)
                     unit.commit()
-                if session is None:
+                if token_id is None:
                     return taken
-                taken.append(session.token_id)
+                taken.append(token_id)
 
         taken = [token_id for taker in at_once(8, take_all) for token_id in taker]
         assert sorted(taken) == token_ids
@@ -794,7 +795,7 @@ class TestGuestReferences:
 
 class TestDiscards:
     def test_a_discard_is_written_down_once(self, storage: Storage) -> None:
-        begun = a_discard(begun_at=NOW, tries=2, due_at=NOW + DAY)
+        begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)
         with storage.write() as unit:
             unit.discards.add(begun)
             unit.discards.add(a_discard())
@@ -802,7 +803,10 @@ class TestDiscards:
 
     def test_an_update_replaces_every_field_but_the_token(self, storage: Storage) -> None:
         changed = a_discard(
-            guest_reference=GuestReference("other"), begun_at=NOW, tries=1, due_at=NOW + DAY
+            guest_reference=GuestReference("other"),
+            begun_at=NOW,
+            unanswered_since=NOW,
+            due_at=NOW + DAY,
         )
         with storage.write() as unit:
             unit.discards.add(a_discard())
@@ -813,7 +817,7 @@ class TestDiscards:
         with storage.write() as unit:
             unit.discards.add(a_discard())
             unit.discards.remove(a_discard())
-            unit.discards.update(a_discard(tries=1))
+            unit.discards.update(a_discard(begun_at=NOW))
             assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) is None
 
     def test_striking_out_leaves_other_tokens_and_may_be_repeated(self, storage: Storage) -> None:
@@ -825,13 +829,21 @@ class TestDiscards:
         with storage.write() as unit:
             for discard in [a_discard(), *others]:
                 unit.discards.add(discard)
-            unit.discards.remove(a_discard(tries=7))
+            unit.discards.remove(a_discard(begun_at=NOW))
             unit.discards.remove(a_discard())
             left = [
                 unit.discards.get(each.provider, each.merchant_account, each.token)
                 for each in [a_discard(), *others]
             ]
         assert left == [None, *others]
+
+    def test_one_that_is_done_stays_and_is_never_due(self, storage: Storage) -> None:
+        done = a_discard().done(NOW)
+        with storage.write() as unit:
+            unit.discards.add(a_discard())
+            unit.discards.update(done)
+            assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) == done
+            assert unit.discards.take_due(NOW + DAY, until=NOW + 2 * DAY) is None
 
     def test_discards_are_taken_in_the_order_in_which_they_became_due(
         self, storage: Storage

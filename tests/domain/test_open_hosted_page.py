@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from domain.card_sessions import MAX_ATTEMPTS, SessionStatus
 from domain.hosted_pages import CONSENT_VERSION
+from domain.identifiers import AccountId
 from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
 from domain.ports import ProviderUnavailable
-from tests.builders import a_uuid
+from tests.builders import GUEST_ID, a_uuid
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 
@@ -177,3 +179,94 @@ def test_a_guest_who_cancels_can_open_the_link_again(installation: Installation)
         installation.use_cases.cancel_hosted_page(token_id=session.token_id) == session.redirect_uri
     )
     assert installation.open_page(session) == address
+
+
+def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    installation.clock.advance(timedelta(hours=2))
+    installation.provider.recover()
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_a_link_whose_session_expires_while_the_psp_is_asked_leads_to_no_page(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.open_page(session)
+    installation.psp.close_page(installation.page_reference(session))
+    installation.provider.meanwhile["outcome"] = lambda: installation.clock.advance(
+        timedelta(minutes=31)
+    )
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+
+def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=31))
+    calls = len(installation.provider.calls)
+
+    for _ in range(3):
+        with pytest.raises(LinkExpired):
+            installation.open_page(session)
+    assert len(installation.provider.calls) == calls
+
+
+def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    first = session.current_attempt
+    installation.psp.close_page(installation.page_reference(session))
+
+    def complete() -> None:
+        current = installation.session(session.token_id)
+        with installation.storage.write() as unit:
+            unit.sessions.update(
+                replace(
+                    current.completed(AccountId(a_uuid(77)), installation.clock.now()),
+                    attempt=first,
+                )
+            )
+            unit.commit()
+
+    installation.provider.meanwhile["start"] = complete
+
+    assert installation.open_page(session) == REDIRECT_URI
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_two_tabs_at_different_times_ask_for_the_same_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    def open_again() -> None:
+        installation.clock.advance(timedelta(seconds=1))
+        installation.open_page(session)
+
+    installation.provider.meanwhile["start"] = open_again
+
+    address = installation.open_page(session)
+
+    assert address == installation.open_page(session)
+    assert installation.session(session.token_id).current_attempt.request.attempt == 1
+
+
+def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> None:
+    session = installation.opened_session(billing_info={"zipcode": "98101"})
+
+    request = session.current_attempt.request
+    assert (request.guest_id, request.guest_name) == (GUEST_ID, "Zo\u00eb Null")
+    assert request.guest_email == "zoe@guests.example"
+    assert request.billing_info == session.billing_info
+    assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"

@@ -7,11 +7,11 @@ import pytest
 
 from adapters.fake_psp.signatures import sign
 from domain.card_sessions import CardSession, SessionStatus
-from domain.hosted_pages import WebhookDelivery
+from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable, WebhookRejected
 from entrypoints.container import FAKE
-from tests.installation import Installation
+from tests.installation import MERCHANT, Installation
 
 
 def delivery(installation: Installation, session: CardSession) -> WebhookDelivery:
@@ -114,3 +114,56 @@ def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installati
     installation.use_cases.receive_webhook(FAKE, late)
 
     assert installation.session(session.token_id) == done
+
+
+def test_a_foreign_notice_does_not_keep_the_others_out(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = installation.opened_session(), installation.opened_session()
+    with installation.storage.write() as unit:
+        configuration = replace(theirs.configuration, merchant_account=MerchantAccount("other"))
+        unit.sessions.update(replace(theirs, configuration=configuration))
+        unit.commit()
+    notices = [
+        WebhookNotice(merchant_account=MERCHANT, content="event", token_id=each.token_id)
+        for each in (theirs, mine)
+    ]
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+
+    installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    assert installation.session(mine.token_id).due_at == installation.clock.now()
+    assert installation.session(theirs.token_id).due_at == theirs.due_at
+
+
+def test_a_notice_may_name_the_page_alone(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    notice = WebhookNotice(
+        merchant_account=MERCHANT,
+        content="event",
+        page_reference=installation.page_reference(session),
+    )
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: [notice])
+
+    installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    assert installation.session(session.token_id).due_at == installation.clock.now()
+
+
+def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    late = delivery(installation, session)
+    expired = installation.session(session.token_id)
+    with installation.storage.write() as unit:
+        unit.sessions.update(expired.without_card(expired.expires_at))
+        unit.commit()
+
+    installation.use_cases.receive_webhook(FAKE, late)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED

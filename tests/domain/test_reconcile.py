@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from domain.card_sessions import SessionStatus, next_question_at
+from domain.discards import Discard
 from tests.builders import GUEST_ID
 from tests.clock import START
 from tests.installation import Installation, Trouble
@@ -116,15 +117,15 @@ def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) ->
 
 
 def test_a_psp_that_is_silent_for_a_day_is_told_of(installation: Installation) -> None:
-    session = installation.opened_session()
+    installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     silent = []
     for _ in range(26):
         installation.clock.advance(timedelta(hours=1))
         silent.append(installation.reconcile().silent)
 
-    assert silent[0] == []
-    assert silent[-1] == [session.token_id]
+    assert silent[0] == 0
+    assert silent[-1] == 1
 
 
 def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation) -> None:
@@ -133,5 +134,104 @@ def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation
     installation.clock.advance(timedelta(seconds=30))
 
     assert installation.reconcile().faults == []
-    assert installation.session(session.token_id).unanswered == 1
-    assert provider is installation.provider
+    assert installation.session(session.token_id).unanswered_since is not None
+    assert provider is not None
+
+
+def test_a_discard_that_the_psp_refuses_is_told_of_after_a_day(installation: Installation) -> None:
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    installation.provider.have(Trouble.REFUSED)
+    silent = []
+    for _ in range(26):
+        silent.append(installation.reconcile().silent)
+        installation.clock.advance(timedelta(hours=1))
+
+    assert (silent[0], silent[-1]) == (0, 1)
+
+
+def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation) -> None:
+    broken, good = installation.opened_session(), installation.opened_session()
+    installation.type_card(good)
+    with installation.storage.write() as unit:
+        unit._db.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
+            "UPDATE card_sessions SET configuration = '{}' WHERE token_id = ?", (broken.token_id,)
+        )
+        unit.commit()
+    installation.clock.advance(timedelta(seconds=30))
+
+    done = installation.reconcile()
+
+    assert len(done.faults) == 1
+    assert installation.session(good.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_round_ends_early_when_the_service_stops(installation: Installation) -> None:
+    for _ in range(3):
+        installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+    answers = iter([False, False, True, True])
+
+    assert installation.reconcile(is_stopping=lambda: next(answers)).sessions == 1
+
+
+def test_a_round_takes_up_a_hundred_sessions_and_discards_at_most(
+    installation: Installation,
+) -> None:
+    for _ in range(101):
+        installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+
+    assert [installation.reconcile().sessions for _ in range(3)] == [100, 1, 0]
+
+
+def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Installation) -> None:
+    account = installation.stored_card()
+    with installation.storage.write() as unit:
+        unit.discards.add(
+            Discard(
+                provider=account.provider,
+                merchant_account=account.merchant_account,
+                guest_reference=account.guest_reference,
+                token=account.token,
+                due_at=installation.clock.now(),
+            )
+        )
+        unit.commit()
+
+    installation.reconcile()
+
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_a_discard_that_somebody_else_took_over_is_left_to_them(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    mine = installation.reconcile.discard_token.take()
+    installation.clock.advance(timedelta(minutes=2))
+    theirs = installation.reconcile.discard_token.take()
+    assert mine is not None
+    assert theirs is not None
+    assert theirs.begun_at == mine.begun_at
+
+    installation.reconcile.discard_token(mine)
+
+    assert installation.provider.calls.count("discard") == 0
+    installation.reconcile.discard_token(theirs)
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=24, seconds=1))
+    installation.reconcile_until_idle()
+
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None

@@ -19,10 +19,10 @@ from domain.errors import (
 )
 from domain.identifiers import plain_uuid
 from domain.pagination import PageRequest
-from domain.payment_configuration import PaymentConfiguration
+from domain.payment_configuration import check_session_minutes
 from domain.redirects import parse_allowed_origin, parse_redirect_uri, redirect_origin
 from domain.text import is_clean
-from tests.builders import MERCHANT_ACCOUNT, PROVIDER, a_payment_account
+from tests.builders import a_payment_account
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -70,6 +70,19 @@ def test_a_usable_redirect_uri_is_kept_byte_for_byte(uri: str) -> None:
         "https://m\u00fcnchen.example/",
         "https://shop.example:port/",
         "https://shop.example:99999/",
+        "https://shop.example:0/",
+        "https://a..b/",
+        "https://" + "a" * 64 + ".example/",
+        "https://" + "a." * 127 + "example/",
+        "https://0x7f.1/",
+        "https://2130706433/",
+        "https://127.1/",
+        "https://127.0.0.01/",
+        "https://256.1.1.1/",
+        "https://99999999999/",
+        "https://[127.0.0.1]/",
+        "https://[::1%25eth0]/",
+        "https://::1/",
         "https://-shop.example/",
         "https://[::1/",
         "javascript:alert(1)",
@@ -144,6 +157,7 @@ def test_what_is_no_origin_cannot_be_allowed(value: str) -> None:
         ("phone", "+49 (30) 901820-0"),
         ("phone", "+12125550100"),
         ("address", "1 Main St"),
+        ("address", "1234567890123 Main St"),
     ],
 )
 def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
@@ -178,6 +192,11 @@ def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
         ("phone", "+\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668"),
         ("phone", "tel:+12125550100"),
         ("zipcode", "1" * 21),
+        ("address", "4111111111111111"),
+        ("address", "card 4111 1111 1111 1111 CVC 737"),
+        ("first_name", "6011-0009-9013-9424"),
+        ("zipcode", "4111111111111111"),
+        ("email", "4111111111111111@guests.example"),
     ],
 )
 def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> None:
@@ -272,9 +291,7 @@ def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: b
 @pytest.mark.parametrize("minutes", [14, 1441, 0, -1, 10**30])
 def test_a_session_lives_from_a_quarter_of_an_hour_to_a_day(minutes: int) -> None:
     with pytest.raises(ValueError, match="15 to 1440"):
-        PaymentConfiguration(
-            provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT, session_minutes=minutes
-        )
+        check_session_minutes(minutes)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +302,8 @@ def test_a_session_lives_from_a_quarter_of_an_hour_to_a_day(minutes: int) -> Non
         ("a\tb", False),
         ("a\x7f", False),
         ("\x9b", False),
+        ("abc\u202edef", False),
+        ("abc\u2066def", False),
     ],
 )
 def test_clean_text_has_no_control_characters(text: str, clean: bool) -> None:

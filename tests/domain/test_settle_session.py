@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +13,13 @@ from domain.discards import Discard
 from domain.errors import (
     GuestNotFound,
     IncorrectBillingAddress,
+    InvalidCenterId,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
     Refusal,
 )
 from domain.hosted_pages import CONSENT_VERSION
-from domain.identifiers import CardToken
+from domain.identifiers import CardToken, MerchantAccount
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
 from entrypoints.container import FAKE
@@ -269,17 +273,36 @@ def test_a_psp_that_does_not_answer_is_asked_less_and_less_often(
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     waits = []
-    for _ in range(9):
+    for _ in range(10):
         session = settled(installation, session)
         assert session.due_at is not None
-        waits.append((session.due_at - installation.clock.now()).total_seconds())
-        installation.clock.advance(timedelta(days=1))
+        wait = session.due_at - installation.clock.now()
+        waits.append(wait.total_seconds())
+        installation.clock.advance(wait)
 
-    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert waits == [30, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert session.status is SessionStatus.OPEN
-    assert session.has_been_silent_for_a_day(installation.clock.now())
     installation.provider.recover()
     assert settled(installation, session).status is SessionStatus.EXPIRED
+
+
+def test_an_impatient_guest_does_not_put_the_next_question_off(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    for _ in range(20):
+        installation.return_to_shop(session)
+
+    due_at = installation.session(session.token_id).due_at
+    assert due_at == installation.clock.now() + timedelta(seconds=30)
+
+
+def test_an_answer_ends_the_silence(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    assert settled(installation, session).unanswered_since == installation.clock.now()
+    installation.provider.recover()
+
+    assert settled(installation, session).unanswered_since is None
 
 
 def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
@@ -346,20 +369,161 @@ def test_news_that_come_while_the_psp_is_asked_are_not_forgotten(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
-    asked = installation.provider.outcome
-
-    def with_news_meanwhile(*arguments: object) -> object:
-        answer = asked(*arguments)  # type: ignore[arg-type]  # passed on as they came
-        with installation.storage.write() as unit:
-            current = unit.sessions.get(session.token_id)
-            assert current is not None
-            unit.sessions.update(current.due_now(installation.clock.now()))
-            unit.commit()
-        return answer
-
-    installation.provider.outcome = with_news_meanwhile  # type: ignore[method-assign, assignment]
+    installation.provider.meanwhile["outcome"] = lambda: mark_due(installation, session)
 
     assert settled(installation, session).due_at == installation.clock.now()
+
+
+def mark_due(installation: Installation, session: CardSession) -> None:
+    """Do what a webhook does."""
+    with installation.storage.write() as unit:
+        current = unit.sessions.get(session.token_id)
+        assert current is not None
+        unit.sessions.update(current.due_now(installation.clock.now()))
+        unit.commit()
+
+
+def test_news_that_come_while_a_session_expires_are_not_forgotten(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=30))
+    installation.provider.meanwhile["close"] = lambda: mark_due(installation, session)
+
+    done = settled(installation, session)
+
+    assert (done.status, done.due_at) == (SessionStatus.EXPIRED, installation.clock.now())
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).due_at is None
+
+
+def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=29, seconds=59))
+    past_its_end = replace(session, expires_at=installation.clock.now())
+    with installation.storage.write() as unit:
+        unit.sessions.update(past_its_end)
+        unit.commit()
+    installation.provider.meanwhile["outcome"] = lambda: installation.type_card(session)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_of_several_at_once_none_undoes_what_another_did(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.provider.meanwhile["outcome"] = lambda: installation.settle(session.token_id)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+    assert len(installation.accounts()) == 1
+
+
+def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(session))
+    installation.provider.meanwhile["outcome"] = lambda: installation.open_page(session)
+
+    installation.settle(session.token_id)
+
+    attempt = installation.session(session.token_id).current_attempt
+    assert (attempt.request.attempt, attempt.over) == (2, False)
+
+
+def test_evidence_reaches_every_question(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.use_cases.return_from_hosted_page(
+        token_id=session.token_id, parameters={"result": "abc", "number": "4242424242424242"}
+    )
+    installation.clock.advance(timedelta(minutes=30))
+    installation.settle(session.token_id)
+
+    assert installation.provider.evidence == [('{"result": "abc"}',)] * 3
+
+
+def test_a_refused_question_is_waited_out_like_silence(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.REFUSED)
+
+    assert settled(installation, session).unanswered_since == installation.clock.now()
+
+
+def test_old_news_of_a_card_do_not_undo_its_renewal(installation: Installation) -> None:
+    first, second = installation.opened_session(), installation.opened_session()
+    installation.type_card(first, expiry=(9, 2027))
+    installation.clock.advance(timedelta(minutes=1))
+    installation.type_card(second, expiry=(9, 2035))
+    settled(installation, second)
+
+    assert settled(installation, first).status is SessionStatus.FAILED
+    (account,) = installation.accounts()
+    assert account.expiry_on == "09/35"
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+def test_the_same_card_at_another_merchant_account_is_another(installation: Installation) -> None:
+    installation.stored_card()
+    installation.configure(merchant_account=MerchantAccount("second"))
+
+    other = installation.stored_card()
+
+    assert [each.merchant_account for each in installation.accounts()] == ["default", "second"]
+    assert other.token in installation.psp.tokens(MerchantAccount("second"))
+
+
+def test_a_center_that_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    configuration = installation.session(session.token_id).configuration
+    installation.unconfigure()
+    installation.loses("centers")
+
+    assert settled(installation, session).failure == failure_of(InvalidCenterId())
+    assert configuration.provider == FAKE
+
+
+def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=False)
+    installation.reconcile.discard_token(take_discard(installation))
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=True)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
+    for _ in range(24):
+        installation.reconcile_until_idle()
+        installation.clock.advance(timedelta(hours=1))
+    # It is not asked for every few seconds, but about as often as the discard is tried.
+    assert installation.provider.calls.count("outcome") < 100
+
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile_until_idle()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def take_discard(installation: Installation) -> Discard:
+    taken = installation.reconcile.discard_token.take()
+    assert taken is not None
+    return taken
 
 
 def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
@@ -373,3 +537,22 @@ def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installatio
     installation.clock.advance(timedelta(seconds=30))
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, busy_timeout_seconds=0.05)
+    session = installation.opened_session()
+    installation.type_card(session)
+    lock = sqlite3.connect(installation.settings.database, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+
+    address = installation.use_cases.return_from_hosted_page(
+        token_id=session.token_id, parameters={"result": "abc"}
+    )
+
+    assert address == REDIRECT_URI
+    lock.close()
+    installation.clock.advance(timedelta(seconds=30))
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    installation.close()

@@ -17,10 +17,10 @@ NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level = root.handlers, root.level
+    handlers, level, configured = root.handlers, root.level, structlog.get_config()
     yield
     root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    structlog.configure(**configured)
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from structlog.testing import capture_logs
 from domain.card_sessions import SessionStatus
 from domain.errors import ServiceUnavailable
 from domain.reconcile import Round
+from entrypoints import reconciler
 from entrypoints.reconciler import ReconcilerThread, run_until_idle
 from tests.installation import Installation, Trouble
 from tests.waiting import wait_until
@@ -31,11 +33,11 @@ def test_the_thread_settles_what_is_due_once_it_is_woken(installation: Installat
 def test_the_thread_outlives_faults(fault: Exception) -> None:
     rounds: list[int] = []
 
-    def reconcile() -> Round:
+    def reconcile(*, is_stopping: Callable[[], bool]) -> Round:
         rounds.append(1)
         if len(rounds) == 1:
             raise fault
-        return Round(sessions=0, discards=0, faults=[], silent=[])
+        return Round()
 
     work = threading.Event()
     thread = ReconcilerThread(reconcile, work)
@@ -46,6 +48,30 @@ def test_the_thread_outlives_faults(fault: Exception) -> None:
         thread.stop()
 
     assert logs[0]["event"] in ("reconciler_without_storage", "reconciler_fault")
+
+
+def test_the_thread_outlives_a_log_that_cannot_be_written(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(reconciler.log, "info", broken, raising=False)
+    session = installation.opened_session()
+    installation.type_card(session)
+    work = threading.Event()
+    thread = ReconcilerThread(installation.reconcile, work)
+    thread.start()
+    for _ in range(2):
+        installation.clock.advance(timedelta(seconds=30))
+        work.set()
+    wait_until(lambda: installation.session(session.token_id).status is SessionStatus.COMPLETED)
+    second = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=31))
+    work.set()
+
+    wait_until(lambda: installation.session(second.token_id).status is SessionStatus.EXPIRED)
+    thread.stop()
 
 
 def test_the_command_works_until_nothing_is_due(installation: Installation) -> None:
@@ -69,4 +95,4 @@ def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation
         run_until_idle(installation.reconcile)
 
     (line,) = (line for line in logs if line["event"] == "psp_silent_for_24_hours")
-    assert (line["log_level"], line["sessions"]) == ("error", 1)
+    assert (line["log_level"], line["silent"]) == ("error", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from adapters.http import connections
+from adapters.http.server import Server
 from domain.card_sessions import SessionStatus
 from entrypoints.container import FAKE
 from entrypoints.serve import ServeError, Service, listen
@@ -103,19 +106,45 @@ def test_answers_carry_no_version_banner(running: Running) -> None:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"POST /x HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /x HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-A: a\r\n b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
         b"GET / HTTP/1.1\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     ],
-    ids=["two lengths", "two lengths in 1.0", "no colon", "plus", "bare newline", "tls"],
+    ids=[
+        "two lengths",
+        "two lengths in 1.0",
+        "transfer-encoding in 1.0",
+        "unknown encoding",
+        "no colon",
+        "folded",
+        "plus",
+        "endless number",
+        "bare newline",
+        "no host",
+        "two hosts",
+        "version",
+        "tls",
+    ],
 )
-def test_what_proxies_may_read_differently_is_refused(
+def test_what_proxies_may_read_differently_is_refused_and_ends_the_connection(
     running: Running, request_bytes: bytes
 ) -> None:
-    assert running.send_raw(request_bytes).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+    answer = running.send_raw(request_bytes)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+    assert b"Connection: close" in head
+    assert json.loads(body) == {"code": 400, "message": "Invalid request"}
 
 
 def test_a_chunked_body_is_read(running: Running) -> None:
@@ -143,19 +172,53 @@ def test_headers_have_an_end(running: Running) -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: " + b"x" * 20_000 + b"\r\n\r\n"
     )
 
-    assert answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.0 431 "))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 431 ", b"HTTP/1.0 431 "))
+    assert b"X-Content-Type-Options: nosniff" in head
+    assert json.loads(body) == {"code": 431, "message": "Request header fields too large"}
 
 
 def test_slow_clients_do_not_keep_others_waiting(running: Running) -> None:
     slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(64)]
     for connection in slow:
-        connection.sendall(b"POST /webhooks/fake HTTP/1.1\r\nContent-Length: 100\r\n\r\nx")
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
 
     status, _, _ = running.request("GET", "/healthz")
 
     assert status == 200
     for connection in slow:
         connection.close()
+
+
+def test_a_request_that_drips_in_is_given_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.1)
+    with closing(socket.create_connection(("127.0.0.1", running.port), timeout=20)) as dripping:
+
+        def is_given_up() -> bool:
+            with suppress(BlockingIOError):
+                return dripping.recv(1, socket.MSG_DONTWAIT) == b""
+            return False
+
+        def drip() -> bool:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                dripping.send(b"x")
+                return is_given_up()
+            return True
+
+        wait_until(drip)
+
+
+def test_connections_leave_half_of_the_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (300, 300))
+    with closing(listen("127.0.0.1", 0)) as listening:
+        server = Server(lambda _, __: [], listening)
+        assert server.connection_limit == 150
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        server.drain()
+        thread.join(20)
 
 
 def test_what_is_in_flight_is_answered_before_the_end(running: Running) -> None:
@@ -179,6 +242,37 @@ def test_what_is_in_flight_is_answered_before_the_end(running: Running) -> None:
     running.thread.join(20)
     assert not running.thread.is_alive()
     assert running.installation.session(token_id).center_id == CENTER_ID
+
+
+def test_a_drain_ends_every_connection_with_an_answer(running: Running) -> None:
+    """Clients that keep their connections busy get whole answers, the last of which says so."""
+    answers: list[int] = []
+    cut_off: list[Exception] = []
+
+    def keep_asking() -> None:
+        with closing(running.connect()) as connection:
+            while True:
+                try:
+                    connection.request("GET", "/healthz")
+                    response = connection.getresponse()
+                    response.read()
+                except (OSError, http.client.HTTPException) as fault:
+                    cut_off.append(fault)
+                    return
+                answers.append(response.status)
+                if response.headers["Connection"] == "close":
+                    return
+
+    clients = [threading.Thread(target=keep_asking) for _ in range(12)]
+    for client in clients:
+        client.start()
+    wait_until(lambda: len(answers) > 100)
+    running.stop()
+    for client in clients:
+        client.join(20)
+
+    assert cut_off == []
+    assert set(answers) == {200}
 
 
 def accepts(port: int) -> bool:

@@ -23,14 +23,32 @@ def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -
     ("host", "base_url"),
     [
         ("127.0.0.1", "http://127.0.0.1:9000"),
-        ("0.0.0.0", "http://127.0.0.1:9000"),  # noqa: S104 - nothing is bound here
-        ("::", "http://[::1]:9000"),
         ("::1", "http://[::1]:9000"),
         ("shop.internal", "http://shop.internal:9000"),
     ],
 )
 def test_links_lead_to_where_the_service_listens(host: str, base_url: str) -> None:
     assert Settings.read({}, host=host, port=9000).public_base_url == base_url
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - nothing is bound here
+def test_on_every_address_the_public_one_must_be_said(host: str) -> None:
+    with pytest.raises(SettingsError, match="CARDONFILE_PUBLIC_BASE_URL"):
+        Settings.read({}, host=host)
+    said = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
+    assert Settings.read(said, host=host).public_base_url == "https://cards.example"
+
+
+def test_addresses_are_kept_in_one_spelling() -> None:
+    settings = Settings.read(
+        {
+            "CARDONFILE_PUBLIC_BASE_URL": "HTTPS://Cards.Example:443/",
+            "CARDONFILE_TRUSTED_PROXY": "0:0:0:0:0:0:0:1",
+        }
+    )
+
+    assert settings.public_base_url == "https://cards.example"
+    assert settings.trusted_proxy == "::1"
 
 
 def test_an_empty_value_counts_as_not_set() -> None:
@@ -70,11 +88,16 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("PUBLIC_BASE_URL", "https://user:pass@cards.example"),
         ("PUBLIC_BASE_URL", "https://cards.example?x"),
         ("PUBLIC_BASE_URL", "ftp://cards.example"),
+        ("PUBLIC_BASE_URL", "https://cards.example:99999"),
+        ("PUBLIC_BASE_URL", "myapp://"),
+        ("FAKE_PSP_DATABASE", "./cardonfile.db"),
         ("LOG_FORMAT", "xml"),
         ("TRUSTED_PROXY", "proxy.internal"),
         ("TRUSTED_PROXY", "*"),
         ("ADD_CARD_LIMIT", "sixty"),
         ("ADD_CARD_LIMIT", "60"),
+        ("ADD_CARD_LIMIT", "0/minute"),
+        ("ADD_CARD_LIMIT", "60/minute;1/second"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
 from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
-from adapters.http.hosted_payments import PspSlots
-from adapters.http.server import THREADS
 from domain.card_sessions import CardSession
-from domain.ports import ProviderUnavailable
 from tests.adapters.http.api import Api
 from tests.installation import BASE_URL, REDIRECT_URI, Trouble
 
@@ -141,14 +137,3 @@ def test_every_page_is_shut_to_scripts_frames_and_caches(api: Api) -> None:
     assert "unsafe" not in policy
     assert result.headers["referrer-policy"] == "no-referrer"
     assert result.headers["cache-control"] == "no-store"
-
-
-def test_a_hanging_psp_holds_at_most_half_of_the_threads() -> None:
-    slots = PspSlots(THREADS // 2)
-    with ExitStack() as held:
-        for _ in range(THREADS // 2):
-            held.enter_context(slots.one())
-        with pytest.raises(ProviderUnavailable):
-            held.enter_context(slots.one())
-    with slots.one():
-        pass

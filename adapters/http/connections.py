@@ -1,0 +1,119 @@
+"""Connections of the server: strict about what a request is, and with an end to everything."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from typing_extensions import override
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask, WSGITask
+
+from adapters.http.errors import (
+    InternalError,
+    InvalidRequest,
+    RequestBodyTooLarge,
+    RequestHeaderTooLarge,
+    error_body,
+)
+
+REQUEST_SECONDS: Final = 30
+"""How long a request may take to arrive, however steadily its bytes drip in."""
+
+_REFUSALS: Final = {
+    each.code: each for each in (RequestBodyTooLarge, RequestHeaderTooLarge, InternalError)
+}
+
+
+class StrictParser(HTTPRequestParser):
+    """Refuses what proxies and servers may read differently (RFC 9112, chapters 3, 5 and 6)."""
+
+    @override
+    def parse_header(self, header_plus: bytes) -> None:
+        if b"\r\n " in header_plus or b"\r\n\t" in header_plus:
+            raise ParsingError("a header is folded")
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError("a number is too long") from error
+        if self.version not in ("1.0", "1.1"):
+            raise ParsingError("the version is not 1.0 or 1.1")
+        if "TRANSFER_ENCODING" in self.headers:
+            # Only version 1.1 has it, and there waitress has taken it out.
+            raise ParsingError("Transfer-Encoding in version 1.0")
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            raise ParsingError("Content-Length together with Transfer-Encoding")
+        host = self.headers.get("HOST")
+        if (host is None and self.version == "1.1") or "," in (host or ""):
+            raise ParsingError("not one Host")
+
+
+class _Task(WSGITask):
+    @override
+    def build_response_header(self) -> bytes:
+        server = self.channel.server
+        if isinstance(server, DrainingServer) and server.is_draining:
+            request: Any = self.request  # the stubs take it for an error
+            request.headers["CONNECTION"] = "close"
+        return super().build_response_header()
+
+
+class _ErrorTask(ErrorTask):
+    @override
+    def execute(self) -> None:
+        # waitress would answer in plain text.
+        request: Any = self.request  # the stubs take it for an error
+        refusal = _REFUSALS.get(request.error.code, InvalidRequest)()
+        body = msgspec.json.encode(error_body(getattr(request, "path", ""), refusal))
+        self.status = f"{refusal.code} {HTTPStatus(refusal.code).phrase}"
+        self.response_headers = [
+            ("Content-Type", "application/json"),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class Connection(HTTPChannel):
+    """A client's connection."""
+
+    parser_class: type[HTTPRequestParser] = StrictParser
+    task_class: type[WSGITask] = _Task
+    error_task_class: type[ErrorTask] = _ErrorTask
+    _request_began: float = 0
+
+    @property
+    def is_answering(self) -> bool:
+        """Tell whether a request has arrived that is not answered to its last byte."""
+        return bool(self.requests) or self.total_outbufs_len > 0
+
+    @property
+    def is_receiving(self) -> bool:
+        """Tell whether a part of a request has arrived."""
+        return self.request is not None
+
+    @override
+    def received(self, data: bytes) -> bool:
+        if self.request is None:
+            self._request_began = time.monotonic()
+        return super().received(data)
+
+    @override
+    def readable(self) -> bool:
+        # The loop asks this of every connection at least once a second.
+        if self.is_receiving and time.monotonic() - self._request_began > REQUEST_SECONDS:
+            self.will_close = True
+        return super().readable()
+
+
+class DrainingServer(TcpWSGIServer):
+    """A server that can be told to end each connection with the answer that comes next."""
+
+    channel_class: type[HTTPChannel] = Connection
+    is_draining = False
