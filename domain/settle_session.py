@@ -141,14 +141,7 @@ class SettleSession:
         Raises the refusal that the session fails with.
         """
         configuration, card = session.configuration, collected.card
-        if unit.guests.get(session.guest_id) is None:
-            raise GuestNotFound
-        if unit.centers.get(session.center_id) is None:
-            raise InvalidCenterId
-        if unit.configurations.get(session.center_id) is None:
-            raise PaymentConfigurationNotDone
-        if configuration.avs and collected.avs is AvsResult.MISMATCH:
-            raise IncorrectBillingAddress
+        _require_still_wanted(unit, session, collected)
         consent_version = session.current_attempt.request.consent.version
         stored = unit.accounts.active_at(session.guest_id, session.center_id)
         for account in stored:
@@ -181,3 +174,15 @@ class SettleSession:
         )
         unit.accounts.add(account)
         return account
+
+
+def _require_still_wanted(unit: WriteUnit, session: CardSession, collected: CardCollected) -> None:
+    """Raise the refusal of a card whose address is wrong, or whose place is gone meanwhile."""
+    if unit.guests.get(session.guest_id) is None:
+        raise GuestNotFound
+    if unit.centers.get(session.center_id) is None:
+        raise InvalidCenterId
+    if unit.configurations.get(session.center_id) is None:
+        raise PaymentConfigurationNotDone
+    if session.configuration.avs and collected.avs is AvsResult.MISMATCH:
+        raise IncorrectBillingAddress
