@@ -11,6 +11,9 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$python; break; fi; done)
 
+# Where the demo's API listens; its shop has the next port.
+PORT ?= 8000
+
 # How many processes share the tests: more than two starve each other's browsers on a small machine.
 WORKERS ?= 2
 
@@ -23,6 +26,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
+	@echo "  PORT=9000           where the demo listens: its API there, its shop on the next port"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
@@ -30,7 +34,7 @@ help: ## Show this help
 install: .venv/runtime.stamp ## Put the service and its locked dependencies into .venv
 
 demo: install ## Start the service with sample data and a demo shop on this machine
-	@$(BIN)/cardonfile demo
+	@$(BIN)/cardonfile demo --port $(PORT)
 
 check: lint ## The quick part: formatting, lint, types, import contracts, tests without a browser
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not slow"

@@ -9,7 +9,7 @@ from typing import Final
 
 from domain.address_verification import require_billing_address
 from domain.billing import parse_billing_info
-from domain.card_sessions import CardSession
+from domain.card_sessions import Asked, CardSession
 from domain.centers import parse_center_id
 from domain.errors import (
     GuestNotFound,
@@ -79,16 +79,16 @@ class AddCard:
             billing_info = parse_billing_info(request.billing_info)
             key = _parse_idempotency_key(request.idempotency_key)
             if key:
-                wanted = (
-                    plain_uuid(request.guest_id),
-                    center_id,
-                    redirect_uri,
-                    source,
-                    billing_info,
+                asked = Asked(
+                    guest_id=plain_uuid(request.guest_id),
+                    center_id=center_id,
+                    redirect_uri=redirect_uri,
+                    source=source,
+                    billing_info=billing_info,
                 )
                 used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
                 if used_for:
-                    return _replayed(unit.sessions.get(used_for), wanted)
+                    return _replayed(unit.sessions.get(used_for), asked)
             guest_id = parse_guest_id(request.guest_id)
             if unit.guests.get(guest_id) is None:
                 raise GuestNotFound
@@ -130,8 +130,8 @@ class AddCard:
         return session
 
 
-def _replayed(earlier: CardSession | None, wanted: tuple[object, ...]) -> CardSession:
-    if earlier is None or earlier.asked_for != wanted:
+def _replayed(earlier: CardSession | None, asked: Asked) -> CardSession:
+    if earlier is None or earlier.asked_for != asked:
         raise IdempotencyKeyReused
     return earlier
 

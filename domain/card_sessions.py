@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.billing import BillingInfo
 from domain.errors import Refusal
@@ -33,6 +33,19 @@ class SessionStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     EXPIRED = "expired"
+
+
+class Asked(NamedTuple):
+    """What a client asked for, as read: two requests that are the same give the same.
+
+    `guest_id` is None where it was no UUID.
+    """
+
+    guest_id: str | None
+    center_id: CenterId
+    redirect_uri: str
+    source: Source
+    billing_info: BillingInfo | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +85,15 @@ class CardSession:
     ended_at: datetime | None = None
 
     @property
-    def asked_for(self) -> tuple[object, ...]:
-        """What the client asked for: the same for two requests that are the same."""
-        return (self.guest_id, self.center_id, self.redirect_uri, self.source, self.billing_info)
+    def asked_for(self) -> Asked:
+        """What the client asked for, to compare another request under the same key with."""
+        return Asked(
+            guest_id=self.guest_id,
+            center_id=self.center_id,
+            redirect_uri=self.redirect_uri,
+            source=self.source,
+            billing_info=self.billing_info,
+        )
 
     @property
     def is_settled(self) -> bool:

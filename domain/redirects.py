@@ -18,6 +18,7 @@ MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
 # What RFC 3986 allows in a URI. The backslash is not in it: browsers read it as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+# Neither a host's name nor an address holds an @: what stands before one is user-info, and refused.
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
 # What a browser reads as an IPv4 address ends in a number, in any base.

@@ -53,6 +53,7 @@ _PORT = click.IntRange(1, 65_535)
 
 
 @click.group()
+@click.version_option(package_name="cardonfile")
 def main() -> None:
     """Add payment cards to guests' profiles through a hosted page.
 
@@ -124,7 +125,7 @@ def import_(what: str, file: Path) -> None:
                 # From here on it is imported; nobody is to be told otherwise.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 unit.commit()
-            click.echo(f"imported {count} {what}")
+            click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
     except CsvRefused as refused:
         raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
     except KeyboardInterrupt:
@@ -431,10 +432,10 @@ def _plain_errors(*also: type[Exception]) -> Iterator[None]:
     `also` names more exceptions whose text is such a sentence.
     """
     from adapters.fake_psp.database import PspUnavailable
-    from adapters.sqlite.connection import Error
+    from adapters.sqlite.connection import Error, SqliteIsTooOld
     from adapters.sqlite.migrations import DatabaseIsNewer
 
-    sentences: tuple[type[Exception], ...] = (SettingsError, DatabaseIsNewer, *also)
+    sentences: tuple[type[Exception], ...] = (SettingsError, SqliteIsTooOld, DatabaseIsNewer, *also)
     try:
         yield
     except sentences as error:

@@ -31,7 +31,9 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
-        raise ServeError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        raise ServeError(
+            f"cannot listen on {host} port {port}: {error.strerror}; --port takes another"
+        ) from error
     return listening
 
 

@@ -354,6 +354,11 @@ class TestExamples:
         assert (shell.returncode, shell.stderr) == (0, "")
 
     @pytest.mark.parametrize("body", code_blocks("sh"))
+    def test_a_command_can_be_pasted_into_a_shell_that_knows_no_comments(self, body: str) -> None:
+        # zsh, which macOS starts, takes them for words when they are typed.
+        assert not re.search(r"^#|\s#", body, re.MULTILINE)
+
+    @pytest.mark.parametrize("body", code_blocks("sh"))
     def test_the_body_of_a_curl_line_is_json(self, body: str) -> None:
         for words in commands_in(body):
             for option, value in pairwise(words):

@@ -28,6 +28,9 @@ IntegrityError: TypeAlias = sqlite3.IntegrityError
 MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
 """What is left of the write-ahead log once a large import has been moved out of it."""
 
+FIRST_SAFE_SQLITE: Final = (3, 51, 3)
+"""Earlier ones may corrupt a database whose write-ahead log is reset by two connections at once."""
+
 _JOURNAL_TRIES = 20
 
 _UNAVAILABLE: Final = frozenset(
@@ -47,6 +50,16 @@ _UNAVAILABLE: Final = frozenset(
 """The primary result codes of a database that cannot be used just now, however right the SQL."""
 
 
+class SqliteIsTooOld(Exception):
+    """The SQLite that pysqlite3 was built with is not safe to use."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"pysqlite3 brings SQLite {sqlite3.sqlite_version}, which may corrupt a database; "
+            "install it from a wheel, or build it with SQLite 3.51.3 or newer"
+        )
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise ServiceUnavailable in place of the SQLite errors that mean it; others pass through."""
@@ -62,8 +75,10 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     """Open a connection that may change nothing until `PRAGMA query_only` is set off.
 
     The file must be there: a mistyped path makes no new one. A transaction starts with an explicit
-    BEGIN and at no other time. The connection may be closed from any thread.
+    BEGIN and at no other time. The connection may be closed from any thread. Raises SqliteIsTooOld.
     """
+    if sqlite3.sqlite_version_info < FIRST_SAFE_SQLITE:
+        raise SqliteIsTooOld
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

@@ -365,7 +365,8 @@ def _notice_of(session: Session) -> _Notice:
             return _Notice(
                 "waiting",
                 "No card has arrived yet",
-                "If you entered one, it is still being stored. Look again in a moment.",
+                "If you entered one, it is still on its way: look again in a moment. If you went "
+                "back without one, nothing was added.",
             )
 
 

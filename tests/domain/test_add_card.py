@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from domain.add_card import AddCardRequest
 from domain.card_sessions import SessionStatus
 from domain.errors import (
     BillingInfoInvalid,
@@ -244,19 +245,26 @@ def test_the_same_key_and_request_give_the_same_session(installation: Installati
     assert installation.add_card(idempotency_key="key").token_id == first.token_id
 
 
+OTHERWISE: dict[str, list[object]] = {
+    "guest_id": [NOBODY, "x"],
+    "center_id": [OTHER_CENTER_ID],
+    "redirect_uri": ["https://shop.example/other"],
+    "source": [5],
+    "billing_info": [{"city": "Lyon"}],
+}
+
+
+def test_every_part_of_a_request_is_asked_for_otherwise_below() -> None:
+    assert OTHERWISE.keys() | {"idempotency_key"} == {each.name for each in fields(AddCardRequest)}
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"redirect_uri": "https://shop.example/other"},
-        {"source": 5},
-        {"billing_info": {"city": "Lyon"}},
-        {"guest_id": NOBODY},
-        {"guest_id": "x"},
-    ],
+    "changes", [{name: value} for name, values in OTHERWISE.items() for value in values]
 )
 def test_a_different_request_under_a_key_is_refused(
     installation: Installation, changes: dict[str, Any]
 ) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.add_card(idempotency_key="key")
 
     with pytest.raises(IdempotencyKeyReused):

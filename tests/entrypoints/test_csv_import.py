@@ -98,7 +98,7 @@ def product_row(**changes: str) -> str:
 class TestRead:
     def test_centers(self, cardonfile: CommandLine) -> None:
         assert imports(cardonfile, "centers", f"{CENTERS}{CENTER_ID},Harbor Spa\n") == (
-            "imported 1 centers\n"
+            "imported 1 center\n"
         )
         assert stored(cardonfile)[0] == a_center()
 
@@ -439,7 +439,7 @@ class TestFile:
             bar = shown.read(10_000)
             os.close(end_of_process)
 
-        assert (process.returncode, printed) == (0, b"imported 1 guests\n")
+        assert (process.returncode, printed) == (0, b"imported 1 guest\n")
         assert b"importing guests" in bar
         assert b"100%" in bar
 
@@ -447,7 +447,7 @@ class TestFile:
         with cardonfile.start("import", "guests", "/dev/stdin") as process:
             printed, complaint = process.communicate(input=(GUESTS + GUEST).encode(), timeout=60)
 
-        assert (process.returncode, printed, complaint) == (0, b"imported 1 guests\n", b"")
+        assert (process.returncode, printed, complaint) == (0, b"imported 1 guest\n", b"")
 
 
 PIECES = st.sampled_from(

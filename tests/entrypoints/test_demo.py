@@ -34,6 +34,8 @@ from entrypoints.demo_shop.shop import MAX_FORM_BYTES, MAX_LOOKS, ShopCenter, Sh
 from entrypoints.serve import ServeError
 from tests.demo import Demo, running_demo
 
+pytestmark = pytest.mark.slow
+
 ANSWER_WITHIN_SECONDS: Final = 30
 ADA, BEN, CARLA, DAN = (f"{guest.first_name} {guest.last_name}" for guest in GUESTS)
 
@@ -480,7 +482,10 @@ def test_a_taken_port_is_told_in_one_sentence() -> None:
         ran = CliRunner().invoke(main, ["demo", "--port", str(port)])
 
     assert ran.exit_code == 1
-    assert ran.output == f"Error: cannot listen on {HOST} port {port}: Address already in use\n"
+    assert ran.output == (
+        f"Error: cannot listen on {HOST} port {port}: Address already in use; "
+        "--port takes another\n"
+    )
 
 
 def test_there_must_be_a_port_for_the_shop_too() -> None:

@@ -8,7 +8,7 @@ import resource
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -70,13 +70,28 @@ class Running:
             return received
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    service = Running(tmp_path)
+@contextmanager
+def run_service(folder: Path) -> Iterator[Running]:
+    """Run a service in a folder, unless the block stops it, to the block's end."""
+    service = Running(folder)
     yield service
     if service.thread.is_alive():
         service.stop()
     service.installation.close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Give a service that the tests of this module share."""
+    with run_service(tmp_path_factory.mktemp("running")) as service:
+        yield service
+
+
+@pytest.fixture
+def stoppable(tmp_path: Path) -> Iterator[Running]:
+    """Give a service that only this test uses."""
+    with run_service(tmp_path) as service:
+        yield service
 
 
 def test_a_webhook_over_http_gets_the_card_stored_without_the_browser(running: Running) -> None:
@@ -221,36 +236,36 @@ def test_connections_leave_half_of_the_file_descriptors(monkeypatch: pytest.Monk
         thread.join(20)
 
 
-def test_what_is_in_flight_is_answered_before_the_end(running: Running) -> None:
+def test_what_is_in_flight_is_answered_before_the_end(stoppable: Running) -> None:
     body = json.dumps(GOOD_BODY)
-    with closing(running.connect()) as connection:
+    with closing(stoppable.connect()) as connection:
         # The request is under way: its headers are there, its body is not.
         connection.putrequest("POST", ACCOUNTS)
-        connection.putheader("Authorization", f"bearer {running.token}")
+        connection.putheader("Authorization", f"bearer {stoppable.token}")
         connection.putheader("Content-Type", "application/json")
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders()
         connection.send(body[:5].encode())
-        running.request("GET", "/healthz")
+        stoppable.request("GET", "/healthz")
 
-        running.service.stop()
-        wait_until(lambda: not accepts(running.port))
+        stoppable.service.stop()
+        wait_until(lambda: not accepts(stoppable.port))
         connection.send(body[5:].encode())
         response = connection.getresponse()
         assert response.status == 200
         token_id = json.loads(response.read())["token_id"]
-    running.thread.join(20)
-    assert not running.thread.is_alive()
-    assert running.installation.session(token_id).center_id == CENTER_ID
+    stoppable.thread.join(20)
+    assert not stoppable.thread.is_alive()
+    assert stoppable.installation.session(token_id).center_id == CENTER_ID
 
 
-def test_a_drain_ends_every_connection_with_an_answer(running: Running) -> None:
+def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> None:
     """Clients that keep their connections busy get whole answers, the last of which says so."""
     answers: list[int] = []
     cut_off: list[Exception] = []
 
     def keep_asking() -> None:
-        with closing(running.connect()) as connection:
+        with closing(stoppable.connect()) as connection:
             while True:
                 try:
                     connection.request("GET", "/healthz")
@@ -267,7 +282,7 @@ def test_a_drain_ends_every_connection_with_an_answer(running: Running) -> None:
     for client in clients:
         client.start()
     wait_until(lambda: len(answers) > 100)
-    running.stop()
+    stoppable.stop()
     for client in clients:
         client.join(20)
 

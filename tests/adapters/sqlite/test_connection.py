@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from adapters.sqlite.connection import Connections, Error, _use_write_ahead_log, connect
+from adapters.sqlite import connection
+from adapters.sqlite.connection import (
+    Connections,
+    Error,
+    SqliteIsTooOld,
+    _use_write_ahead_log,
+    connect,
+)
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session
@@ -256,3 +263,12 @@ def test_a_center_with_products_cannot_vanish_under_them(storage: SqliteStorage)
         )
         with pytest.raises(Error, match="FOREIGN KEY"):
             db.execute("DELETE FROM centers")
+
+
+def test_an_sqlite_that_may_corrupt_databases_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_SAFE_SQLITE", (99, 0, 0))
+
+    with pytest.raises(SqliteIsTooOld, match="may corrupt a database"):
+        connect(path, busy_timeout_seconds=1)

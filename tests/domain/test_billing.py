@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.billing import COUNTRY_CODES, BillingInfo, parse_billing_info
+from domain.errors import BillingInfoInvalid, Refusal
+from tests.strategies import anything
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("first_name", "Zo\u00eb"),
+        ("last_name", "\u0646\u0627\u200c\u0645\u0647"),
+        ("email", "zoe+cards@guests.example"),
+        ("email", "zoe@guests.test"),
+        ("country_code", "DE"),
+        ("phone", "+49 (30) 901820-0"),
+        ("phone", "+12125550100"),
+        ("address", "1 Main St"),
+        ("address", "1234567890123 Main St"),
+    ],
+)
+def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
+    billing_info = parse_billing_info({name: value})
+
+    assert billing_info is not None
+    assert getattr(billing_info, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("first_name", 7),
+        ("first_name", ["Zoe"]),
+        ("first_name", "x" * 101),
+        ("last_name", "Null\x00"),
+        ("city", "Sea\r\nttle"),
+        ("state", "W\u2028A"),
+        ("address", "\ud800"),
+        ("address", "\x1b[31mred"),
+        ("email", "zoe"),
+        ("email", "zoe@"),
+        ("email", "a@b@c.example"),
+        ("email", "zoe@-x.example"),
+        ("country_code", "XX"),
+        ("country_code", "USA"),
+        ("country_code", "\uff44\uff45"),
+        ("phone", "2125550100"),
+        ("phone", "+0 123 456 78"),
+        ("phone", "+123456"),
+        ("phone", "+1234567890123456"),
+        ("phone", "+\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668"),
+        ("phone", "tel:+12125550100"),
+        ("zipcode", "1" * 21),
+        ("address", "4111111111111111"),
+        ("address", "card 4111 1111 1111 1111 CVC 737"),
+        ("first_name", "6011-0009-9013-9424"),
+        ("zipcode", "4111111111111111"),
+        ("email", "4111111111111111@guests.example"),
+    ],
+)
+def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> None:
+    with pytest.raises(BillingInfoInvalid) as refused:
+        parse_billing_info({name: value})
+    assert refused.value.message == f"billing_info.{name} is invalid"
+
+
+@pytest.mark.parametrize("value", [None, {}, {"email": ""}, {"city": "  "}, {"colour": "red"}])
+def test_billing_info_in_which_nothing_is_given_is_none(value: object) -> None:
+    assert parse_billing_info(value) is None
+
+
+def test_a_country_may_be_written_in_small_letters() -> None:
+    assert parse_billing_info({"country_code": "us"}) == BillingInfo(country_code="US")
+
+
+@given(st.dictionaries(st.sampled_from(["email", "phone", "zipcode", "country_code"]), anything))
+def test_billing_info_is_either_read_or_refused(value: dict[str, object]) -> None:
+    with suppress(Refusal):
+        parse_billing_info(value)
+
+
+def test_every_country_is_known() -> None:
+    assert len(COUNTRY_CODES) == 249

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.errors import PageParameterInvalid, Refusal, TooManyItems
+from domain.pagination import PageRequest
+
+
+@pytest.mark.parametrize("number", ["1", "2", "007", "9" * 24, "9" * 4000])
+def test_a_page_is_any_number_in_decimal_digits(number: str) -> None:
+    assert PageRequest.parse(pages=[number], sizes=[]).page == int(number)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["", "0", "-1", "+5", " 5", "1_000", "1.0", "1e3", "\u0663", "\u0966", "x", "0x1", "0" * 9],
+)
+def test_other_spellings_of_a_number_are_refused(number: str) -> None:
+    with pytest.raises(PageParameterInvalid, match=r"^page must"):
+        PageRequest.parse(pages=[number], sizes=[])
+    with pytest.raises(PageParameterInvalid, match=r"^size must"):
+        PageRequest.parse(pages=[], sizes=[number])
+
+
+def test_a_number_given_twice_is_refused() -> None:
+    with pytest.raises(PageParameterInvalid):
+        PageRequest.parse(pages=["1", "1"], sizes=[])
+
+
+def test_a_page_has_ten_items_unless_said_otherwise_and_a_hundred_at_most() -> None:
+    assert PageRequest.parse(pages=[], sizes=[]) == PageRequest(page=1, size=10)
+    assert PageRequest.parse(pages=[], sizes=["100"]).size == 100
+    for size in ("101", "9" * 24):
+        with pytest.raises(TooManyItems):
+            PageRequest.parse(pages=[], sizes=[size])
+
+
+@given(st.text())
+def test_a_page_number_is_either_read_or_refused(text: str) -> None:
+    with suppress(Refusal):
+        assert PageRequest.parse(pages=[text], sizes=[]).page >= 1

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+
+from domain.errors import RedirectUriInvalid, Refusal
+from domain.redirects import parse_allowed_origin, parse_redirect_uri, redirect_origin
+from tests.strategies import anything
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://shop.example",
+        "http://shop.example/",
+        "https://shop.example:8443/cards?x=1&y=%20#done",
+        "https://127.0.0.1/x",
+        "http://[::1]:3000/x",
+        "HTTPS://Shop.Example/x",
+        "https://shop.example./x",
+        "https://xn--mnchen-3ya.example/x",
+        "https://shop.example/" + "x" * 2027,
+    ],
+)
+def test_a_usable_redirect_uri_is_kept_byte_for_byte(uri: str) -> None:
+    assert parse_redirect_uri(uri) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "shop.example/cards",
+        "//shop.example/cards",
+        "/cards",
+        "https:shop.example",
+        "https:/shop.example",
+        "https:///cards",
+        "https://",
+        "https://?x",
+        "https://user@shop.example/",
+        "https://user:secret@shop.example/",
+        "https://shop.example\\@evil.example/",
+        "https:\\\\shop.example",
+        "https://shop.example/a b",
+        "https://shop.example/\r\nSet-Cookie: a=b",
+        "https://shop.example/\x00",
+        "https://shop.example/\u2028",
+        "https://m\u00fcnchen.example/",
+        "https://shop.example:port/",
+        "https://shop.example:99999/",
+        "https://shop.example:0/",
+        "https://a..b/",
+        "https://" + "a" * 64 + ".example/",
+        "https://" + "a." * 127 + "example/",
+        "https://0x7f.1/",
+        "https://2130706433/",
+        "https://127.1/",
+        "https://127.0.0.01/",
+        "https://256.1.1.1/",
+        "https://99999999999/",
+        "https://[127.0.0.1]/",
+        "https://[::1%25eth0]/",
+        "https://::1/",
+        "https://-shop.example/",
+        "https://[::1/",
+        "javascript:alert(1)",
+        "JavaScript://shop.example/%0aalert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "ftp://shop.example/",
+        "myspa://cards",
+        " https://shop.example/",
+        "https://shop.example/" + "x" * 2028,
+        "https://shop.example/\ud800",
+    ],
+)
+def test_an_unusable_redirect_uri_is_refused(uri: str) -> None:
+    with pytest.raises(RedirectUriInvalid):
+        parse_redirect_uri(uri)
+
+
+@given(anything)
+def test_a_redirect_uri_is_either_kept_or_refused(value: object) -> None:
+    with suppress(Refusal):
+        assert parse_redirect_uri(value) == value
+
+
+@pytest.mark.parametrize(
+    ("uri", "origin"),
+    [
+        ("https://Shop.Example:443/x", "https://shop.example"),
+        ("http://shop.example:80", "http://shop.example"),
+        ("https://shop.example:80/", "https://shop.example:80"),
+        ("http://[::1]:3000/", "http://[::1]:3000"),
+        ("myspa://cards/done", "myspa://"),
+        ("javascript://x", None),
+        ("intent://x", None),
+    ],
+)
+def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
+    assert redirect_origin(uri) == origin
+
+
+@pytest.mark.parametrize(
+    ("given_origin", "kept"),
+    [
+        ("https://shop.example", "https://shop.example"),
+        ("https://shop.example/", "https://shop.example"),
+        ("HTTPS://SHOP.example:443", "https://shop.example"),
+        ("myspa://", "myspa://"),
+        ("MySpa://", "myspa://"),
+    ],
+)
+def test_an_allowed_origin_is_kept_in_one_spelling(given_origin: str, kept: str) -> None:
+    assert parse_allowed_origin(given_origin) == kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "shop.example", "https://shop.example/cards", "https://*.example", "javascript://", "x:"],
+)
+def test_what_is_no_origin_cannot_be_allowed(value: str) -> None:
+    with pytest.raises(ValueError, match="an origin looks like"):
+        parse_allowed_origin(value)

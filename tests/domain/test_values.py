@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from domain.identifiers import plain_uuid
+from domain.payment_configuration import check_session_minutes
+from domain.text import is_clean
+from tests.builders import a_payment_account
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("6F9619FF-8B86-D011-B42D-00CF4FC964FF", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"),
+        ("{6f9619ff-8b86-d011-b42d-00cf4fc964ff}", None),
+        ("urn:uuid:6f9619ff-8b86-d011-b42d-00cf4fc964ff", None),
+        ("6f9619ff8b86d011b42d00cf4fc964ff", None),
+        ("6f9619ff-8b86-d011-b42d-00cf4fc964ff\n", None),
+        ("6f9619ff-8b86-d011-b42d-00cf4fc964f\u0663", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_a_uuid_has_one_form(value: object, read: str | None) -> None:
+    assert plain_uuid(value) == read
+
+
+@pytest.mark.parametrize(
+    ("now", "expired"),
+    [
+        (datetime(2031, 9, 30, 23, 59, 59, tzinfo=UTC), False),
+        (datetime(2031, 10, 1, tzinfo=UTC), True),
+        (datetime(2032, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: bool) -> None:
+    assert a_payment_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
+
+
+@pytest.mark.parametrize("minutes", [14, 1441, 0, -1, 10**30])
+def test_a_session_lives_from_a_quarter_of_an_hour_to_a_day(minutes: int) -> None:
+    with pytest.raises(ValueError, match="15 to 1440"):
+        check_session_minutes(minutes)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Zo\u00eb", True),
+        ("\u0646\u0627\u200c\u0645\u0647", True),
+        ("a\tb", False),
+        ("a\x7f", False),
+        ("\x9b", False),
+        ("abc\u202edef", False),
+        ("abc\u2066def", False),
+    ],
+)
+def test_clean_text_has_no_control_characters(text: str, clean: bool) -> None:
+    assert is_clean(text) is clean
