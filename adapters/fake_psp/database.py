@@ -18,6 +18,7 @@ Row: TypeAlias = Mapping[str, str | int | float]
 
 # Waiting for one's turn in this process, then for other processes: within the 5 s of a PSP call.
 _WAIT_SECONDS: Final = 2.0
+_SWITCH_TRIES: Final = 20
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS keys (
@@ -114,7 +115,7 @@ class PspDatabase:
                 recursive_triggers=False,
                 execute_plugins=False,
             )
-            db.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(db)
             db.execute("PRAGMA synchronous = FULL")
             self._connections.db = db
         return db
@@ -123,6 +124,21 @@ class PspDatabase:
 def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]:
     """Give the rows of one query, by column name."""
     return list(db.query(sql, parameters))
+
+
+def _use_write_ahead_log(db: Database) -> None:
+    # The first switch waits for nobody, whatever the timeout. BEGIN IMMEDIATE does, and once the
+    # others are done there is nothing left to switch.
+    for _ in range(_SWITCH_TRIES):
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+    db.execute("PRAGMA journal_mode = WAL")
 
 
 def _make_private(path: Path) -> None:
