@@ -1,6 +1,7 @@
 """Every port: what the domain needs of the outside, and what an adapter promises.
 
-Each promise has a contract suite in `tests/contracts/` that every adapter passes.
+What a storage promises is asked of every adapter by the one suite in `tests/contracts/`; the promises
+of the other ports are tested beside their adapters.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -43,7 +44,7 @@ from domain.pagination import PageRequest
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WriteUnit
 from entrypoints.container import FAKE, build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
@@ -244,6 +245,17 @@ class Installation:
     def client(self) -> testing.TestClient:
         """Give a client of the HTTP application."""
         return testing.TestClient(self.container.app())
+
+    def before_next_write(self, act: Callable[[], object]) -> None:
+        """Have something happen elsewhere just before the next write unit begins."""
+        write = self.storage.write
+
+        def write_after_it() -> AbstractContextManager[WriteUnit]:
+            self.storage.write = write  # type: ignore[method-assign]  # as it was
+            act()
+            return write()
+
+        self.storage.write = write_after_it  # type: ignore[method-assign, assignment]  # once
 
     # What people do.
 

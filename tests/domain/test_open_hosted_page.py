@@ -270,3 +270,18 @@ def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> 
     assert request.guest_email == "zoe@guests.example"
     assert request.billing_info == session.billing_info
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
+
+
+def test_two_tabs_that_find_no_page_note_one_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+
+    def open_in_another_tab() -> None:
+        installation.clock.advance(timedelta(seconds=1))
+        installation.open_page(session)
+
+    installation.before_next_write(open_in_another_tab)
+
+    address = installation.open_page(session)
+
+    assert installation.page_reference(session) in address
+    assert installation.provider.calls.count("start") == 1

@@ -6,6 +6,7 @@ import pytest
 
 from domain.card_sessions import SessionStatus, next_question_at
 from domain.discards import Discard
+from domain.errors import ServiceUnavailable
 from tests.builders import GUEST_ID
 from tests.clock import START
 from tests.installation import Installation, Trouble
@@ -235,3 +236,37 @@ def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) 
     with installation.storage.read() as unit:
         earlier = first.created_at - timedelta(days=1)
         assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
+
+
+def test_a_storage_that_is_away_ends_the_round(installation: Installation) -> None:
+    installation.opened_session()
+    installation.clock.advance(timedelta(seconds=30))
+
+    def go_away() -> None:
+        raise ServiceUnavailable
+
+    installation.provider.meanwhile["outcome"] = go_away
+
+    with pytest.raises(ServiceUnavailable):
+        installation.reconcile()
+
+
+def test_the_last_question_comes_at_the_end_of_the_session(installation: Installation) -> None:
+    installation.configure(session_minutes=125)
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=121))
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).due_at == session.expires_at
+
+
+def test_an_expired_session_stays_past_its_end_when_the_clock_is_set_back(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=30))
+    installation.reconcile_until_idle()
+    expired = installation.session(session.token_id)
+    installation.clock.advance(timedelta(minutes=-20))
+
+    assert expired.is_past_end(installation.clock.now())

@@ -96,7 +96,7 @@ def test_a_redirect_uri_is_either_kept_or_refused(value: object) -> None:
         ("http://[::1]:3000/", "http://[::1]:3000"),
         ("myspa://cards/done", "myspa://"),
         ("javascript://x", None),
-        ("intent://x", None),
+        *((f"{scheme}://x", None) for scheme in ("intent", "ws", "wss", "jar", "vbscript", "file")),
     ],
 )
 def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from domain.billing import AvsResult
 from domain.card_sessions import CardSession, Failure, SessionStatus
 from domain.discards import Discard
 from domain.errors import (
@@ -18,7 +19,7 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
-from domain.hosted_pages import CONSENT_VERSION
+from domain.hosted_pages import CONSENT_VERSION, CardCollected, Evidence, EvidenceOrigin
 from domain.identifiers import CardToken, MerchantAccount
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
@@ -50,6 +51,7 @@ def settled(installation: Installation, session: CardSession) -> CardSession:
 
 def test_a_collected_card_is_stored_for_its_guest(installation: Installation) -> None:
     session = installation.opened_session(source=5)
+    installation.clock.advance(timedelta(minutes=2))
     installation.type_card(session)
 
     done = settled(installation, session)
@@ -60,6 +62,8 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
     assert (account.provider, account.merchant_account) == (FAKE, MERCHANT)
     assert (account.card_logo, account.last_four, account.expiry_on) == ("visa", "4242", "09/31")
     assert account.source is Source.MOBILE
+    assert account.token_id == session.token_id
+    assert account.created_at == installation.clock.now()
     assert account.consent_version == CONSENT_VERSION
     assert account.consented_at == installation.clock.now()
     assert account.token in installation.tokens_at_psp()
@@ -124,6 +128,9 @@ def test_the_same_card_may_be_stored_at_another_center(installation: Installatio
 
 def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Installation) -> None:
     account = installation.stored_card()
+    with installation.storage.write() as unit:
+        unit.accounts.update(replace(account, consent_version="an earlier one"))
+        unit.commit()
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=1))
     installation.type_card(session, expiry=(9, 2035))
@@ -134,6 +141,7 @@ def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Instal
     assert done.account_id == account.account_id
     (renewed,) = installation.accounts()
     assert renewed.expiry_on == "09/35"
+    assert renewed.consent_version == CONSENT_VERSION
     assert renewed.consented_at == installation.clock.now()
     assert renewed.created_at == account.created_at
     installation.reconcile_until_idle()
@@ -256,13 +264,14 @@ def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
     installation.clock.advance(timedelta(minutes=30))
     expired = installation.session(session.token_id).without_card(installation.clock.now())
     with installation.storage.write() as unit:
-        unit.sessions.update(expired)
+        unit.sessions.update(expired.due_now(installation.clock.now()))
         unit.commit()
 
     done = settled(installation, session)
 
     assert done.status is SessionStatus.EXPIRED
     assert done.failure is None
+    assert done.due_at is None
     installation.reconcile_until_idle()
     assert installation.tokens_at_psp() == {account.token}
 
@@ -330,6 +339,8 @@ def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installat
     done = settled(installation, session)
 
     assert done.status is SessionStatus.COMPLETED
+    with installation.storage.read() as unit:
+        assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
     installation.reconcile_until_idle()
     assert installation.tokens_at_psp() == {page.card.token}
 
@@ -429,6 +440,58 @@ def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
 
     attempt = installation.session(session.token_id).current_attempt
     assert (attempt.request.attempt, attempt.over) == (2, False)
+
+
+def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(session))
+
+    over = settled(installation, session)
+
+    assert (over.status, over.due_at) == (SessionStatus.OPEN, session.expires_at)
+
+
+def test_an_end_has_its_time(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=30))
+
+    assert settled(installation, session).ended_at == installation.clock.now()
+
+
+def test_evidence_that_comes_during_a_question_is_there_at_the_next(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=30))
+    installation.provider.meanwhile["close"] = lambda: keep_evidence(installation, session)
+
+    installation.settle(session.token_id)
+
+    assert installation.provider.evidence == [(), ("event",)]
+
+
+def keep_evidence(installation: Installation, session: CardSession) -> None:
+    """Do what a webhook does."""
+    evidence = Evidence(
+        origin=EvidenceOrigin.WEBHOOK, content="event", received_at=installation.clock.now()
+    )
+    with installation.storage.write() as unit:
+        unit.evidence.add(session.token_id, evidence)
+        unit.commit()
+
+
+def test_a_mismatch_is_not_judged_by_who_did_not_ask_for_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    collected = CardCollected(
+        card=page.card, avs=AvsResult.MISMATCH, collected_at=installation.clock.now()
+    )
+    monkeypatch.setattr(installation.provider, "outcome", lambda *_: collected)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
 def test_evidence_reaches_every_question(installation: Installation) -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from domain.identifiers import plain_uuid
-from domain.payment_configuration import check_session_minutes
+from domain.payment_configuration import PaymentConfiguration, check_session_minutes
 from domain.text import is_clean
-from tests.builders import a_payment_account
+from tests.builders import MERCHANT_ACCOUNT, PROVIDER, a_payment_account
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,24 @@ def test_a_uuid_has_one_form(value: object, read: str | None) -> None:
 )
 def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: bool) -> None:
     assert a_payment_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [
+        ({}, True),
+        ({"expiry_year": 2040, "token": "another", "last_four": "0000"}, True),
+        ({"fingerprint": "another"}, False),
+        ({"provider": "another"}, False),
+        ({"merchant_account": "another"}, False),
+    ],
+)
+def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
+    changes: dict[str, Any], is_same: bool
+) -> None:
+    configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
+
+    assert a_payment_account(**changes).is_same_card(a_payment_account(), configuration) is is_same
 
 
 @pytest.mark.parametrize("minutes", [14, 1441, 0, -1, 10**30])
