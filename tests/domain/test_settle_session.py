@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
 from domain.card_sessions import CardSession, Failure, SessionStatus
 from domain.discards import Discard
@@ -505,6 +505,15 @@ def test_evidence_reaches_every_question(installation: Installation) -> None:
     assert installation.provider.evidence == [('{"result": "abc"}',)] * 3
 
 
+def test_evidence_without_end_is_not_kept(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.use_cases.return_from_hosted_page(
+        token_id=session.token_id, parameters={"result": "x" * 4_096}
+    )
+
+    assert installation.provider.evidence == [()]
+
+
 def test_a_refused_question_is_waited_out_like_silence(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.REFUSED)
@@ -606,15 +615,15 @@ def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: 
     installation = Installation(tmp_path, busy_timeout_seconds=0.05)
     session = installation.opened_session()
     installation.type_card(session)
-    lock = sqlite3.connect(installation.settings.database, isolation_level=None)
-    lock.execute("BEGIN IMMEDIATE")
-
-    address = installation.use_cases.return_from_hosted_page(
-        token_id=session.token_id, parameters={"result": "abc"}
-    )
+    somebody_else = SqliteStorage(installation.settings.database)
+    with somebody_else.write():
+        address = installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"result": "abc"}
+        )
+        assert installation.session(session.token_id).status is SessionStatus.OPEN
 
     assert address == REDIRECT_URI
-    lock.close()
+    somebody_else.close()
     installation.clock.advance(timedelta(seconds=30))
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from domain.discard_tokens import note_discard
+from domain.discards import Discard
+from domain.patience import is_alarming, next_try
+from domain.payment_accounts import PaymentAccount
+from tests.builders import GUEST_ID
+from tests.clock import START
+from tests.installation import Installation, Trouble
+
+SECOND = timedelta(seconds=1)
+
+
+def note(installation: Installation, account: PaymentAccount) -> Discard | None:
+    """Note that the account's token is to be discarded, and give what is noted of it then."""
+    with installation.storage.write() as unit:
+        note_discard(
+            unit, account.provider, account.merchant_account, account, installation.clock.now()
+        )
+        unit.commit()
+        return unit.discards.get(account.provider, account.merchant_account, account.token)
+
+
+@pytest.fixture
+def removed(installation: Installation) -> PaymentAccount:
+    """Give a card that was on file and is removed, with its discard noted."""
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    return account
+
+
+def test_a_token_that_an_active_account_holds_is_not_noted(installation: Installation) -> None:
+    assert note(installation, installation.stored_card()) is None
+
+
+def test_a_discard_that_is_under_way_stays_as_it_is(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    taken = installation.reconcile.discard_token.take()
+    assert taken is not None
+
+    assert note(installation, removed) == taken
+
+
+def test_a_token_that_the_psp_gave_again_is_discarded_again(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    installation.reconcile_until_idle()
+    done = note(installation, removed)
+    assert done is not None
+
+    assert (done.done_at, done.due_at) == (None, installation.clock.now())
+
+
+def test_a_discard_that_is_done_is_silent_no_more(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.reconcile()
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile()
+
+    with installation.storage.read() as unit:
+        done = unit.discards.get(removed.provider, removed.merchant_account, removed.token)
+    assert done is not None
+    assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
+
+
+def test_who_took_a_discard_over_is_not_overruled(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    """A process is paused in its call for longer than its lease lasts."""
+    discard_token = installation.reconcile.discard_token
+    mine = discard_token.take()
+    assert mine is not None
+    theirs: list[Discard | None] = []
+
+    def take_over() -> None:
+        installation.clock.advance(timedelta(minutes=2))
+        theirs.append(discard_token.take())
+
+    installation.provider.meanwhile["discard"] = take_over
+    discard_token(mine)
+
+    with installation.storage.read() as unit:
+        current = unit.discards.get(removed.provider, removed.merchant_account, removed.token)
+    assert theirs == [current]
+
+
+@pytest.mark.parametrize(
+    ("silence", "wait"),
+    [
+        (timedelta(0), timedelta(seconds=30)),
+        (timedelta(seconds=-90), timedelta(seconds=30)),
+        (timedelta(minutes=7), timedelta(minutes=7)),
+        (timedelta(days=9), timedelta(hours=1)),
+    ],
+)
+def test_each_wait_is_as_long_as_the_silence_so_far(silence: timedelta, wait: timedelta) -> None:
+    assert next_try(START, START + silence) == START + silence + wait
+
+
+def test_a_silence_of_a_day_is_alarming() -> None:
+    day = timedelta(hours=24)
+
+    assert not is_alarming(None, START)
+    assert not is_alarming(START, START + day - SECOND)
+    assert is_alarming(START, START + day)
