@@ -148,6 +148,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         "arguments", [("token", "list", "all"), ("import", "guests", "no.csv")]
     )
+    @pytest.mark.slow
     def test_a_real_process_shows_no_traceback(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
@@ -326,6 +327,7 @@ class TestConfigurePayments:
 
 
 class TestReconcile:
+    @pytest.mark.slow
     def test_does_what_is_due_and_counts_it(self, with_center: CommandLine) -> None:
         now = a_session().created_at
         with with_center.storage.write() as unit:
@@ -350,6 +352,7 @@ class TestReconcile:
 
 
 class TestServe:
+    @pytest.mark.slow
     def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -363,6 +366,7 @@ class TestServe:
         assert (process.returncode, printed) == (0, b"")
         assert b"Traceback" not in logged
 
+    @pytest.mark.slow
     def test_an_address_that_is_taken_is_refused(self, cardonfile: CommandLine) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -399,6 +403,7 @@ class TestImport:
         finally:
             signal(SIGINT, before)
 
+    @pytest.mark.slow
     def test_an_interrupted_one_imports_nothing(self, cardonfile: CommandLine) -> None:
         rows = "".join(f"{CENTER_ID[:-6]}{number:06},Harbor Spa\n" for number in range(10_000))
 

@@ -430,6 +430,7 @@ class TestFile:
 
         assert cardonfile.refuses("import", "guests", folder) == f"{folder}: Is a directory"
 
+    @pytest.mark.slow
     def test_how_far_it_is_read_is_shown_on_a_terminal(self, cardonfile: CommandLine) -> None:
         file = file_of(cardonfile, "guests", GUESTS + GUEST)
         terminal, end_of_process = os.openpty()
@@ -443,6 +444,7 @@ class TestFile:
         assert b"importing guests" in bar
         assert b"100%" in bar
 
+    @pytest.mark.slow
     def test_one_that_comes_through_a_pipe_is_read(self, cardonfile: CommandLine) -> None:
         with cardonfile.start("import", "guests", "/dev/stdin") as process:
             printed, complaint = process.communicate(input=(GUESTS + GUEST).encode(), timeout=60)

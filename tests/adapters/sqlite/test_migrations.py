@@ -66,6 +66,7 @@ def test_what_is_pending_is_named_without_applying_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.slow
 def test_four_processes_at_once_apply_each_migration_once(tmp_path: Path, attempt: int) -> None:
     path = tmp_path / "cardonfile.db"
     program = (
