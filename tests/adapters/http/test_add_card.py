@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from domain.billing import MAX_LENGTHS
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
@@ -97,6 +98,31 @@ def test_a_wrong_field_is_refused_and_nothing_is_stored(
     api: Api, body: dict[str, object], code: int, message: str
 ) -> None:
     assert refused(api.post({**GOOD_BODY, **body})) == (code, message)
+    assert sessions_stored(api.installation) == 0
+
+
+@pytest.mark.parametrize(
+    "broken", ["a\x00b", "a\x1b[31mb", "a\r\nb", "a\ud800b", "a\u2028b", "\x7f"]
+)
+@pytest.mark.parametrize("field", MAX_LENGTHS)
+def test_control_characters_are_refused_in_every_billing_field(
+    api: Api, field: str, broken: str
+) -> None:
+    result = api.post({**GOOD_BODY, "billing_info": {field: broken}})
+
+    assert refused(result) == (400, f"billing_info.{field} is invalid")
+    assert sessions_stored(api.installation) == 0
+
+
+@pytest.mark.parametrize("broken", ["\x00", "\x1b", "\r\n", "\ud800", "\u2028", "\x7f"])
+def test_control_characters_are_refused_in_every_other_field(api: Api, broken: str) -> None:
+    for field, message in (
+        ("center_id", "Invalid center id"),
+        ("redirect_uri", "redirect_uri is invalid"),
+        ("source", "Invalid source"),
+    ):
+        result = api.post({**GOOD_BODY, field: f"{GOOD_BODY.get(field, 1)}{broken}"})
+        assert refused(result) == (400, message)
     assert sessions_stored(api.installation) == 0
 
 
