@@ -153,7 +153,7 @@ class TestHttpApi:
     @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
     def test_an_operation_is_described_whole(self, operation: Operation) -> None:
         described = self._section_of(operation)
-        responses = document("http://localhost")["paths"][operation.path][  # type: ignore[index]
+        responses = document("http://localhost")["paths"][operation.path][  # type: ignore[index]  # JSON, whose values are objects
             operation.method
         ]["responses"]
 

@@ -28,8 +28,7 @@ class PostalCodeFormats(PostalCodes):
 def _format_of(country_code: str) -> re.Pattern[str] | None:
     """Give the format of a country's postal codes, or None when addresses there have none."""
     try:
-        # The package carries no types.
-        countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]
+        countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]  # no types
         country = countries[country_code.upper()]
     except (ValueError, KeyError):
         return None

@@ -78,7 +78,7 @@ def test_one_session_that_stumbles_stops_no_other(installation: Installation) ->
             raise ZeroDivisionError
         return asked(*arguments)  # type: ignore[arg-type]  # passed on as they came
 
-    installation.provider.outcome = stumble  # type: ignore[method-assign, assignment]
+    installation.provider.outcome = stumble  # type: ignore[method-assign, assignment]  # to stumble
 
     done = installation.reconcile()
 
