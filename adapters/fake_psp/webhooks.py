@@ -73,7 +73,8 @@ class WebhookSender:
         """
         delivered = 0
         while not self._stopping.is_set():
-            event = self._psp.take_due_event(now, until=now + _CLAIM)
+            # Earlier deliveries may have been slow: a claim lasts from when it is made.
+            event = self._psp.take_due_event(now, until=self._psp.clock.now() + _CLAIM)
             if event is None:
                 break
             delivered += self._deliver(event, now)
