@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from domain.discards import Discard
 from domain.identifiers import MerchantAccount, ProviderName
+from domain.patience import GIVEN_BACK_AFTER
 from domain.payment_accounts import Card
 from domain.ports import (
     Clock,
@@ -18,9 +18,6 @@ from domain.ports import (
     UnitOfWork,
     WriteUnit,
 )
-
-GIVEN_BACK_AFTER: Final = timedelta(minutes=1)
-"""When a discard that a process took and did not finish is taken by another."""
 
 
 def note_discard(

@@ -1,4 +1,4 @@
-"""How patient we are with a PSP that does not answer."""
+"""How patient we are with a PSP that does not answer, and with a process that took work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 RETRY_FIRST: Final = timedelta(seconds=30)
 RETRY_AT_MOST: Final = timedelta(hours=1)
+GIVEN_BACK_AFTER: Final = timedelta(minutes=1)
+"""When work that a process took and did not finish is taken by another."""
 ALARM_AFTER: Final = timedelta(hours=24)
 """Silence of this length is worth a person's attention."""
 

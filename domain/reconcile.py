@@ -9,11 +9,11 @@ from typing import Final
 
 from domain.add_card import IDEMPOTENCY_KEYS_LAST
 from domain.card_sessions import CardSession
-from domain.discard_tokens import GIVEN_BACK_AFTER, DiscardToken
+from domain.discard_tokens import DiscardToken
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
-from domain.patience import is_alarming
+from domain.patience import GIVEN_BACK_AFTER, is_alarming
 from domain.ports import Clock, Storage
 from domain.settle_session import SettleSession
 

@@ -32,7 +32,13 @@ from domain.ports import UnitOfWork
 from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
-from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, SettingsError
+from entrypoints.settings import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    HOW_TO_ALLOW_FAKE_PSP,
+    Settings,
+    SettingsError,
+)
 
 # What is heavy to import is imported where it is used, so that `--help` is quick.
 if TYPE_CHECKING:
@@ -490,9 +496,8 @@ def _require_provider(settings: Settings, name: str) -> None:
         raise click.ClickException(f"--provider: {name!a} is not known; known: {FAKE}")
     if not settings.fake_psp_is_allowed:
         raise click.ClickException(
-            "--provider: the fake PSP is for trying things out on this machine; set "
-            "CARDONFILE_PUBLIC_BASE_URL to a loopback address, or CARDONFILE_ALLOW_FAKE_PSP=1 "
-            "if you mean it"
+            "--provider: the fake PSP is for trying things out on this machine; "
+            + HOW_TO_ALLOW_FAKE_PSP
         )
 
 

@@ -12,7 +12,7 @@ from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, Container
 from entrypoints.reconciler import ReconcilerThread
-from entrypoints.settings import WILDCARD_HOSTS
+from entrypoints.settings import HOW_TO_ALLOW_FAKE_PSP, WILDCARD_HOSTS
 
 log = structlog.get_logger()
 
@@ -89,8 +89,7 @@ def refuse_missing_psps(container: Container) -> None:
     if FAKE in missing:
         raise ServeError(
             "centers are configured for the fake PSP, which is for trying things out on this "
-            "machine: set CARDONFILE_PUBLIC_BASE_URL to a loopback address, or "
-            "CARDONFILE_ALLOW_FAKE_PSP=1 if you mean it"
+            f"machine: {HOW_TO_ALLOW_FAKE_PSP}"
         )
     if missing:
         raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")

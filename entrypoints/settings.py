@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from domain.redirects import redirect_origin
+from domain.redirects import parse_allowed_origin
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
@@ -19,6 +19,12 @@ DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
 _LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
+
+
+HOW_TO_ALLOW_FAKE_PSP: Final = (
+    "set CARDONFILE_PUBLIC_BASE_URL to a loopback address, or CARDONFILE_ALLOW_FAKE_PSP=1 if you "
+    "mean it"
+)
 
 
 class SettingsError(Exception):
@@ -103,13 +109,11 @@ def _base_url(url: str | None, host: str, port: int) -> str:
                 "every address, such as https://cards.example"
             )
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    bare = url.rstrip("/")
-    origin = redirect_origin(bare)
-    if (
-        origin is None
-        or not bare.lower().startswith(("http://", "https://"))
-        or (urlsplit(bare).path or urlsplit(bare).query or urlsplit(bare).fragment)
-    ):
+    try:
+        origin = parse_allowed_origin(url)
+    except ValueError:
+        origin = ""
+    if not origin.startswith(("http://", "https://")):
         raise SettingsError(
             "CARDONFILE_PUBLIC_BASE_URL must be a web address without a path, "
             "such as https://cards.example"

@@ -68,7 +68,6 @@ class Operation:
     has_signed_body: bool = False
     """Whether it takes a body in a provider's own format."""
     answer: type[Struct] | None = None
-    answer_status: int = 200
     refusals: Sequence[Refusal] = ()
     is_authenticated: bool = False
     pages: Sequence[tuple[int, str]] = ()
