@@ -23,7 +23,7 @@ from domain.guests import parse_guest_id
 from domain.identifiers import TokenId, plain_uuid
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.ports import Clock, Ids, PostalCodes, Storage
+from domain.ports import Clock, Ids, PostalCodes, Storage, WriteUnit
 from domain.redirects import parse_redirect_uri
 from domain.sources import DEFAULT_SOURCE, parse_source
 
@@ -117,7 +117,7 @@ class AddCard:
         return self._stored(session, key, keys_since)
 
     def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
-        with self.storage.write() as unit:
+        def store(unit: WriteUnit) -> CardSession:
             if key:
                 # Another request under the same key may have come first since it was looked up.
                 holder = unit.idempotency_keys.claim(
@@ -127,7 +127,9 @@ class AddCard:
                     return _replayed(unit.sessions.get(holder), session.asked_for)
             unit.sessions.add(session)
             unit.commit()
-        return session
+            return session
+
+        return self.storage.transact(store)
 
 
 def _replayed(earlier: CardSession | None, asked: Asked) -> CardSession:

@@ -63,13 +63,16 @@ class DiscardToken:
     def take(self) -> Discard | None:
         """Take the discard that has been due the longest; from now on it can only be finished."""
         now = self.clock.now()
-        with self.storage.write() as unit:
+
+        def take(unit: WriteUnit) -> Discard | None:
             discard = unit.discards.take_due(now, until=now + GIVEN_BACK_AFTER)
             if discard is not None:
                 discard = discard.begun(now)
                 unit.discards.update(discard)
             unit.commit()
-        return discard
+            return discard
+
+        return self.storage.transact(take)
 
     def __call__(self, discard: Discard) -> Discard:
         """Tell the PSP, unless it is no longer ours to do; gives the discard as it is then."""
@@ -84,10 +87,13 @@ class DiscardToken:
             changed = discard.tried_in_vain(self.clock.now())
         else:
             changed = discard.done(self.clock.now())
-        with self.storage.write() as unit:
+
+        def keep(unit: WriteUnit) -> None:
             if _is_ours(unit, discard):
                 unit.discards.update(changed)
                 unit.commit()
+
+        self.storage.transact(keep)
         return changed
 
 

@@ -15,7 +15,7 @@ from domain.card_sessions import CardSession
 from domain.errors import ServiceUnavailable
 from domain.hosted_pages import Evidence, EvidenceOrigin
 from domain.open_hosted_page import find_session
-from domain.ports import Clock, Providers, ProviderUnavailable, Storage
+from domain.ports import Clock, Providers, ProviderUnavailable, Storage, WriteUnit
 from domain.settle_session import SettleSession
 
 MAX_EVIDENCE_LENGTH: Final = 4_096
@@ -55,9 +55,12 @@ class ReturnFromHostedPage:
         evidence = Evidence(
             origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
         )
-        with self.storage.write() as unit:
+
+        def keep(unit: WriteUnit) -> None:
             unit.evidence.add(session.token_id, evidence)
             unit.commit()
+
+        self.storage.transact(keep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

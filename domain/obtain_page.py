@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from domain.card_sessions import CardSession
 from domain.hosted_pages import HostedPage
-from domain.ports import Clock, ProviderRefused, Providers, Storage
+from domain.ports import Clock, ProviderRefused, Providers, Storage, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ObtainPage:
             return self._keep(session, None)
 
     def _keep(self, asked_for: CardSession, page: HostedPage | None) -> CardSession:
-        with self.storage.write() as unit:
+        def keep(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(asked_for.token_id) or asked_for
             if session.is_settled or session.attempt != asked_for.attempt:
                 # Somebody else has kept the answer, or has had a card from an earlier page.
@@ -50,4 +50,6 @@ class ObtainPage:
                 )
             unit.sessions.update(session)
             unit.commit()
-        return session
+            return session
+
+        return self.storage.transact(keep)

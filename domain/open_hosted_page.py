@@ -65,13 +65,14 @@ class OpenHostedPage:
             raise ProviderUnavailable("the PSP refused to make a page")
         return page.address
 
-    def _with_attempt(self, session: CardSession) -> CardSession:
+    def _with_attempt(self, seen: CardSession) -> CardSession:
         """Give the session with an attempt that is not over, noted before the PSP is called.
 
         A session that is settled meanwhile needs none.
         """
-        with self.storage.write() as unit:
-            session = unit.sessions.get(session.token_id) or session
+
+        def note(unit: WriteUnit) -> CardSession:
+            session = unit.sessions.get(seen.token_id) or seen
             if session.is_settled:
                 return session
             if session.is_past_end(self.clock.now()):
@@ -81,7 +82,9 @@ class OpenHostedPage:
             session = session.with_attempt(self._next_request(unit, session))
             unit.sessions.update(session)
             unit.commit()
-        return session
+            return session
+
+        return self.storage.transact(note)
 
     def _next_request(self, unit: WriteUnit, session: CardSession) -> HostedPageRequest:
         number = session.attempt.request.attempt + 1 if session.attempt else 1

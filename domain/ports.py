@@ -6,10 +6,10 @@ of the other ports are tested beside their adapters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession
@@ -208,7 +208,10 @@ class CardSessions(Protocol):
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
-        """Give the session whose current page has this reference at the PSP, or None."""
+        """Give the session whose current page has this reference at the PSP, or None.
+
+        In a write unit nobody else changes it until the end.
+        """
         ...
 
     def update(self, session: CardSession) -> None:
@@ -271,7 +274,10 @@ class PaymentAccounts(Protocol):
         ...
 
     def get(self, account_id: AccountId) -> PaymentAccount | None:
-        """Give the account, removed or not, or None."""
+        """Give the account, removed or not, or None.
+
+        In a write unit nobody else changes it until the end.
+        """
         ...
 
     def update(self, account: PaymentAccount) -> None:
@@ -279,13 +285,20 @@ class PaymentAccounts(Protocol):
         ...
 
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
-        """Give the active accounts of a guest at a center, oldest first."""
+        """Give the active accounts of a guest at a center, oldest first.
+
+        In a write unit nobody else who looks first adds, changes or removes one until the end.
+        """
         ...
 
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        """Tell whether an active account, of any guest and center, holds this token."""
+        """Tell whether an active account, of any guest and center, holds this token.
+
+        In a write unit the answer stays true until the end: whoever asks for this token here, or
+        for its discard, takes turns.
+        """
         ...
 
     def page(
@@ -329,7 +342,10 @@ class Discards(Protocol):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
-        """Give the discard of a token, done or not, or None."""
+        """Give the discard of a token, done or not, or None.
+
+        In a write unit the answer stays true until the end, as with `PaymentAccounts.is_held`.
+        """
         ...
 
     def update(self, discard: Discard) -> None:
@@ -428,15 +444,26 @@ class UnitOfWork(Protocol):
 
 
 class WriteUnit(UnitOfWork, Protocol):
-    """A unit of work that holds the right to write from its start."""
+    """A unit of work that may change records.
+
+    What its repositories say that nobody else does meanwhile, nobody does until the unit ends:
+    others wait for it.
+    """
 
     def commit(self) -> None:
         """Make what was written durable. Without it, leaving the unit undoes everything."""
         ...
 
 
+Result = TypeVar("Result")
+
+
 class Storage(Protocol):
     """Where records are kept. Every use of it may raise ServiceUnavailable: nothing was written.
+
+    There is one exception: a connection that is lost during a commit, to a database that does not
+    come back within seconds, leaves it open whether the unit was kept. Every use case may therefore
+    be called again after it.
 
     Units are short and never span a call to a PSP. They do not nest, and only a write unit writes,
     until it commits: anything else is a mistake in the program and raises RuntimeError.
@@ -447,11 +474,26 @@ class Storage(Protocol):
         ...
 
     def write(self) -> AbstractContextManager[WriteUnit]:
-        """Open a unit that may change records, and keeps what it wrote once it commits."""
+        """Open a unit that may change records, and keeps what it wrote once it commits.
+
+        It is given up, with ServiceUnavailable, when others got in its way.
+        """
+        ...
+
+    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+        """Do some work in a write unit of its own, and give what it gives.
+
+        When others got in its way it is done again, a few times, from the start and in a new unit:
+        it must have no effect but what it writes.
+        """
         ...
 
     def check(self) -> None:
         """Raise ServiceUnavailable when records can not be read and written just now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every connection; no unit may be open. It may be called again."""
         ...
 
 

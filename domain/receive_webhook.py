@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from domain.card_sessions import CardSession
 from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.identifiers import ProviderName
-from domain.ports import Clock, Providers, Storage, UnitOfWork, WebhookRejected
+from domain.ports import Clock, Providers, Storage, UnitOfWork, WebhookRejected, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,9 @@ class ReceiveWebhook:
         if not notices:
             return
         now = self.clock.now()
-        foreign = 0
-        with self.storage.write() as unit:
+
+        def keep(unit: WriteUnit) -> int:
+            foreign = 0
             for notice in notices:
                 session = _session_of(unit, provider, notice)
                 if session is None or session.is_settled:
@@ -43,7 +44,9 @@ class ReceiveWebhook:
                 unit.evidence.add(session.token_id, evidence)
                 unit.sessions.update(session.due_now(now))
             unit.commit()
-        if foreign == len(notices):
+            return foreign
+
+        if self.storage.transact(keep) == len(notices):
             raise WebhookRejected("the sessions belong to another merchant account")
 
 

@@ -14,7 +14,7 @@ from domain.discards import Discard
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
 from domain.patience import GIVEN_BACK_AFTER, is_alarming
-from domain.ports import Clock, Storage
+from domain.ports import Clock, Storage, WriteUnit
 from domain.settle_session import SettleSession
 
 MAX_PER_ROUND: Final = 100
@@ -71,17 +71,22 @@ class Reconcile:
                 discards += 1
                 with _set_aside(faults):
                     silent += self._is_silent(self.discard_token(discard))
-        with self.storage.write() as unit:
-            unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
-            unit.commit()
+        self.storage.transact(self._forget_keys)
         return Round(sessions=sessions, discards=discards, faults=faults, silent=silent)
 
     def _take_session(self) -> TokenId | None:
         now = self.clock.now()
-        with self.storage.write() as unit:
+
+        def take(unit: WriteUnit) -> TokenId | None:
             token_id = unit.sessions.take_due(now, until=now + GIVEN_BACK_AFTER)
             unit.commit()
-        return token_id
+            return token_id
+
+        return self.storage.transact(take)
+
+    def _forget_keys(self, unit: WriteUnit) -> None:
+        unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
+        unit.commit()
 
     def _is_silent(self, asked: CardSession | Discard) -> bool:
         return is_alarming(asked.unanswered_since, self.clock.now())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from domain.discard_tokens import note_discard
 from domain.permissions import MAY_REMOVE_CARDS, Caller
-from domain.ports import Clock, Storage
+from domain.ports import Clock, Storage, WriteUnit
 from domain.read_account import active_account
 
 
@@ -25,8 +25,11 @@ class RemoveAccount:
         """Remove the account and note the discard."""
         caller.require(MAY_REMOVE_CARDS)
         now = self.clock.now()
-        with self.storage.write() as unit:
+
+        def remove(unit: WriteUnit) -> None:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
             unit.accounts.update(replace(account, removed_at=now))
             note_discard(unit, account.provider, account.merchant_account, account, now)
             unit.commit()
+
+        self.storage.transact(remove)

@@ -89,7 +89,8 @@ class SettleSession:
 
     def _apply(self, seen: CardSession, outcome: Outcome | None) -> CardSession:
         now = self.clock.now()
-        with self.storage.write() as unit:
+
+        def apply(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(seen.token_id) or seen
             if session.is_settled:
                 return session
@@ -109,7 +110,9 @@ class SettleSession:
                 changed = replace(changed, due_at=session.due_at)
             unit.sessions.update(changed)
             unit.commit()
-        return changed
+            return changed
+
+        return self.storage.transact(apply)
 
     def _judge(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from domain.access_tokens import AccessToken
 from domain.permissions import Caller
-from domain.ports import Clock, Identity, Ids, Storage
+from domain.ports import Clock, Identity, Ids, Storage, WriteUnit
 
 MARK: Final = "cof_"
 """What every token begins with, so that secret scanners and people recognise one."""
@@ -54,9 +54,12 @@ class OpaqueTokens(Identity):
             issued_at=now,
             expires_at=now + ttl,
         )
-        with self.storage.write() as unit:
+
+        def store(unit: WriteUnit) -> None:
             unit.access_tokens.add(record)
             unit.commit()
+
+        self.storage.transact(store)
         return token
 
     def all(self) -> Sequence[AccessToken]:
@@ -69,7 +72,8 @@ class OpaqueTokens(Identity):
 
         Raises TokenNotFound or TokenAmbiguous.
         """
-        with self.storage.write() as unit:
+
+        def mark(unit: WriteUnit) -> AccessToken:
             named = [
                 token
                 for token in unit.access_tokens.all()
@@ -82,7 +86,9 @@ class OpaqueTokens(Identity):
             revoked = replace(named[0], revoked_at=named[0].revoked_at or self.clock.now())
             unit.access_tokens.update(revoked)
             unit.commit()
-        return revoked
+            return revoked
+
+        return self.storage.transact(mark)
 
 
 def _hash(token: str) -> str:
