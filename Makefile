@@ -14,6 +14,9 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 # Where the demo's API listens; its shop has the next port.
 PORT ?= 8000
 
+# What `make install` adds for adapters that need more than the rest: postgresql.
+EXTRAS ?=
+
 # How many processes share the tests: more than two starve each other's browsers on a small machine.
 WORKERS ?= 2
 
@@ -26,12 +29,13 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
+	@echo "  EXTRAS=postgresql   with make install: what only some installations need"
 	@echo "  PORT=9000           where the demo listens: its API there, its shop on the next port"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
 
-install: .venv/runtime.stamp ## Put the service and its locked dependencies into .venv
+install: .venv/runtime.stamp $(EXTRAS:%=.venv/%.stamp) ## Put the service and its locked dependencies into .venv
 
 demo: install ## Start the service with sample data and a demo shop on this machine
 	@$(BIN)/cardonfile demo --port $(PORT)
@@ -59,8 +63,14 @@ format: .venv/dev.stamp ## Format the code and repair what lint can repair
 lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	@test -x $(BIN)/uv || $(PIP) install uv
 	$(BIN)/uv pip compile $(COMPILE) --output-file requirements.txt
-	$(BIN)/uv pip compile $(COMPILE) --extra dev --constraint requirements.txt \
+	for extra in $(LOCKED_EXTRAS); do \
+		$(BIN)/uv pip compile $(COMPILE) --extra $$extra --constraint requirements.txt \
+			--output-file requirements-$$extra.txt || exit; \
+	done
+	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
+
+LOCKED_EXTRAS = postgresql
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
@@ -79,9 +89,9 @@ clean: ## Remove what was installed and cached here; databases stay
 	@$(PIP) --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/dev.stamp: requirements-dev.txt .venv/runtime.stamp
-	@echo "Installing the locked tools for tests into .venv"
-	@$(PIP) install --require-hashes --requirement requirements-dev.txt
+.venv/%.stamp: requirements-%.txt .venv/runtime.stamp
+	@echo "Installing the locked extra: $*"
+	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
 # Debian and Ubuntu ship Python without `ensurepip`, and the error that follows is a long one.

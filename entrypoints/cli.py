@@ -20,7 +20,6 @@ import click
 from click.core import ParameterSource
 
 from domain.centers import Center
-from domain.errors import ServiceUnavailable
 from domain.identifiers import CallerName, CenterId, MerchantAccount, ProviderName, plain_uuid
 from domain.payment_configuration import (
     CardsPerGuest,
@@ -56,6 +55,7 @@ _TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
 _PORT = click.IntRange(1, 65_535)
+_PROCESSES = click.IntRange(1, 64)
 
 
 @click.group()
@@ -84,10 +84,10 @@ def migrate() -> None:
     Example:
       cardonfile migrate
     """
-    from adapters.sqlite import migrations
+    from entrypoints import databases
 
     with _plain_errors():
-        applied = migrations.migrate(Settings.read(os.environ).database)
+        applied = databases.migrate(Settings.read(os.environ).database)
         for name in applied:
             click.echo(f"applied {name}")
         if not applied:
@@ -347,14 +347,25 @@ def revoke(prefix: str) -> None:
     "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
 )
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
-def serve(*, host: str, port: int) -> None:
+@click.option(
+    "--processes",
+    metavar="N",
+    type=_PROCESSES,
+    default=1,
+    show_default=True,
+    help="How many processes share the address, from 1 to 64; one for each processor core is "
+    "plenty.",
+)
+def serve(*, host: str, port: int, processes: int) -> None:
     """Run the service.
 
-    It runs until Ctrl-C or SIGTERM, and finishes the requests in flight.
+    It runs until Ctrl-C or SIGTERM, and finishes the requests in flight. With several processes, one
+    that dies is started again.
 
     \b
-    Example:
+    Examples:
       cardonfile serve --port 8080
+      cardonfile serve --processes 4
     """
     from entrypoints import serve as service
     from entrypoints.logs import configure_logs
@@ -366,8 +377,8 @@ def serve(*, host: str, port: int) -> None:
         _plain_errors(service.ServeError),
         _installation(host=host, port=port) as container,
     ):
-        configure_logs(container.settings().log_format)
-        service.serve(container, host, port)
+        configure_logs(container.settings().log_format, name_process=processes > 1)
+        service.serve(container, host, port, processes=processes)
 
 
 @main.command()
@@ -415,11 +426,11 @@ def demo(*, port: int) -> None:
 def _installation(*, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> Iterator[Container]:
     """Lend the container of the installation that the environment describes, ready for use."""
     with _plain_errors():
-        from adapters.sqlite.migrations import pending
+        from entrypoints import databases
         from entrypoints.container import build
 
         settings = Settings.read(os.environ, host=host, port=port)
-        if pending(settings.database):
+        if databases.pending(settings.database):
             raise click.ClickException(
                 f"the database {settings.database} is missing or not up to date: "
                 "run `cardonfile migrate`"
@@ -438,26 +449,29 @@ def _plain_errors(*also: type[Exception]) -> Iterator[None]:
     `also` names more exceptions whose text is such a sentence.
     """
     from adapters.fake_psp.database import PspUnavailable
-    from adapters.sqlite.connection import Error, SqliteIsTooOld
-    from adapters.sqlite.migrations import DatabaseIsNewer
+    from entrypoints.databases import in_a_sentence
 
-    sentences: tuple[type[Exception], ...] = (SettingsError, SqliteIsTooOld, DatabaseIsNewer, *also)
+    sentences: tuple[type[Exception], ...] = (SettingsError, *also)
     try:
         yield
     except sentences as error:
         raise click.ClickException(str(error)) from error
-    except (ServiceUnavailable, PspUnavailable) as error:
-        which = "database" if isinstance(error, ServiceUnavailable) else "database of the fake PSP"
+    except PspUnavailable as error:
         reason = f" ({error.__cause__})" if error.__cause__ else ""
-        raise click.ClickException(f"the {which} cannot be used just now{reason}") from error
-    except Error as error:
-        raise click.ClickException(f"the database does not fit this release ({error})") from error
-    except BrokenPipeError:
+        raise click.ClickException(
+            f"the database of the fake PSP cannot be used just now{reason}"
+        ) from error
+    except (BrokenPipeError, click.ClickException):
         # Click ends quietly when nobody reads on.
         raise
     except OSError as error:
         of = f"{error.filename}: " if error.filename else ""
         raise click.ClickException(f"{of}{error.strerror or error}") from error
+    except Exception as error:
+        sentence = in_a_sentence(error)
+        if sentence is None:
+            raise
+        raise click.ClickException(sentence) from error
 
 
 def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:

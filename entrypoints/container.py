@@ -20,7 +20,6 @@ from adapters.http.server import THREADS
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_slots import PspSlots, SlottedProvider
-from adapters.sqlite.storage import SqliteStorage
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
@@ -32,13 +31,14 @@ from domain.list_accounts import ListAccounts
 from domain.list_products import ListProducts
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
-from domain.ports import Clock, Ids, PaymentProvider, PostalCodes, Providers
+from domain.ports import Clock, Ids, PaymentProvider, PostalCodes, Providers, Storage
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
+from entrypoints.databases import storage_in
 from entrypoints.settings import Settings
 
 FAKE = ProviderName("fake")
@@ -72,8 +72,10 @@ class Container(containers.DeclarativeContainer):
     clock: providers.Provider[Clock] = providers.ThreadSafeSingleton(SystemClock)
     ids: providers.Provider[Ids] = providers.ThreadSafeSingleton(RandomIds)
     postal_codes: providers.Provider[PostalCodes] = providers.ThreadSafeSingleton(PostalCodeFormats)
-    storage: providers.Provider[SqliteStorage] = providers.ThreadSafeSingleton(
-        SqliteStorage, settings.provided.database
+    storage: providers.Provider[Storage] = providers.ThreadSafeSingleton(
+        storage_in,
+        settings.provided.database,
+        connections=settings.provided.database_connections,
     )
     identity: providers.Provider[OpaqueTokens] = providers.ThreadSafeSingleton(
         OpaqueTokens, storage=storage, clock=clock, ids=ids

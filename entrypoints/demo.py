@@ -18,15 +18,15 @@ import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.server import Server
-from adapters.sqlite.migrations import migrate
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from entrypoints.container import Container, build
+from entrypoints.databases import migrate
 from entrypoints.demo_sample import CENTERS, GUESTS, SPA, store_sample
 from entrypoints.demo_shop.card_api import CardApi
 from entrypoints.demo_shop.shop import ShopCenter, ShopGuest, create_shop
 from entrypoints.logs import configure_logs
-from entrypoints.serve import ServeError, Service, listen
+from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps
 from entrypoints.settings import Settings
 
 HOST: Final = "127.0.0.1"
@@ -63,6 +63,7 @@ def run_demo(port: int) -> None:
         migrate(settings.database)
         container = build(settings)
         store_sample(container.storage())
+        refuse_missing_psps(container)
         service = Service(container, for_api)
         shop_token = _issue_token(container, "demo-shop", _SHOP_MAY)
         shop = _make_shop(

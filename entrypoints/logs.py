@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from typing import Final
@@ -15,12 +16,16 @@ from entrypoints.settings import LogFormat
 FRAMES_SHOWN: Final = 8
 
 
-def configure_logs(log_format: LogFormat, *, at_least: int = logging.INFO) -> None:
+def configure_logs(
+    log_format: LogFormat, *, at_least: int = logging.INFO, name_process: bool = False
+) -> None:
     """Have every logger of this process write lines of this format. May be called again.
 
-    `at_least` is the level of the least important lines that are written.
+    `at_least` is the level of the least important lines that are written. With `name_process`,
+    each line says which process wrote it; processes that are forked later name themselves.
     """
     shared: list[Processor] = [
+        *([add_process] if name_process else []),
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         describe_fault,
@@ -46,6 +51,14 @@ def configure_logs(log_format: LogFormat, *, at_least: int = logging.INFO) -> No
     root.setLevel(at_least)
     # It writes a line for each request that waits for a thread.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    # It writes several a second while the server is away, with its address.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Put the id of the process that writes the line into it."""
+    event["process"] = os.getpid()
+    return event
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -70,5 +83,5 @@ def _renderer(log_format: LogFormat) -> Processor:
     if log_format is LogFormat.JSON:
         return structlog.processors.JSONRenderer()
     return structlog.processors.KeyValueRenderer(
-        key_order=["timestamp", "level", "event"], drop_missing=True
+        key_order=["timestamp", "level", "process", "event"], drop_missing=True
     )

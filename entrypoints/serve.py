@@ -10,9 +10,10 @@ import structlog
 
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
-from entrypoints.container import FAKE, Container
+from entrypoints.container import FAKE, Container, build
+from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
-from entrypoints.settings import HOW_TO_ALLOW_FAKE_PSP, WILDCARD_HOSTS
+from entrypoints.settings import HOW_TO_ALLOW_FAKE_PSP, WILDCARD_HOSTS, Settings
 
 log = structlog.get_logger()
 
@@ -41,9 +42,11 @@ class Service:
     """The server with its background threads."""
 
     def __init__(self, container: Container, listening: socket.socket) -> None:
-        """Put the parts together. Raises ServeError when the settings forbid a PSP in use."""
+        """Put the parts together. Raises PspUnavailable when the fake PSP is of no use just now.
+
+        The storage may be away: answering that it is belongs to the service.
+        """
         settings = container.settings()
-        refuse_missing_psps(container)
         self._host, self._port = listening.getsockname()[:2]
         self._container = container
         self._server = Server(container.app(), listening, trusted_proxy=settings.trusted_proxy)
@@ -54,22 +57,14 @@ class Service:
 
     def run(self) -> None:
         """Serve until `stop`; then finish what is in flight."""
-        settings = self._container.settings()
-        log.info("serving", host=self._host, port=self._port, base_url=settings.public_base_url)
         self._reconciler.start()
         if self._webhooks is not None:
-            log.warning(
-                "fake_psp",
-                note="takes published test cards only, and works on one machine only",
-                database=str(settings.fake_psp_database),
-            )
             self._webhooks.start()
         self._server.run()
         if self._webhooks is not None:
             self._webhooks.stop()
         self._reconciler.stop()
         self._container.storage().close()
-        log.info("stopped")
 
     def stop(self) -> None:
         """Have `run` return once nothing is in flight. Twice is fine."""
@@ -95,14 +90,54 @@ def refuse_missing_psps(container: Container) -> None:
         raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
 
 
-def serve(container: Container, host: str, port: int) -> None:
-    """Serve on an address until SIGTERM or SIGINT. Raises ServeError."""
+def serve(container: Container, host: str, port: int, *, processes: int = 1) -> None:
+    """Serve on an address until SIGTERM or SIGINT; with several processes, this one serves nothing.
+
+    Raises ServeError, also when not all of the processes have ended in good order.
+    """
     with listen(host, port) as listening:
-        service = Service(container, listening)
+        refuse_missing_psps(container)
+        if processes == 1:
+            _serve_alone(container, listening)
+        else:
+            _serve_together(container, listening, processes)
+    log.info("stopped")
 
-        def on_signal(_: int, __: FrameType | None) -> None:
-            service.stop()
 
-        signal.signal(signal.SIGTERM, on_signal)
-        signal.signal(signal.SIGINT, on_signal)
-        service.run()
+def _serve_alone(container: Container, listening: socket.socket) -> None:
+    service = Service(container, listening)
+
+    def on_signal(_: int, __: FrameType | None) -> None:
+        service.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    _announce(container.settings(), listening)
+    service.run()
+
+
+def _serve_together(container: Container, listening: socket.socket, count: int) -> None:
+    settings = container.settings()
+    # What was opened to look whether all is well must not be taken into the processes.
+    container.storage().close()
+    if settings.fake_psp_is_allowed:
+        container.fake_psp().close()
+    processes = Processes(count, lambda: Service(build(settings), listening))
+    _announce(settings, listening, processes=count)
+    processes.run()
+    # Once the processes have closed theirs, new connections are refused instead of left waiting.
+    listening.close()
+    failed = processes.finish()
+    if failed:
+        raise ServeError(f"{failed} of {count} processes did not finish their requests")
+
+
+def _announce(settings: Settings, listening: socket.socket, **more: int) -> None:
+    host, port = listening.getsockname()[:2]
+    log.info("serving", host=host, port=port, base_url=settings.public_base_url, **more)
+    if settings.fake_psp_is_allowed:
+        log.warning(
+            "fake_psp",
+            note="takes published test cards only, and a second machine cannot see its file",
+            database=str(settings.fake_psp_database),
+        )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from typing_extensions import override
 
 from domain.redirects import parse_allowed_origin
 
@@ -17,6 +19,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
+_CONNECTIONS = re.compile(r"[1-9][0-9]{0,2}")
 _LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
@@ -38,19 +41,33 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+@dataclass(frozen=True, slots=True)
+class PostgresqlDatabase:
+    """A PostgreSQL database by its address, which may hold a password and is shown nowhere."""
+
+    url: str = field(repr=False)
+
+    @override
+    def __str__(self) -> str:
+        """Name it as people do."""
+        return "in CARDONFILE_DATABASE_URL"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that an operator sets.
 
-    `database` is the SQLite file. `public_base_url` is where guests' browsers reach the service,
+    `database` is an SQLite file or a PostgreSQL database, and `database_connections` how many
+    connections a process may open to the latter. `public_base_url` is where guests' browsers reach the service,
     without a slash at its end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
     is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
     """
 
-    database: Path
+    database: Path | PostgresqlDatabase
     public_base_url: str
     fake_psp_database: Path
     fake_psp_is_allowed: bool
+    database_connections: int = 10
     log_format: LogFormat = LogFormat.TEXT
     trusted_proxy: str | None = None
     add_card_limit: str | None = None
@@ -68,7 +85,7 @@ class Settings:
         Raises SettingsError for the first one that cannot be used.
         """
         given = {name: value for name, value in environment.items() if value}
-        database = _sqlite_file(given.get("CARDONFILE_DATABASE_URL", DEFAULT_DATABASE_URL))
+        database = parse_database_url(given.get("CARDONFILE_DATABASE_URL", DEFAULT_DATABASE_URL))
         base_url = _base_url(given.get("CARDONFILE_PUBLIC_BASE_URL"), host, port)
         fake_psp_database = _fake_psp_file(given.get("CARDONFILE_FAKE_PSP_DATABASE"), database)
         return cls(
@@ -78,25 +95,46 @@ class Settings:
             fake_psp_is_allowed=(
                 _is_loopback(base_url) or given.get("CARDONFILE_ALLOW_FAKE_PSP") == "1"
             ),
+            database_connections=_database_connections(
+                given.get("CARDONFILE_DATABASE_CONNECTIONS", "10")
+            ),
             log_format=_log_format(given.get("CARDONFILE_LOG_FORMAT", LogFormat.TEXT)),
             trusted_proxy=_trusted_proxy(given.get("CARDONFILE_TRUSTED_PROXY")),
             add_card_limit=_add_card_limit(given.get("CARDONFILE_ADD_CARD_LIMIT")),
         )
 
 
-def _sqlite_file(url: str) -> Path:
+def parse_database_url(
+    url: str, name: str = "CARDONFILE_DATABASE_URL"
+) -> Path | PostgresqlDatabase:
+    """Read the address of a database. Raises SettingsError, which calls it by `name`."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
     if path == url or not path:
         raise SettingsError(
-            "CARDONFILE_DATABASE_URL must look like sqlite:///cardonfile.db, or "
-            "sqlite:////var/lib/cardonfile/cardonfile.db for an absolute path"
+            f"{name} must look like sqlite:///cardonfile.db, "
+            "sqlite:////var/lib/cardonfile/cardonfile.db for an absolute path, or "
+            "postgresql://user:password@host/cardonfile"
         )
     return Path(path)
 
 
-def _fake_psp_file(value: str | None, database: Path) -> Path:
-    path = Path(value) if value else database.with_name(f"{database.stem}-fake-psp.db")
-    if path.resolve() == database.resolve():
+def _database_connections(value: str) -> int:
+    if not _CONNECTIONS.fullmatch(value):
+        raise SettingsError("CARDONFILE_DATABASE_CONNECTIONS must be a number from 1 to 999")
+    return int(value)
+
+
+def _fake_psp_file(value: str | None, database: Path | PostgresqlDatabase) -> Path:
+    # A database on a server has no folder: the file then lies where SQLite's would by default.
+    file = (
+        database
+        if isinstance(database, Path)
+        else Path(DEFAULT_DATABASE_URL.removeprefix("sqlite:///"))
+    )
+    path = Path(value) if value else file.with_name(f"{file.stem}-fake-psp.db")
+    if path.resolve() == file.resolve():
         raise SettingsError("CARDONFILE_FAKE_PSP_DATABASE must be another file than the database")
     return path
 

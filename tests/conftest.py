@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
 from tests.installation import Installation
+from tests.postgresql import shared_server
+
+# How long an example may take says nothing on a machine that is busy with other tests.
+hypothesis.settings.register_profile("cardonfile", deadline=None)
+hypothesis.settings.load_profile("cardonfile")
 
 # Threads write their lines while pytest is not capturing; tests that look at lines capture them.
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
@@ -20,3 +26,10 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     installed = Installation(tmp_path)
     yield installed
     installed.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """Give the address of a PostgreSQL server, started when a test first asks for it."""
+    with shared_server() as server:
+        yield server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -44,7 +43,7 @@ from domain.pagination import PageRequest
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WriteUnit
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, Result, WriteUnit
 from entrypoints.container import FAKE, build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
@@ -148,7 +147,10 @@ class TroubledProvider(PaymentProvider):
 
 
 class Installation:
-    """One center, one guest, and a caller who may do everything; more on request."""
+    """One center, one guest, and a caller who may do everything; more on request.
+
+    Its database is a file in the folder, unless the environment names another, migrated one.
+    """
 
     def __init__(
         self,
@@ -167,14 +169,16 @@ class Installation:
                 **environment,
             }
         )
-        make_database(self.settings.database)
+        self.database = folder / "cards.db"
+        if self.settings.database == self.database:
+            make_database(self.database)
         self.container = build(self.settings)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))
-        self.storage = SqliteStorage(
-            self.settings.database, busy_timeout_seconds=busy_timeout_seconds
-        )
-        self.container.storage.override(providers.Object(self.storage))
+        if self.settings.database == self.database:
+            in_file = SqliteStorage(self.database, busy_timeout_seconds=busy_timeout_seconds)
+            self.container.storage.override(providers.Object(in_file))
+        self.storage = self.container.storage()
         self.psp = self.container.fake_psp()
         self.provider = TroubledProvider(self.container.fake_provider())
         self.container.fake_provider.override(providers.Object(self.provider))
@@ -207,7 +211,9 @@ class Installation:
     def loses(self, table: str) -> None:
         """Have an operator delete every row of a table by hand."""
         with self.storage.write() as unit:
-            unit._db.execute(f"DELETE FROM {table}")  # type: ignore[attr-defined]  # by hand
+            by_hand: Any = unit  # only an operator goes past the repositories
+            database = by_hand._db if hasattr(by_hand, "_db") else by_hand._transaction
+            database.execute(f"DELETE FROM {table}")
             unit.commit()
 
     # Any, because these are the fields of a PaymentConfiguration, and of a request, by name.
@@ -248,14 +254,14 @@ class Installation:
 
     def before_next_write(self, act: Callable[[], object]) -> None:
         """Have something happen elsewhere just before the next write unit begins."""
-        write = self.storage.write
+        transact = self.storage.transact
 
-        def write_after_it() -> AbstractContextManager[WriteUnit]:
-            self.storage.write = write  # type: ignore[method-assign]  # as it was
+        def transact_after_it(work: Callable[[WriteUnit], Result]) -> Result:
+            self.storage.transact = transact  # type: ignore[method-assign]  # as it was
             act()
-            return write()
+            return transact(work)
 
-        self.storage.write = write_after_it  # type: ignore[method-assign, assignment]  # once
+        self.storage.transact = transact_after_it  # type: ignore[method-assign]  # once
 
     # What people do.
 

@@ -11,8 +11,8 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -139,7 +139,7 @@ def messages(refusal: type[Refusal]) -> Iterator[str]:
         yield refusal().message
 
 
-def package_names(requirements: Sequence[str]) -> set[str]:
+def package_names(requirements: Iterable[str]) -> set[str]:
     return {re.split(r"[<>=~!\[ ]", each, maxsplit=1)[0] for each in requirements}
 
 
@@ -303,15 +303,18 @@ class TestFakePsp:
 class TestProject:
     def test_the_dependencies_in_the_tables_are_those_of_the_project(self) -> None:
         project = PROJECT["project"]
+        extras = dict(project["optional-dependencies"])
+        for_tests = extras.pop("dev")
         listed = {
             heading: {row[0] for row in table_rows(section(doc("dependencies.md"), heading))[1:]}
-            for heading in ("At run time", "To build", "For tests")
+            for heading in ("At run time", "Extras", "To build", "For tests")
         }
 
         assert listed == {
             "At run time": package_names(project["dependencies"]),
+            "Extras": package_names(chain.from_iterable(extras.values())),
             "To build": package_names(PROJECT["dependency-groups"]["build"]),
-            "For tests": package_names(project["optional-dependencies"]["dev"]),
+            "For tests": package_names(for_tests),
         }
 
     def test_the_changelog_has_the_version(self) -> None:

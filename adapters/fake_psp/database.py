@@ -84,6 +84,13 @@ class PspDatabase:
         except sqlite3.Error as error:
             raise PspUnavailable from error
 
+    def close(self) -> None:
+        """Close this thread's connection; a call after it opens a new one."""
+        db: Database | None = getattr(self._connections, "db", None)
+        if db is not None:
+            self._connections.db = None
+            db.close()
+
     @contextmanager
     def write(self) -> Iterator[Database]:
         """Open a transaction that may write from its start, and commit it at its end.

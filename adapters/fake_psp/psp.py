@@ -131,6 +131,10 @@ class FakePsp:
         self._form_key = self._database.key("form key", ids).encode()
         self._fingerprint_key = self._database.key("fingerprint key", ids).encode()
 
+    def close(self) -> None:
+        """Close this thread's connection to the file; a call after it opens a new one."""
+        self._database.close()
+
     def start_page(self, request: HostedPageRequest) -> PspPage:
         """Make a page; the same idempotency key and parameters give the same page again.
 

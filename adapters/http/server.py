@@ -75,6 +75,7 @@ class Server:
         )
         self._trigger: Any = self._server.trigger  # the stubs take it for a number
         self._listening = listening
+        self._told_to_drain = threading.Lock()
         self._drain: threading.Thread | None = None
 
     def run(self) -> None:
@@ -91,7 +92,8 @@ class Server:
         Every answer from now on ends its connection. It takes at most 30 s; half a request is
         waited for 5 s. Safe to call from a signal handler, and twice.
         """
-        if self._drain is None:
+        # One signal may interrupt what another is doing here; a lock is taken in one step.
+        if self._told_to_drain.acquire(blocking=False):
             self._drain = threading.Thread(target=self._finish, name="drain", daemon=True)
             self._drain.start()
 

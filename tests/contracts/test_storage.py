@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
+from threading import Event
 
 import pytest
 
@@ -110,6 +112,26 @@ def accounts_of(
     with storage.read() as unit:
         found = unit.accounts.page(GUEST_ID, centers, PageRequest(page=page, size=size))
     return [account.account_id for account in found.items], found.total
+
+
+def read_session(storage: Storage, token_id: TokenId = TOKEN_ID) -> CardSession | None:
+    with storage.read() as unit:
+        return unit.sessions.get(token_id)
+
+
+def product_pages(storage: Storage, *, size: int) -> tuple[list[Product], int]:
+    """Give the products on all pages of a center, each page being full but the last, and a total.
+
+    The pages are read in one unit.
+    """
+    with storage.read() as unit:
+        total = unit.products.page(CENTER_ID, PageRequest(size=size)).total
+        pages = [
+            unit.products.page(CENTER_ID, PageRequest(page=number, size=size)).items
+            for number in range(1, total // size + 2)
+        ]
+    assert [len(page) for page in pages] == [*[size] * (total // size), total % size]
+    return [product for page in pages for product in page], total
 
 
 class TestUnits:
@@ -223,6 +245,60 @@ class TestUnits:
         storage.check()
         put_sessions(storage, a_session())
 
+    def test_a_storage_that_was_closed_opens_again(self, storage: Storage) -> None:
+        storage.close()
+        put_sessions(storage, a_session())
+        at_once(4, lambda _: read_session(storage))
+        storage.close()
+        storage.close()
+        assert read_session(storage) == a_session()
+
+
+class TestTransact:
+    def test_it_gives_what_the_work_gives_and_keeps_what_it_committed(
+        self, storage: Storage
+    ) -> None:
+        def add(unit: WriteUnit) -> str:
+            unit.sessions.add(a_session())
+            unit.commit()
+            return "added"
+
+        assert storage.transact(add) == "added"
+        assert read_session(storage) == a_session()
+
+    def test_work_that_does_not_commit_is_undone(self, storage: Storage) -> None:
+        storage.transact(lambda unit: unit.sessions.add(a_session()))
+        assert read_session(storage) is None
+
+    def test_an_error_undoes_everything_and_passes_through_at_once(self, storage: Storage) -> None:
+        calls = []
+
+        def add_and_fail(unit: WriteUnit) -> None:
+            calls.append(unit)
+            unit.sessions.add(a_session())
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            storage.transact(add_and_fail)
+        assert len(calls) == 1
+        assert read_session(storage) is None
+
+    def test_it_does_not_nest(self, storage: Storage) -> None:
+        def nothing(_: WriteUnit) -> None:
+            pass
+
+        def read_within(_: WriteUnit) -> None:
+            with storage.read():
+                pass
+
+        for outer in (storage.read, storage.write):
+            with outer(), pytest.raises(RuntimeError, match="do not nest"):
+                storage.transact(nothing)
+        for work in (read_within, lambda _: storage.transact(nothing)):
+            with pytest.raises(RuntimeError, match="do not nest"):
+                storage.transact(work)
+        storage.transact(nothing)
+
 
 class TestCentersAndGuests:
     def test_a_center_comes_back_as_it_was_stored(self, storage: Storage) -> None:
@@ -310,7 +386,9 @@ class TestProducts:
         assert products_of(storage) == (a_product(1), a_product(3))
         assert products_of(storage, OTHER_CENTER_ID, size=1) == (elsewhere_sold,)
 
-    @pytest.mark.parametrize("page", [1, 2, 3, 2**63, 10**4000])
+    @pytest.mark.parametrize(
+        "page", [1, 2, 3, 2**63, 10**4000], ids=["1", "2", "3", "far", "farther"]
+    )
     def test_the_total_is_true_on_every_page(self, storage: Storage, page: int) -> None:
         put_products(storage, *map(a_product, range(3)))
         request = PageRequest(page=page, size=2)
@@ -362,6 +440,72 @@ class TestProducts:
         assert refused.value.index == 1
         assert products_of(storage) == (a_product(1),)
         assert products_of(storage, OTHER_CENTER_ID) == ()
+
+    def test_an_import_that_is_not_committed_leaves_nothing(self, storage: Storage) -> None:
+        put_products(storage, a_product(1))
+        with storage.write() as unit:
+            unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
+        assert products_of(storage) == (a_product(1),)
+        put_products(storage, a_product(3))
+        assert products_of(storage) == (a_product(1), a_product(3))
+
+    def test_pages_stay_full_and_in_order_under_concurrent_imports(self, storage: Storage) -> None:
+        put_products(storage, a_product(0))
+        importers, imports, of_each = 4, 4, 10
+        importing = set(range(1, importers + 1))
+
+        def import_some(importer: int) -> None:
+            for number in range(imports):
+                first = (importer * imports + number) * of_each
+                # Some of them are there already, and keep their places.
+                numbers = [0, *range(first, first + of_each), max(first - 1, 0)]
+                put_products(storage, *map(a_product, dict.fromkeys(numbers)))
+
+        def read_all() -> None:
+            seen: list[Product] = []
+            while importing:
+                products, _ = product_pages(storage, size=7)
+                assert products[: len(seen)] == seen
+                seen = products
+
+        def import_or_read(number: int) -> None:
+            if number == 0:
+                read_all()
+                return
+            try:
+                import_some(number)
+            finally:
+                importing.remove(number)
+
+        at_once(importers + 1, import_or_read)
+
+        products, total = product_pages(storage, size=7)
+        lowest, highest = imports * of_each, (importers + 1) * imports * of_each
+        numbers = {0, lowest - 1, *range(lowest, highest)}
+        assert total == len(products) == len(numbers)
+        assert set(products) == set(map(a_product, numbers))
+
+    def test_imports_and_sessions_do_not_disturb_each_other(self, storage: Storage) -> None:
+        guests = [a_guest(id=GuestId(a_uuid(number))) for number in range(200)]
+
+        def import_or_add(number: int) -> None:
+            for again in range(5):
+                if number == 0:
+                    put(storage, lambda unit: unit.guests.put_many(guests))
+                elif number == 1:
+                    put_products(storage, *map(a_product, range(again * 100, again * 100 + 100)))
+                else:
+                    session = a_session(token_id=TokenId(a_uuid(number * 10 + again)), due_at=NOW)
+                    put_sessions(storage, session)
+
+        at_once(6, import_or_add)
+
+        assert product_pages(storage, size=100)[1] == 500
+        with storage.write() as unit:
+            assert unit.guests.get(GuestId(a_uuid(199))) is not None
+            for _ in range(4 * 5):
+                assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is not None
+            assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
 
 
 class TestPaymentConfigurations:
@@ -533,6 +677,45 @@ class TestCardSessions:
         taken = [token_id for taker in at_once(8, take_all) for token_id in taker]
         assert sorted(taken) == token_ids
 
+    def test_a_session_that_is_being_changed_is_not_taken_as_it_was(self, storage: Storage) -> None:
+        other = TokenId(a_uuid(22))
+        put_sessions(storage, a_session(due_at=NOW - MINUTE), a_session(token_id=other, due_at=NOW))
+        looked = Event()
+
+        def change(unit: WriteUnit) -> None:
+            session = unit.sessions.get(TOKEN_ID)
+            assert session is not None
+            looked.set()
+            unit.sessions.update(replace(session, due_at=NOW + DAY))
+            unit.commit()
+
+        def take() -> list[TokenId | None]:
+            assert looked.wait(10)
+            taken = []
+            for _ in range(2):
+                with storage.write() as unit:
+                    taken.append(unit.sessions.take_due(NOW, until=NOW + MINUTE))
+                    unit.commit()
+            return taken
+
+        def change_or_take(number: int) -> list[TokenId | None]:
+            if number:
+                return take()
+            storage.transact(change)
+            return []
+
+        assert at_once(2, change_or_take)[1] == [other, None]
+        session = read_session(storage)
+        assert session is not None
+        assert session.due_at == NOW + DAY
+
+    def test_an_id_that_is_no_uuid_is_of_no_session(self, storage: Storage) -> None:
+        put_sessions(storage, a_session())
+        with storage.write() as unit:
+            for token_id in ("", "order-7", TOKEN_ID.replace("-", ""), f"{TOKEN_ID}\x00"):
+                assert unit.sessions.get(TokenId(token_id)) is None
+            assert unit.sessions.get(TOKEN_ID) == a_session()
+
 
 class TestEvidence:
     def test_evidence_comes_back_oldest_first(self, storage: Storage) -> None:
@@ -621,6 +804,24 @@ class TestIdempotencyKeys:
                 return winner
 
         assert len(set(at_once(16, claim))) == 1
+
+    def test_who_comes_second_can_read_the_session_of_the_first(self, storage: Storage) -> None:
+        def add(number: int) -> CardSession | None:
+            mine = a_session(token_id=TokenId(a_uuid(number)))
+
+            def claim_and_add(unit: WriteUnit) -> CardSession | None:
+                winner = self.claim(unit, mine.token_id)
+                if winner != mine.token_id:
+                    return unit.sessions.get(winner)
+                unit.sessions.add(mine)
+                unit.commit()
+                return mine
+
+            return storage.transact(claim_and_add)
+
+        first, *others = at_once(16, add)
+        assert first is not None
+        assert others == [first] * 15
 
     def test_old_keys_are_forgotten_and_younger_ones_are_not(self, storage: Storage) -> None:
         with storage.write() as unit:
@@ -740,7 +941,7 @@ class TestPaymentAccounts:
         assert accounts_of(storage, size=2) == ([a_uuid(105), a_uuid(103)], 3)
         assert accounts_of(storage, page=2, size=2) == ([a_uuid(104)], 3)
 
-    @pytest.mark.parametrize("page", [2, 2**63, 10**4000])
+    @pytest.mark.parametrize("page", [2, 2**63, 10**4000], ids=["next", "far", "farther"])
     def test_a_page_past_the_end_is_empty_with_the_true_total(
         self, storage: Storage, page: int
     ) -> None:
@@ -876,6 +1077,210 @@ class TestDiscards:
             return taken
 
         assert sorted(token for taker in at_once(8, take_three) for token in taker) == tokens
+
+    def test_a_discard_is_not_taken_without_a_commit(self, storage: Storage) -> None:
+        put(storage, lambda unit: unit.discards.add(a_discard()))
+        for _ in range(2):
+            with storage.write() as unit:
+                assert unit.discards.take_due(NOW, until=NOW + MINUTE) is not None
+
+
+class TestLookingBeforeWriting:
+    """What is looked up in a write unit in order to be changed stays so until its end."""
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda unit: unit.sessions.get(TOKEN_ID),
+            lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
+        ],
+        ids=["get", "with_page"],
+    )
+    def test_no_change_of_a_session_is_lost(
+        self, storage: Storage, look: Callable[[WriteUnit], CardSession]
+    ) -> None:
+        put_sessions(storage, a_session(attempt=an_attempt(), expires_at=NOW))
+
+        def count_up(unit: WriteUnit) -> None:
+            session = look(unit)
+            later = session.expires_at + timedelta(microseconds=1)
+            unit.sessions.update(replace(session, expires_at=later))
+            unit.commit()
+
+        at_once(8, lambda _: [storage.transact(count_up) for _again in range(5)])
+        session = read_session(storage)
+        assert session is not None
+        assert session.expires_at == NOW + timedelta(microseconds=40)
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda unit: unit.accounts.get(AccountId(a_uuid(101))),
+            lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID)[0],
+        ],
+        ids=["get", "active_at"],
+    )
+    def test_no_change_of_an_account_is_lost(
+        self, storage: Storage, look: Callable[[WriteUnit], PaymentAccount]
+    ) -> None:
+        put_accounts(storage, a_payment_account(1, expiry_year=2000))
+
+        def count_up(unit: WriteUnit) -> None:
+            account = look(unit)
+            unit.accounts.update(replace(account, expiry_year=account.expiry_year + 1))
+            unit.commit()
+
+        at_once(8, lambda _: [storage.transact(count_up) for _again in range(5)])
+        with storage.read() as unit:
+            account = unit.accounts.get(AccountId(a_uuid(101)))
+        assert account is not None
+        assert account.expiry_year == 2040
+
+    def test_no_change_of_a_discard_is_lost(self, storage: Storage) -> None:
+        put(storage, lambda unit: unit.discards.add(a_discard()))
+
+        def count_up(unit: WriteUnit) -> None:
+            discard = unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
+            assert discard is not None
+            assert discard.due_at is not None
+            later = discard.due_at + timedelta(microseconds=1)
+            unit.discards.update(replace(discard, due_at=later))
+            unit.commit()
+
+        at_once(8, lambda _: [storage.transact(count_up) for _again in range(5)])
+        with storage.read() as unit:
+            counted = unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
+        assert counted == a_discard(due_at=NOW + timedelta(microseconds=40))
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda unit, account: unit.accounts.get(account.account_id),
+            lambda unit, _: next(iter(unit.accounts.active_at(GUEST_ID, CENTER_ID)), None),
+        ],
+        ids=["get", "active_at"],
+    )
+    def test_a_removal_is_not_undone(
+        self,
+        storage: Storage,
+        look: Callable[[WriteUnit, PaymentAccount], PaymentAccount | None],
+    ) -> None:
+        def remove(removed: PaymentAccount, unit: WriteUnit) -> None:
+            account = unit.accounts.get(removed.account_id)
+            assert account is not None
+            unit.accounts.update(replace(account, removed_at=NOW))
+            unit.commit()
+
+        def renew(renewed: PaymentAccount, unit: WriteUnit) -> None:
+            account = look(unit, renewed)
+            if account is not None and account.removed_at is None:
+                unit.accounts.update(replace(account, expiry_year=2040))
+                unit.commit()
+
+        def change(account: PaymentAccount, each: int) -> None:
+            storage.transact(partial(renew if each else remove, account))
+
+        for number in range(10):
+            account = a_payment_account(number)
+            put_accounts(storage, account)
+            at_once(4, partial(change, account))
+            assert accounts_of(storage) == ([], 0)
+
+    def test_of_two_cards_for_a_guest_who_may_have_one_a_single_one_gets_in(
+        self, storage: Storage
+    ) -> None:
+        def add_only_card(taker: int) -> list[bool]:
+            def add(unit: WriteUnit, guest_id: GuestId, number: int) -> bool:
+                if unit.accounts.active_at(guest_id, CENTER_ID):
+                    return False
+                unit.accounts.add(a_payment_account(number, guest_id=guest_id))
+                unit.commit()
+                return True
+
+            return [
+                storage.transact(
+                    partial(
+                        add, guest_id=GuestId(a_uuid(2_000 + guest)), number=100 * guest + taker
+                    )
+                )
+                for guest in range(5)
+            ]
+
+        added = at_once(8, add_only_card)
+        assert [sum(of_guest) for of_guest in zip(*added, strict=True)] == [1] * 5
+
+    def test_a_token_is_never_both_stored_and_discarded(self, storage: Storage) -> None:
+        def discard(unit: WriteUnit, number: int) -> bool:
+            token = CardToken(f"token-{number}")
+            if unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token):
+                return False
+            unit.discards.add(a_discard(token=token))
+            unit.commit()
+            return True
+
+        def store(unit: WriteUnit, number: int) -> bool:
+            token = CardToken(f"token-{number}")
+            if unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, token) is not None:
+                return False
+            unit.accounts.add(a_payment_account(number))
+            unit.commit()
+            return True
+
+        def discard_or_store(each: int) -> list[bool]:
+            work = (discard, store)[each % 2]
+            return [
+                storage.transact(partial(work, number=number))
+                for number in range(each // 2 * 10, each // 2 * 10 + 10)
+            ]
+
+        done = at_once(8, discard_or_store)
+        for discarded, stored in zip(done[::2], done[1::2], strict=True):
+            assert [sum(both) for both in zip(discarded, stored, strict=True)] == [1] * 10
+
+    def test_accounts_are_listed_in_an_order_that_never_changes(self, storage: Storage) -> None:
+        adding = set(range(1, 7))
+
+        def add_some(adder: int) -> None:
+            def add(unit: WriteUnit, number: int) -> None:
+                center_id = (CENTER_ID, OTHER_CENTER_ID)[adder % 2]
+                unit.accounts.active_at(GUEST_ID, center_id)
+                unit.accounts.add(a_payment_account(number, center_id=center_id))
+                unit.commit()
+
+            for again in range(8):
+                storage.transact(partial(add, number=adder * 10 + again))
+
+        def list_all() -> None:
+            seen: list[AccountId] = []
+            while adding:
+                listed, _ = accounts_of(storage)
+                assert listed[: len(seen)] == seen
+                seen = listed
+
+        def add_or_list(number: int) -> None:
+            if number == 0:
+                list_all()
+                return
+            try:
+                add_some(number)
+            finally:
+                adding.remove(number)
+
+        at_once(7, add_or_list)
+        assert accounts_of(storage)[1] == 6 * 8
+
+    def test_no_more_evidence_is_kept_than_promised(self, storage: Storage) -> None:
+        def add_ten(number: int) -> None:
+            def add(unit: WriteUnit, content: str) -> None:
+                unit.evidence.add(TOKEN_ID, an_evidence(content=content))
+                unit.commit()
+
+            for again in range(10):
+                storage.transact(partial(add, content=f"{number}-{again}"))
+
+        at_once(8, add_ten)
+        with storage.read() as unit:
+            assert len(unit.evidence.of(TOKEN_ID)) == 50
 
 
 class TestAccessTokens:

@@ -615,7 +615,7 @@ def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: 
     installation = Installation(tmp_path, busy_timeout_seconds=0.05)
     session = installation.opened_session()
     installation.type_card(session)
-    somebody_else = SqliteStorage(installation.settings.database)
+    somebody_else = SqliteStorage(installation.database)
     with somebody_else.write():
         address = installation.use_cases.return_from_hosted_page(
             token_id=session.token_id, parameters={"result": "abc"}

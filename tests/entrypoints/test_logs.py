@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +64,20 @@ def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
     assert written.count("test_of_a_fault") == 2
     assert "4242424242424242" not in written
     assert "Traceback" not in written
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_a_line_names_its_process_where_there_are_several(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logs(log_format, name_process=True)
+    structlog.get_logger().info("request")
+    logging.getLogger("waitress").warning("slow")
+
+    written = capsys.readouterr().err.splitlines()
+    assert len(written) == 2
+    for line in written:
+        assert re.search(rf"\bprocess\b\W+{os.getpid()}\b", line)
 
 
 def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:

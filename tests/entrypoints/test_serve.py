@@ -7,7 +7,7 @@ import json
 import resource
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -15,9 +15,11 @@ import pytest
 
 from adapters.http import connections
 from adapters.http.server import Server
+from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
+from entrypoints import serve as serving
 from entrypoints.container import FAKE
-from entrypoints.serve import ServeError, Service, listen
+from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps, serve
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, Installation
@@ -27,11 +29,12 @@ from tests.waiting import wait_until
 class Running:
     """A service that runs in a thread, on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, before: Callable[[Installation], None]) -> None:
         listening = listen("127.0.0.1", 0)
         self.port: int = listening.getsockname()[1]
         self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
         self.token = self.installation.token_for(self.installation.caller)
+        before(self.installation)
         self.service = Service(self.installation.container, listening)
         self.thread = threading.Thread(target=self.service.run)
         self.thread.start()
@@ -71,9 +74,11 @@ class Running:
 
 
 @contextmanager
-def run_service(folder: Path) -> Iterator[Running]:
+def run_service(
+    folder: Path, *, before: Callable[[Installation], None] = lambda _: None
+) -> Iterator[Running]:
     """Run a service in a folder, unless the block stops it, to the block's end."""
-    service = Running(folder)
+    service = Running(folder, before)
     yield service
     if service.thread.is_alive():
         service.stop()
@@ -306,10 +311,44 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_the_fake_psp_is_refused_where_the_world_can_reach_it(tmp_path: Path) -> None:
     installation = Installation(tmp_path, base_url="https://cards.example")
 
-    with (
-        closing(listen("127.0.0.1", 0)) as listening,
-        pytest.raises(ServeError, match="CARDONFILE_ALLOW_FAKE_PSP"),
-    ):
-        Service(installation.container, listening)
+    with pytest.raises(ServeError, match="CARDONFILE_ALLOW_FAKE_PSP"):
+        refuse_missing_psps(installation.container)
     assert FAKE not in installation.container.psps()
     installation.close()
+
+
+def test_nothing_that_the_checks_opened_is_open_when_processes_are_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation = Installation(tmp_path)
+    looks: list[int] = []
+
+    class Looking:
+        def __init__(self, count: int, _: Callable[[], Service]) -> None:
+            self.count = count
+
+        def run(self) -> None:
+            looks.append(self.count)
+            assert isinstance(installation.storage, SqliteStorage)
+            assert list(installation.storage._connections._open) == []
+            assert installation.psp._database._connections.db is None
+
+        def finish(self) -> int:
+            return 1
+
+    monkeypatch.setattr(serving, "Processes", Looking)
+    with pytest.raises(ServeError, match="1 of 3 processes did not finish"):
+        serve(installation.container, "127.0.0.1", 0, processes=3)
+    assert looks == [3]
+
+
+def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks(
+    tmp_path: Path,
+) -> None:
+    def storage_goes_away(installation: Installation) -> None:
+        installation.storage.close()
+        installation.database.unlink()
+
+    with run_service(tmp_path, before=storage_goes_away) as running:
+        assert running.request("GET", "/healthz")[0] == 200
+        assert running.request("GET", "/readyz")[0] == 503

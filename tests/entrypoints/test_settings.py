@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.settings import LogFormat, Settings, SettingsError
+from entrypoints.settings import LogFormat, PostgresqlDatabase, Settings, SettingsError
 
 
 def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -> None:
@@ -17,6 +17,17 @@ def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -
     assert settings.log_format is LogFormat.TEXT
     assert settings.trusted_proxy is None
     assert settings.add_card_limit is None
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_the_address_of_a_server_is_kept_as_it_is_and_shown_nowhere(scheme: str) -> None:
+    url = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
+    settings = Settings.read({"CARDONFILE_DATABASE_URL": url})
+
+    assert settings.database == PostgresqlDatabase(url)
+    assert "s3cret" not in f"{settings!r} {settings} {settings.database}"
+    assert settings.fake_psp_database == Path("cardonfile-fake-psp.db")
+    assert settings.database_connections == 10
 
 
 @pytest.mark.parametrize(
@@ -82,7 +93,8 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("DATABASE_URL", "cardonfile.db"),
         ("DATABASE_URL", "sqlite:///"),
         ("DATABASE_URL", "mysql://host/db"),
-        ("DATABASE_URL", "postgresql://host/db"),
+        ("DATABASE_CONNECTIONS", "0"),
+        ("DATABASE_CONNECTIONS", "ten"),
         ("PUBLIC_BASE_URL", "cards.example"),
         ("PUBLIC_BASE_URL", "https://cards.example/path"),
         ("PUBLIC_BASE_URL", "https://user:pass@cards.example"),

@@ -285,7 +285,7 @@ def test_unknown_fields_are_ignored_and_never_stored(api: Api) -> None:
     )
 
     assert result.status_code == 200
-    files = list(api.installation.settings.database.parent.glob("cards.db*"))
+    files = list(api.installation.database.parent.glob("cards.db*"))
     assert files
     for file in files:
         content = file.read_bytes()

@@ -70,7 +70,7 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
 
 def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
     api.get(ACCOUNTS)
-    for file in api.installation.settings.database.parent.iterdir():
+    for file in api.installation.database.parent.iterdir():
         assert api.token[12:].encode() not in file.read_bytes()
     (kept,) = api.installation.access_tokens()
     assert api.token.startswith(kept.prefix)

@@ -49,7 +49,7 @@ def test_a_storage_that_is_away_is_a_clear_503(tmp_path: Path) -> None:
     api = Api(installation)
     assert api.get("/readyz").json == {"status": "ready"}
     installation.storage.close()
-    database = installation.settings.database
+    database = installation.database
     for file in database.parent.glob("cards.db*"):
         file.rename(file.with_name("away" + file.name))
 

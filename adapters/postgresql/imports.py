@@ -1,0 +1,99 @@
+"""Storing many records at once, at constant memory: copied beside their table, checked, moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from adapters.postgresql.connection import Transaction
+from adapters.postgresql.rows import Record, Rows
+from domain import ports
+
+_REPEATED: Final = (
+    "SELECT min(place) FROM (SELECT place, row_number() OVER (PARTITION BY id ORDER BY place) AS n "
+    "FROM incoming) AS numbered WHERE n > 1"
+)
+_WITHOUT_CENTER: Final = (
+    "SELECT min(place) FROM incoming WHERE NOT EXISTS "
+    "(SELECT FROM centers WHERE centers.id = incoming.center_id)"
+)
+_OF_ANOTHER_CENTER: Final = (
+    "SELECT min(place) FROM incoming JOIN products USING (id) "
+    "WHERE products.center_id <> incoming.center_id"
+)
+
+
+def put_records(transaction: Transaction, rows: Rows[Record], records: Iterable[Record]) -> None:
+    """Store records by their `id`, updating those that are there. Raises DuplicateInImport."""
+    with _incoming(transaction, rows, records):
+        _refuse(transaction, {ports.DuplicateInImport: _REPEATED})
+        transaction.execute(
+            f"INSERT INTO {rows.table} ({rows.listed}) SELECT {rows.listed} FROM incoming "
+            + rows.or_replace
+        )
+
+
+def put_products(transaction: Transaction, rows: Rows[Record], products: Iterable[Record]) -> None:
+    """Store products; each new one gets the next position in its center, the others keep theirs.
+
+    Raises DuplicateInImport, UnknownCenterInImport and CenterChangedInImport.
+    """
+    with _incoming(transaction, rows, products):
+        _refuse(
+            transaction,
+            {
+                ports.DuplicateInImport: _REPEATED,
+                ports.UnknownCenterInImport: _WITHOUT_CENTER,
+                ports.CenterChangedInImport: _OF_ANOTHER_CENTER,
+            },
+        )
+        listed = ", ".join(f"incoming.{column}" for column in rows.columns)
+        transaction.execute(
+            # Materialized, because what is inserted meanwhile would make it ever slower to find.
+            "WITH last AS MATERIALIZED (SELECT center_id, (SELECT coalesce(max(position), 0) "
+            "FROM products WHERE products.center_id = named.center_id) AS position "
+            "FROM (SELECT DISTINCT center_id FROM incoming) AS named) "
+            f"INSERT INTO products ({rows.listed}, position) "
+            f"SELECT {listed}, coalesce(products.position, last.position + row_number() OVER "
+            "(PARTITION BY incoming.center_id, products.id IS NULL ORDER BY place)) "
+            "FROM incoming LEFT JOIN products USING (id) JOIN last "
+            "ON last.center_id = incoming.center_id " + rows.or_replace
+        )
+
+
+@contextmanager
+def _incoming(
+    transaction: Transaction, rows: Rows[Record], records: Iterable[Record]
+) -> Iterator[None]:
+    """Have the records in a table `incoming`, each with its place among them, counted from 0."""
+    with transaction.connection.within(None):
+        # Imports of a kind take turns; readers go on reading, and sessions are in other tables.
+        transaction.execute(f"LOCK TABLE {rows.table} IN SHARE ROW EXCLUSIVE MODE")
+        transaction.execute(
+            "CREATE TEMPORARY TABLE incoming ON COMMIT DROP AS "
+            f"SELECT 0::bigint AS place, {rows.listed} FROM {rows.table} WITH NO DATA"
+        )
+        with (
+            transaction.connection.cursor() as cursor,
+            cursor.copy(f"COPY incoming (place, {rows.listed}) FROM STDIN".encode()) as copy,
+        ):
+            for place, record in enumerate(records):
+                copy.write_row((place, *rows.row(record).values()))
+        # Nothing else gathers what the planner needs to know of a temporary table.
+        transaction.execute("ANALYZE incoming")
+        yield
+        transaction.execute("DROP TABLE incoming")
+
+
+def _refuse(transaction: Transaction, checks: Mapping[type[ports.ImportRefused], str]) -> None:
+    """Raise for the first record that a check finds; the first check says why."""
+    found = [
+        (place, refused)
+        for refused, check in checks.items()
+        for (place,) in transaction.execute(check)
+        if place is not None
+    ]
+    if found:
+        place, refused = min(found, key=lambda each: each[0])
+        raise refused(place)

@@ -1,0 +1,217 @@
+"""The schema, as the steps that lead to it. A step that has been released never changes.
+
+Tables and columns have the names that they have in SQLite. `sequence` tells the order of creation
+where several rows may have the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
+
+from adapters.postgresql.connection import Connection, connect, translated
+
+WAIT_SECONDS: Final = 60
+"""How long a process waits for another one that is migrating the same database."""
+
+_LOCK: Final = 7_290_110_336_212
+"""The key of the advisory lock; any number that nobody else is likely to use."""
+
+MIGRATIONS: Final = {
+    "m001_records_on_file": """
+        CREATE TABLE centers (
+            id uuid PRIMARY KEY,
+            name text NOT NULL
+        );
+        CREATE TABLE guests (
+            id uuid PRIMARY KEY,
+            first_name text NOT NULL,
+            last_name text NOT NULL,
+            email text
+        );
+        CREATE TABLE products (
+            id uuid PRIMARY KEY,
+            center_id uuid NOT NULL REFERENCES centers,
+            position bigint NOT NULL,
+            code text NOT NULL,
+            name text NOT NULL,
+            description text NOT NULL,
+            amount numeric NOT NULL,
+            currency text NOT NULL
+        );
+        CREATE UNIQUE INDEX products_position ON products (center_id, position);
+        CREATE TABLE payment_configurations (
+            center_id uuid PRIMARY KEY,
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            avs boolean NOT NULL,
+            cards_per_guest text NOT NULL,
+            redirect_origins jsonb NOT NULL,
+            session_minutes integer NOT NULL
+        );
+    """,
+    # From here on no foreign key leads to guests or centers: either may be removed meanwhile, and
+    # the history of their cards stays.
+    "m002_card_sessions": """
+        CREATE TABLE card_sessions (
+            token_id uuid PRIMARY KEY,
+            guest_id uuid NOT NULL,
+            center_id uuid NOT NULL,
+            caller text NOT NULL,
+            source smallint NOT NULL,
+            redirect_uri text NOT NULL,
+            billing_info jsonb,
+            configuration jsonb NOT NULL,
+            created_at timestamptz NOT NULL,
+            expires_at timestamptz NOT NULL,
+            due_at timestamptz,
+            status text NOT NULL,
+            attempt jsonb,
+            unanswered_since timestamptz,
+            account_id uuid,
+            failure jsonb,
+            ended_at timestamptz
+        );
+        CREATE INDEX card_sessions_due ON card_sessions (due_at) WHERE due_at IS NOT NULL;
+        CREATE INDEX card_sessions_page ON card_sessions ((attempt #>> '{page,reference}'))
+            WHERE (attempt #>> '{page,reference}') IS NOT NULL;
+        CREATE TABLE evidence (
+            token_id uuid NOT NULL,
+            origin text NOT NULL,
+            content text NOT NULL,
+            received_at timestamptz NOT NULL,
+            content_hash text NOT NULL,
+            sequence bigint GENERATED ALWAYS AS IDENTITY,
+            PRIMARY KEY (token_id, origin, content_hash)
+        );
+        CREATE TABLE idempotency_keys (
+            caller text NOT NULL,
+            key text NOT NULL,
+            token_id uuid NOT NULL,
+            used_at timestamptz NOT NULL,
+            PRIMARY KEY (caller, key)
+        );
+        CREATE INDEX idempotency_keys_used_at ON idempotency_keys (used_at);
+    """,
+    "m003_payment_accounts": """
+        CREATE TABLE payment_accounts (
+            account_id uuid PRIMARY KEY,
+            token_id uuid NOT NULL UNIQUE,
+            guest_id uuid NOT NULL,
+            center_id uuid NOT NULL,
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            guest_reference text NOT NULL,
+            token text NOT NULL,
+            fingerprint text NOT NULL,
+            card_logo text NOT NULL,
+            last_four text NOT NULL,
+            expiry_month smallint NOT NULL,
+            expiry_year smallint NOT NULL,
+            source smallint NOT NULL,
+            consent_version text NOT NULL,
+            consented_at timestamptz NOT NULL,
+            created_at timestamptz NOT NULL,
+            removed_at timestamptz,
+            sequence bigint GENERATED ALWAYS AS IDENTITY
+        );
+        CREATE UNIQUE INDEX payment_accounts_active_card ON payment_accounts
+            (guest_id, center_id, provider, merchant_account, fingerprint)
+            WHERE removed_at IS NULL;
+        CREATE INDEX payment_accounts_active_of_guest ON payment_accounts (guest_id, sequence)
+            WHERE removed_at IS NULL;
+        CREATE INDEX payment_accounts_active_token ON payment_accounts
+            (provider, merchant_account, token) WHERE removed_at IS NULL;
+        CREATE TABLE guest_references (
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            guest_id uuid NOT NULL,
+            reference text NOT NULL,
+            PRIMARY KEY (provider, merchant_account, guest_id)
+        );
+        CREATE TABLE discards (
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            guest_reference text NOT NULL,
+            token text NOT NULL,
+            due_at timestamptz,
+            begun_at timestamptz,
+            unanswered_since timestamptz,
+            done_at timestamptz,
+            PRIMARY KEY (provider, merchant_account, token)
+        );
+        CREATE INDEX discards_due ON discards (due_at) WHERE due_at IS NOT NULL;
+    """,
+    "m004_access_tokens": """
+        CREATE TABLE access_tokens (
+            token_hash text PRIMARY KEY,
+            prefix text NOT NULL,
+            caller jsonb NOT NULL,
+            issued_at timestamptz NOT NULL,
+            expires_at timestamptz NOT NULL,
+            revoked_at timestamptz,
+            sequence bigint GENERATED ALWAYS AS IDENTITY
+        );
+    """,
+}
+
+
+class DatabaseIsNewer(Exception):
+    """The database has been through migrations that this release does not know."""
+
+    def __init__(self, unknown: Sequence[str]) -> None:
+        self.unknown = tuple(unknown)
+        super().__init__(
+            "the database was made by a newer release of cardonfile "
+            f"(it has been through {', '.join(unknown)}); run that release, or a later one"
+        )
+
+
+def migrate(url: str) -> list[str]:
+    """Bring the database up to date, and name the migrations that it took, in their order.
+
+    All of them are applied, or none. It may run twice, and in several processes at once: one
+    applies them, the others wait and find nothing left to do. The database itself must be there.
+    Raises DatabaseIsNewer and ServiceUnavailable.
+    """
+    with translated(), closing(connect(url)) as connection:
+        names = apply(connection)
+        connection.commit()
+    return names
+
+
+def apply(connection: Connection) -> list[str]:
+    """Do as `migrate` does, within the transaction of a connection and without its commit."""
+    with connection.within(None):
+        connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS cardonfile_migrations "
+            "(name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+        )
+        names = _pending(connection)
+        for name in names:
+            connection.execute(MIGRATIONS[name].encode(), prepare=False)
+            connection.execute("INSERT INTO cardonfile_migrations (name) VALUES (%s)", (name,))
+    return names
+
+
+def pending(url: str) -> list[str]:
+    """Name the migrations that the database lacks, in their order; changes nothing.
+
+    Raises DatabaseIsNewer and ServiceUnavailable.
+    """
+    with translated(), closing(connect(url)) as connection:
+        return _pending(connection)
+
+
+def _pending(connection: Connection) -> list[str]:
+    there = connection.execute("SELECT to_regclass('cardonfile_migrations') IS NOT NULL").fetchone()
+    if there != (True,):
+        return list(MIGRATIONS)
+    applied = connection.execute("SELECT name FROM cardonfile_migrations ORDER BY name").fetchall()
+    unknown = [name for (name,) in applied if name not in MIGRATIONS]
+    if unknown:
+        raise DatabaseIsNewer(unknown)
+    return [name for name in MIGRATIONS if (name,) not in applied]

@@ -1,0 +1,442 @@
+"""The repositories, each over the transaction of the unit of work that it belongs to.
+
+In a write unit, what is read in order to be changed is locked until its end: a row by FOR UPDATE,
+what may not be there yet by taking turns about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+from typing_extensions import override
+
+from adapters.postgresql.connection import Transaction
+from adapters.postgresql.imports import put_products, put_records
+from adapters.postgresql.rows import Rows
+from domain import ports
+from domain.access_tokens import AccessToken
+from domain.card_sessions import CardSession
+from domain.centers import Center
+from domain.discards import Discard
+from domain.guests import Guest
+from domain.hosted_pages import Evidence
+from domain.identifiers import (
+    AccountId,
+    CallerName,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    TokenId,
+    plain_uuid,
+)
+from domain.pagination import Page, PageRequest
+from domain.payment_accounts import PaymentAccount
+from domain.payment_configuration import PaymentConfiguration
+from domain.products import Product
+
+MAX_EVIDENCE_PER_ORIGIN: Final = 50
+MAX_KEYS_FORGOTTEN: Final = 1_000
+"""How many idempotency keys one call removes, so that no unit of work grows long."""
+
+_CENTERS = Rows("centers", Center, key=("id",))
+_GUESTS = Rows("guests", Guest, key=("id",))
+_PRODUCTS = Rows("products", Product, key=("id",))
+_CONFIGURATIONS = Rows(
+    "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
+)
+_SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
+_EVIDENCE = Rows(
+    "evidence",
+    Evidence,
+    key=("token_id", "origin", "content_hash"),
+    beside=("token_id", "content_hash"),
+)
+_ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
+_DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
+_ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
+
+
+class _InUnit:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+
+class Centers(_InUnit, ports.Centers):
+    """The centers on file."""
+
+    @override
+    def get(self, center_id: CenterId) -> Center | None:
+        return _CENTERS.find_one(self._transaction, "WHERE id = %(id)s", {"id": center_id})
+
+    @override
+    def put_many(self, centers: Iterable[Center]) -> None:
+        put_records(self._transaction, _CENTERS, centers)
+
+
+class Guests(_InUnit, ports.Guests):
+    """The guests on file."""
+
+    @override
+    def get(self, guest_id: GuestId) -> Guest | None:
+        return _GUESTS.find_one(self._transaction, "WHERE id = %(id)s", {"id": guest_id})
+
+    @override
+    def put_many(self, guests: Iterable[Guest]) -> None:
+        put_records(self._transaction, _GUESTS, guests)
+
+
+class Products(_InUnit, ports.Products):
+    """The products on file. Each keeps the position that it got within its center at first."""
+
+    @override
+    def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
+        (total,) = self._transaction.one(
+            "SELECT coalesce(max(position), 0) FROM products WHERE center_id = %(center_id)s",
+            {"center_id": center_id},
+        )
+        if request.before >= total:
+            return Page(items=(), total=total, request=request)
+        items = _PRODUCTS.find(
+            self._transaction,
+            "WHERE center_id = %(center_id)s AND position > %(before)s AND position <= %(last)s "
+            "ORDER BY position",
+            {
+                "center_id": center_id,
+                "before": request.before,
+                "last": request.before + request.size,
+            },
+        )
+        return Page(items=items, total=total, request=request)
+
+    @override
+    def put_many(self, products: Iterable[Product]) -> None:
+        put_products(self._transaction, _PRODUCTS, products)
+
+
+class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
+    """What each center has set up."""
+
+    @override
+    def get(self, center_id: CenterId) -> PaymentConfiguration | None:
+        return _CONFIGURATIONS.find_one(
+            self._transaction, "WHERE center_id = %(center_id)s", {"center_id": center_id}
+        )
+
+    @override
+    def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
+        self._transaction.execute(
+            _CONFIGURATIONS.insert + _CONFIGURATIONS.or_replace,
+            _CONFIGURATIONS.row(configuration) | {"center_id": center_id},
+        )
+
+    @override
+    def remove(self, center_id: CenterId) -> None:
+        self._transaction.execute(
+            "DELETE FROM payment_configurations WHERE center_id = %(center_id)s",
+            {"center_id": center_id},
+        )
+
+    @override
+    def providers(self) -> frozenset[ProviderName]:
+        names = self._transaction.execute("SELECT DISTINCT provider FROM payment_configurations")
+        return frozenset(ProviderName(name) for (name,) in names.fetchall())
+
+
+class CardSessions(_InUnit, ports.CardSessions):
+    """Card-addition sessions."""
+
+    @override
+    def add(self, session: CardSession) -> None:
+        self._transaction.execute(_SESSIONS.insert, _SESSIONS.row(session))
+
+    @override
+    def get(self, token_id: TokenId) -> CardSession | None:
+        if plain_uuid(token_id) is None:
+            # What a PSP's event names may be anything, and the column takes nothing but UUIDs.
+            return None
+        return _SESSIONS.find_one(
+            self._transaction,
+            "WHERE token_id = %(token_id)s" + self._transaction.for_update,
+            {"token_id": token_id},
+        )
+
+    @override
+    def with_page(
+        self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
+    ) -> CardSession | None:
+        return _SESSIONS.find_one(
+            self._transaction,
+            "WHERE attempt #>> '{page,reference}' = %(page_reference)s "
+            "AND configuration ->> 'provider' = %(provider)s "
+            "AND configuration ->> 'merchant_account' = %(merchant_account)s"
+            + self._transaction.for_update,
+            {
+                "provider": provider,
+                "merchant_account": merchant_account,
+                "page_reference": page_reference,
+            },
+        )
+
+    @override
+    def update(self, session: CardSession) -> None:
+        self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
+
+    @override
+    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
+        taken = self._transaction.execute(
+            "UPDATE card_sessions SET due_at = %(until)s WHERE token_id = ("
+            "SELECT token_id FROM card_sessions WHERE due_at <= %(now)s ORDER BY due_at LIMIT 1 "
+            "FOR UPDATE SKIP LOCKED) RETURNING token_id",
+            {"now": now, "until": until},
+        ).fetchone()
+        return TokenId(taken[0]) if taken else None
+
+
+class EvidenceLog(_InUnit, ports.EvidenceLog):
+    """What PSPs said of sessions outside of their answers."""
+
+    @override
+    def add(self, token_id: TokenId, evidence: Evidence) -> None:
+        self._transaction.take_turns("evidence", token_id)
+        (kept,) = self._transaction.one(
+            "SELECT count(*) FROM evidence WHERE token_id = %(token_id)s AND origin = %(origin)s",
+            {"token_id": token_id, "origin": evidence.origin},
+        )
+        if kept < MAX_EVIDENCE_PER_ORIGIN:
+            content_hash = sha256(evidence.content.encode()).hexdigest()
+            self._transaction.execute(
+                _EVIDENCE.insert + "ON CONFLICT DO NOTHING",
+                _EVIDENCE.row(evidence) | {"token_id": token_id, "content_hash": content_hash},
+            )
+
+    @override
+    def of(self, token_id: TokenId) -> Sequence[Evidence]:
+        return _EVIDENCE.find(
+            self._transaction,
+            "WHERE token_id = %(token_id)s ORDER BY received_at, sequence",
+            {"token_id": token_id},
+        )
+
+
+class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
+    """Which session a caller's Idempotency-Key stands for."""
+
+    @override
+    def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
+        row = self._transaction.execute(
+            "SELECT token_id FROM idempotency_keys "
+            "WHERE caller = %(caller)s AND key = %(key)s AND used_at > %(since)s",
+            {"caller": caller, "key": key, "since": since},
+        ).fetchone()
+        return None if row is None else TokenId(row[0])
+
+    @override
+    def claim(
+        self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
+    ) -> TokenId:
+        # It waits for another claim that is not committed yet, and has the row locked in any case.
+        self._transaction.execute(
+            "INSERT INTO idempotency_keys AS kept (caller, key, token_id, used_at) "
+            "VALUES (%(caller)s, %(key)s, %(token_id)s, %(now)s) "
+            "ON CONFLICT (caller, key) DO UPDATE "
+            "SET token_id = excluded.token_id, used_at = excluded.used_at "
+            "WHERE kept.used_at <= %(since)s",
+            {"caller": caller, "key": key, "token_id": token_id, "now": now, "since": since},
+        )
+        (standing,) = self._transaction.one(
+            "SELECT token_id FROM idempotency_keys WHERE caller = %(caller)s AND key = %(key)s",
+            {"caller": caller, "key": key},
+        )
+        return TokenId(standing)
+
+    @override
+    def forget(self, *, before: datetime) -> None:
+        self._transaction.execute(
+            "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
+            "SELECT caller, key FROM idempotency_keys WHERE used_at < %(before)s "
+            "ORDER BY used_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)",
+            {"before": before, "limit": MAX_KEYS_FORGOTTEN},
+        )
+
+
+class PaymentAccounts(_InUnit, ports.PaymentAccounts):
+    """Cards on file."""
+
+    @override
+    def add(self, account: PaymentAccount) -> None:
+        added = self._transaction.execute(
+            _ACCOUNTS.insert + "ON CONFLICT DO NOTHING", _ACCOUNTS.row(account)
+        )
+        if added.rowcount == 0:
+            raise ports.AlreadyStored
+
+    @override
+    def get(self, account_id: AccountId) -> PaymentAccount | None:
+        return _ACCOUNTS.find_one(
+            self._transaction,
+            "WHERE account_id = %(account_id)s" + self._transaction.for_update,
+            {"account_id": account_id},
+        )
+
+    @override
+    def update(self, account: PaymentAccount) -> None:
+        self._transaction.execute(_ACCOUNTS.update, _ACCOUNTS.row(account))
+
+    @override
+    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
+        # Per guest and not per center, so that a guest's accounts get their sequence in the order
+        # in which they are committed.
+        self._transaction.take_turns("accounts", guest_id)
+        return _ACCOUNTS.find(
+            self._transaction,
+            "WHERE guest_id = %(guest_id)s AND center_id = %(center_id)s AND removed_at IS NULL "
+            "ORDER BY sequence" + self._transaction.for_update,
+            {"guest_id": guest_id, "center_id": center_id},
+        )
+
+    @override
+    def is_held(
+        self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
+    ) -> bool:
+        self._transaction.take_turns("token", provider, merchant_account, token)
+        row = self._transaction.execute(
+            "SELECT 1 FROM payment_accounts WHERE provider = %(provider)s "
+            "AND merchant_account = %(merchant_account)s AND token = %(token)s "
+            "AND removed_at IS NULL LIMIT 1",
+            {"provider": provider, "merchant_account": merchant_account, "token": token},
+        ).fetchone()
+        return row is not None
+
+    @override
+    def page(
+        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+    ) -> Page[PaymentAccount]:
+        condition = "WHERE guest_id = %(guest_id)s AND removed_at IS NULL "
+        if centers is not None:
+            condition += "AND center_id = ANY(%(centers)s::uuid[]) "
+        values = {"guest_id": guest_id, "centers": sorted(centers or ())}
+        (total,) = self._transaction.one(
+            "SELECT count(*) FROM payment_accounts " + condition, values
+        )
+        if request.before >= total:
+            return Page(items=(), total=total, request=request)
+        items = _ACCOUNTS.find(
+            self._transaction,
+            condition + "ORDER BY sequence LIMIT %(size)s OFFSET %(before)s",
+            values | {"size": request.size, "before": request.before},
+        )
+        return Page(items=items, total=total, request=request)
+
+
+class GuestReferences(_InUnit, ports.GuestReferences):
+    """The PSPs' own references for our guests."""
+
+    @override
+    def get(
+        self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
+    ) -> GuestReference | None:
+        row = self._transaction.execute(
+            "SELECT reference FROM guest_references WHERE provider = %(provider)s "
+            "AND merchant_account = %(merchant_account)s AND guest_id = %(guest_id)s",
+            {"provider": provider, "merchant_account": merchant_account, "guest_id": guest_id},
+        ).fetchone()
+        return None if row is None else GuestReference(row[0])
+
+    @override
+    def keep(
+        self,
+        provider: ProviderName,
+        merchant_account: MerchantAccount,
+        guest_id: GuestId,
+        reference: GuestReference,
+    ) -> None:
+        self._transaction.execute(
+            "INSERT INTO guest_references (provider, merchant_account, guest_id, reference) "
+            "VALUES (%(provider)s, %(merchant_account)s, %(guest_id)s, %(reference)s) "
+            "ON CONFLICT (provider, merchant_account, guest_id) "
+            "DO UPDATE SET reference = excluded.reference",
+            {
+                "provider": provider,
+                "merchant_account": merchant_account,
+                "guest_id": guest_id,
+                "reference": reference,
+            },
+        )
+
+
+class Discards(_InUnit, ports.Discards):
+    """Tokens that are to be discarded at their PSP, and those that have been."""
+
+    @override
+    def add(self, discard: Discard) -> None:
+        self._transaction.execute(
+            _DISCARDS.insert + "ON CONFLICT DO NOTHING", _DISCARDS.row(discard)
+        )
+
+    @override
+    def get(
+        self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
+    ) -> Discard | None:
+        self._transaction.take_turns("token", provider, merchant_account, token)
+        return _DISCARDS.find_one(
+            self._transaction,
+            "WHERE provider = %(provider)s AND merchant_account = %(merchant_account)s "
+            "AND token = %(token)s" + self._transaction.for_update,
+            {"provider": provider, "merchant_account": merchant_account, "token": token},
+        )
+
+    @override
+    def update(self, discard: Discard) -> None:
+        self._transaction.execute(_DISCARDS.update, _DISCARDS.row(discard))
+
+    @override
+    def remove(self, discard: Discard) -> None:
+        self._transaction.execute(
+            "DELETE FROM discards WHERE provider = %(provider)s "
+            "AND merchant_account = %(merchant_account)s AND token = %(token)s",
+            {
+                "provider": discard.provider,
+                "merchant_account": discard.merchant_account,
+                "token": discard.token,
+            },
+        )
+
+    @override
+    def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
+        taken = _DISCARDS.take(
+            self._transaction,
+            "UPDATE discards SET due_at = %(until)s WHERE (provider, merchant_account, token) = ("
+            "SELECT provider, merchant_account, token FROM discards WHERE due_at <= %(now)s "
+            "ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED"
+            f") RETURNING {_DISCARDS.listed}",
+            {"now": now, "until": until},
+        )
+        return taken[0] if taken else None
+
+
+class AccessTokens(_InUnit, ports.AccessTokens):
+    """Issued access tokens, by hash."""
+
+    @override
+    def add(self, token: AccessToken) -> None:
+        self._transaction.execute(_ACCESS_TOKENS.insert, _ACCESS_TOKENS.row(token))
+
+    @override
+    def get(self, token_hash: str) -> AccessToken | None:
+        return _ACCESS_TOKENS.find_one(
+            self._transaction, "WHERE token_hash = %(token_hash)s", {"token_hash": token_hash}
+        )
+
+    @override
+    def all(self) -> Sequence[AccessToken]:
+        return _ACCESS_TOKENS.find(self._transaction, "ORDER BY issued_at, sequence", {})
+
+    @override
+    def update(self, token: AccessToken) -> None:
+        self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))

@@ -1,0 +1,88 @@
+"""How records become rows and rows become records, read off the fields of the record itself.
+
+A field is a column of the same name. What holds more than one value (a nested record, a list)
+becomes JSON. So a new field needs its line in the dataclass and a migration, and nothing in
+between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+from psycopg.types.json import Jsonb
+
+from adapters.postgresql.connection import Transaction, Values
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
+
+
+class Rows(Generic[Record]):
+    """The rows of one table, and the records that they stand for.
+
+    `key` names the columns of the primary key, `beside` the columns that the record lacks and
+    that are bound beside it. The statements hold nothing but SQL and names of ours, and named
+    places.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        record_type: type[Record],
+        *,
+        key: tuple[str, ...],
+        beside: tuple[str, ...] = (),
+    ) -> None:
+        self.table = table
+        self.columns = tuple(field.name for field in fields(record_type))
+        self._record_type = record_type
+
+        stored = self.columns + beside
+        changing = [column for column in stored if column not in key]
+        values = ", ".join(f"%({column})s" for column in stored)
+        changes = ", ".join(f"{column} = %({column})s" for column in changing)
+        keys = " AND ".join(f"{column} = %({column})s" for column in key)
+
+        self.listed = ", ".join(self.columns)
+        self.changes = ", ".join(f"{column} = excluded.{column}" for column in changing)
+        self.select = f"SELECT {self.listed} FROM {table} "
+        self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({values}) "
+        self.update = f"UPDATE {table} SET {changes} WHERE {keys}"
+        self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {self.changes} "
+
+    def row(self, record: Record) -> dict[str, object]:
+        """Give the row of a record, by column."""
+        row: dict[str, object] = msgspec.to_builtins(
+            record, builtin_types=(datetime, Decimal), order="deterministic"
+        )
+        return {
+            column: Jsonb(value, dumps=_dumps) if isinstance(value, dict | list | tuple) else value
+            for column, value in row.items()
+        }
+
+    def record(self, row: Sequence[object]) -> Record:
+        """Give the record of a row, whose values are in the order of `columns`."""
+        return msgspec.convert(dict(zip(self.columns, row, strict=True)), self._record_type)
+
+    def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
+        """Give the records of the rows that a condition (WHERE and what may follow) selects."""
+        return self.take(transaction, self.select + condition, values)
+
+    def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
+        """Give the first record that a condition selects, or None."""
+        return next(iter(self.find(transaction, condition, values)), None)
+
+    def take(self, transaction: Transaction, statement: str, values: Values) -> tuple[Record, ...]:
+        """Run a statement that gives rows of `columns`, and give their records."""
+        return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
+
+
+def _dumps(document: object) -> bytes:
+    return msgspec.json.encode(document)

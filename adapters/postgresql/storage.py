@@ -1,0 +1,144 @@
+"""The storage port over a PostgreSQL database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import uniform
+from typing import Final
+
+from typing_extensions import override
+
+from adapters.postgresql import repositories
+from adapters.postgresql.connection import Conflict, Connections, Transaction
+from domain import ports
+from domain.errors import ServiceUnavailable
+
+REPEAT_WITHIN_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
+"""How long, at most, a unit that got in the way of others waits before it is done again."""
+
+
+class UnitOfWork(ports.UnitOfWork):
+    """The repositories over one transaction."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    @property
+    @override
+    def centers(self) -> ports.Centers:
+        return repositories.Centers(self._transaction)
+
+    @property
+    @override
+    def guests(self) -> ports.Guests:
+        return repositories.Guests(self._transaction)
+
+    @property
+    @override
+    def products(self) -> ports.Products:
+        return repositories.Products(self._transaction)
+
+    @property
+    @override
+    def configurations(self) -> ports.PaymentConfigurations:
+        return repositories.PaymentConfigurations(self._transaction)
+
+    @property
+    @override
+    def sessions(self) -> ports.CardSessions:
+        return repositories.CardSessions(self._transaction)
+
+    @property
+    @override
+    def evidence(self) -> ports.EvidenceLog:
+        return repositories.EvidenceLog(self._transaction)
+
+    @property
+    @override
+    def idempotency_keys(self) -> ports.IdempotencyKeys:
+        return repositories.IdempotencyKeys(self._transaction)
+
+    @property
+    @override
+    def accounts(self) -> ports.PaymentAccounts:
+        return repositories.PaymentAccounts(self._transaction)
+
+    @property
+    @override
+    def guest_references(self) -> ports.GuestReferences:
+        return repositories.GuestReferences(self._transaction)
+
+    @property
+    @override
+    def discards(self) -> ports.Discards:
+        return repositories.Discards(self._transaction)
+
+    @property
+    @override
+    def access_tokens(self) -> ports.AccessTokens:
+        return repositories.AccessTokens(self._transaction)
+
+
+class WriteUnit(UnitOfWork, ports.WriteUnit):
+    """The repositories over one transaction that may write."""
+
+    def __init__(self, transaction: Transaction, connections: Connections) -> None:
+        super().__init__(transaction)
+        self._connections = connections
+
+    @override
+    def commit(self) -> None:
+        self._connections.commit(self._transaction)
+
+
+class PostgresqlStorage(ports.Storage):
+    """Records in the database at `url`, which `migrations.migrate` has prepared.
+
+    At most `connections` are open to it. Nothing is opened before it is needed.
+    """
+
+    def __init__(self, url: str, *, connections: int = 10) -> None:
+        self._connections = Connections(url, connections=connections)
+
+    @override
+    @contextmanager
+    def read(self) -> Iterator[ports.UnitOfWork]:
+        with self._connections.transaction(writing=False) as transaction:
+            yield UnitOfWork(transaction)
+
+    @override
+    @contextmanager
+    def write(self) -> Iterator[ports.WriteUnit]:
+        try:
+            with self._write_unit() as unit:
+                yield unit
+        except Conflict as conflict:
+            raise ServiceUnavailable from conflict
+
+    @override
+    def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:
+        for seconds in REPEAT_WITHIN_SECONDS:
+            try:
+                with self._write_unit() as unit:
+                    return work(unit)
+            except Conflict:
+                # Apart, so that those who got in each other's way do not meet again.
+                time.sleep(uniform(0, seconds))  # noqa: S311 - nobody gains by guessing it
+        with self.write() as unit:
+            return work(unit)
+
+    @override
+    def check(self) -> None:
+        with self._connections.transaction(writing=True) as transaction:
+            transaction.execute("SELECT id FROM centers LIMIT 1")
+
+    @override
+    def close(self) -> None:
+        self._connections.close()
+
+    @contextmanager
+    def _write_unit(self) -> Iterator[WriteUnit]:
+        with self._connections.transaction(writing=True) as transaction:
+            yield WriteUnit(transaction, self._connections)

@@ -1,0 +1,109 @@
+"""Which storage stands behind CARDONFILE_DATABASE_URL. What one of them needs is imported here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from domain.errors import ServiceUnavailable
+from domain.ports import Storage
+from entrypoints.settings import PostgresqlDatabase
+
+
+class PostgresqlNotInstalled(Exception):
+    """A PostgreSQL database is to be used, and its client is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a PostgreSQL database needs an extra that is not installed: "
+            "run `make install EXTRAS=postgresql`, or `pip install -e '.[postgresql]'`"
+        )
+
+
+def migrate(database: Path | PostgresqlDatabase) -> list[str]:
+    """Bring a database up to date, and name the migrations that it took, in their order.
+
+    All of them are applied, or none; it may run twice, and in several processes at once. Raises
+    what `in_a_sentence` knows.
+    """
+    if isinstance(database, Path):
+        from adapters.sqlite import migrations
+
+        return migrations.migrate(database)
+    with _extra():
+        from adapters.postgresql import migrations as postgresql
+    return postgresql.migrate(database.url)
+
+
+def pending(database: Path | PostgresqlDatabase) -> list[str]:
+    """Name the migrations that a database lacks, in their order; changes nothing.
+
+    Raises what `in_a_sentence` knows.
+    """
+    if isinstance(database, Path):
+        from adapters.sqlite import migrations
+
+        return migrations.pending(database)
+    with _extra():
+        from adapters.postgresql import migrations as postgresql
+    return postgresql.pending(database.url)
+
+
+def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Storage:
+    """Give a storage over a database; nothing is opened before it is needed.
+
+    `connections` is how many a PostgreSQL server may be asked for. Raises PostgresqlNotInstalled.
+    """
+    if isinstance(database, Path):
+        from adapters.sqlite.storage import SqliteStorage
+
+        return SqliteStorage(database)
+    with _extra():
+        from adapters.postgresql.storage import PostgresqlStorage
+    return PostgresqlStorage(database.url, connections=connections)
+
+
+def in_a_sentence(error: Exception) -> str | None:
+    """Say what is wrong with the database; None for an error that is of no database."""
+    from adapters.sqlite import connection as sqlite
+    from adapters.sqlite import migrations as sqlite_migrations
+
+    sentences: tuple[type[Exception], ...] = (
+        PostgresqlNotInstalled,
+        sqlite.SqliteIsTooOld,
+        sqlite_migrations.DatabaseIsNewer,
+    )
+    errors: tuple[type[Exception], ...] = (sqlite.Error,)
+    if "adapters.postgresql.migrations" in sys.modules:
+        from adapters.postgresql import connection as postgresql
+        from adapters.postgresql import migrations as postgresql_migrations
+
+        sentences = (
+            *sentences,
+            postgresql.AddressInvalid,
+            postgresql_migrations.DatabaseIsNewer,
+        )
+        errors = (*errors, postgresql.Error)
+    if isinstance(error, sentences):
+        return str(error)
+    if isinstance(error, ServiceUnavailable):
+        reason = f" ({first_line(error.__cause__)})" if error.__cause__ else ""
+        return f"the database cannot be used just now{reason}"
+    if isinstance(error, errors):
+        return f"the database does not fit this release ({first_line(error)})"
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """Give what an error says, without what follows: hints, or the row that it is about."""
+    return str(error).partition("\n")[0]
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise PostgresqlNotInstalled from error
