@@ -37,6 +37,7 @@ from entrypoints.settings import (
     HOW_TO_ALLOW_FAKE_PSP,
     Settings,
     SettingsError,
+    parse_database_url,
 )
 
 # What is heavy to import is imported where it is used, so that `--help` is quick.
@@ -402,6 +403,64 @@ def reconcile() -> None:
         discards = sum(each.discards for each in rounds)
         faults = sum(len(each.faults) for each in rounds)
         click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
+
+
+# Click would print an argument too many, which may be the address with its password.
+@main.command(context_settings={"allow_extra_args": True})
+@click.argument("from_url", metavar="FROM_URL")
+@click.argument("to_url", metavar="TO_URL")
+@click.pass_context
+def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None:
+    """Move an installation from SQLite to PostgreSQL.
+
+    Everything is copied into the empty database TO_URL, or nothing; FROM_URL stays as it is. Stop
+    the service first: nothing can be written to either meanwhile.
+
+    \b
+    Example:
+      cardonfile copy-database sqlite:///cardonfile.db postgresql://cardonfile@db.example/cardonfile
+    """
+    from entrypoints import databases
+
+    if context.args:
+        raise click.UsageError("give FROM_URL and TO_URL, and nothing else")
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with _plain_errors():
+            source = parse_database_url(from_url, "FROM_URL")
+            target = parse_database_url(to_url, "TO_URL")
+            if not isinstance(source, Path) or isinstance(target, Path):
+                raise click.ClickException(
+                    "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL database"
+                )
+            if databases.pending(source):
+                raise click.ClickException(
+                    f"the database {source} is missing or not up to date: run `cardonfile migrate`"
+                )
+            databases.pending(target)
+            # Only now is it certain that the client of PostgreSQL is installed.
+            from entrypoints.copy_database import CopyFailed, copying
+
+            with _plain_errors(CopyFailed), copying(source, target) as copy:
+                with click.progressbar(
+                    length=copy.total,
+                    label="copying rows",
+                    file=sys.stderr,
+                    hidden=not (copy.total and sys.stderr.isatty()),
+                    update_min_steps=copy.total // 1_000,
+                ) as bar:
+                    counted = copy.run(on_copied=bar.update)
+                # From here on it is copied; nobody is to be told otherwise.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                copy.commit()
+        click.echo(f"{'TABLE':24}{'SQLITE':>12}{'POSTGRESQL':>12}")
+        for each in counted:
+            click.echo(f"{each.table:24}{each.in_sqlite:12}{each.in_postgresql:12}")
+    except KeyboardInterrupt:
+        click.echo("interrupted: nothing was copied", err=True)
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, on_interrupt)
 
 
 @main.command()

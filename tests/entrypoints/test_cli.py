@@ -69,6 +69,7 @@ class TestHelp:
             ("token", "revoke"),
             ("serve",),
             ("reconcile",),
+            ("copy-database",),
             ("demo",),
         }
 
@@ -134,6 +135,8 @@ class TestArguments:
             ("serve", "--port", "65536"),
             ("demo", "--port", "-1"),
             ("reconcile", "--all"),
+            ("copy-database",),
+            ("copy-database", "sqlite:///cards.db"),
         ],
         ids=" ".join,
     )

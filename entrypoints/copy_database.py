@@ -1,0 +1,197 @@
+"""An installation copied from its SQLite file into a PostgreSQL database: all of it, or nothing.
+
+Both schemas have the same tables and columns, so nothing here knows what they are about. Values
+cross as text, of which PostgreSQL makes what its columns hold: UUIDs, times, booleans, JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final, LiteralString, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import TupleRow
+from sqlite_utils import Database
+
+from adapters.postgresql.connection import Connection, connect
+from adapters.postgresql.migrations import apply
+from adapters.sqlite.connection import Connections
+from entrypoints.databases import first_line
+from entrypoints.settings import PostgresqlDatabase
+
+WAIT_SECONDS: Final = 5
+"""How long to wait for whoever writes to the SQLite file."""
+
+MAX_SHOWN: Final = 10
+"""How many columns that only one side has are named."""
+
+_ONLY_IN_SQLITE: Final = "import_id"
+"""It names the import that a row was last in; PostgreSQL finds a repeated row without it."""
+
+_COLUMNS: Final = """
+    SELECT table_name, column_name, is_identity = 'YES'
+    FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+    WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+        AND table_name <> 'cardonfile_migrations'
+"""
+
+_Columns: TypeAlias = Mapping[str, Sequence[str]]
+"""The columns to copy, by table; tables that others refer to come before them."""
+
+
+class CopyFailed(Exception):
+    """A copy that did not come about; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many rows a table has on both sides."""
+
+    table: str
+    in_sqlite: int
+    in_postgresql: int
+
+
+class Copy:
+    """A copy under way. Nobody else writes to either side before it is committed or given up."""
+
+    def __init__(self, source: Database, target: Connection) -> None:
+        """Begin it in two open transactions, of which the source's holds the write lock.
+
+        Raises CopyFailed when the schemas differ, or the target is not empty.
+        """
+        self._source = source
+        self._target = target
+        self._columns = _columns_to_copy(source, target)
+        self._all_tables = sql.SQL(", ").join(map(sql.Identifier, self._columns))
+        # Reading goes on, so that a service that waits there for its records is healthy.
+        self._on_target("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._all_tables)
+        for table in self._columns:
+            if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
+                raise CopyFailed(f"nothing was copied: there are rows in {table} of TO_URL already")
+        # Nobody else writes, so they are the same at the end.
+        self._rows = {table: source.table(table).count for table in self._columns}
+
+    @property
+    def total(self) -> int:
+        """How many rows there are to copy."""
+        return sum(self._rows.values())
+
+    def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
+        """Copy all rows at constant memory, and count what has arrived.
+
+        `on_copied` is told the number of rows, as they are sent. Raises CopyFailed.
+        """
+        for table, columns in self._columns.items():
+            self._copy(table, columns, on_copied)
+        counted = [
+            Counted(table, rows, self._rows_arrived(table)) for table, rows in self._rows.items()
+        ]
+        for each in counted:
+            if each.in_sqlite != each.in_postgresql:
+                raise CopyFailed(
+                    f"nothing was copied: {each.table} has {each.in_sqlite} rows in SQLite, of "
+                    f"which {each.in_postgresql} arrived in PostgreSQL"
+                )
+        # Until PostgreSQL has looked at the rows, its planner takes the tables for empty.
+        self._on_target("ANALYZE {}", self._all_tables)
+        return counted
+
+    def commit(self) -> None:
+        """Have the target keep the rows. Raises CopyFailed when it did not say that it does."""
+        try:
+            self._target.commit()
+        except psycopg.OperationalError as error:
+            raise CopyFailed(
+                "the connection was lost at the last moment, so TO_URL has everything or nothing: "
+                f"run the same command again, which copies it or finds it there ({first_line(error)})"
+            ) from error
+
+    def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
+        # In the order of creation, in which PostgreSQL numbers the rows of some tables itself.
+        rows = self._source.table(table).rows_where(select=", ".join(columns), order_by="rowid")
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
+        )
+        with (
+            _in_a_sentence(about=f"{table}: "),
+            self._target.cursor() as cursor,
+            cursor.copy(statement) as copy,
+        ):
+            for row in rows:
+                copy.write_row(tuple(row.values()))
+                on_copied(1)
+
+    def _rows_arrived(self, table: str) -> int:
+        row = self._on_target("SELECT count(*) FROM {}", sql.Identifier(table)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _on_target(
+        self, statement: LiteralString, tables: sql.Composable
+    ) -> psycopg.Cursor[TupleRow]:
+        return self._target.execute(sql.SQL(statement).format(tables))
+
+
+@contextmanager
+def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
+    """Begin a copy, and leave nothing of it in the target at the end unless it was committed.
+
+    The target is migrated first, in the same transaction. Raises CopyFailed, and what
+    `databases.in_a_sentence` knows.
+    """
+    with (
+        closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
+        connections.transaction(writing=True) as db,
+        _in_a_sentence(),
+        closing(connect(target.url)) as connection,
+        connection.within(None),
+    ):
+        # Whoever had to wait for another copy has to see its rows.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        # Limits that may be set for the service; it is the copy that takes long here.
+        connection.execute(
+            "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+        )
+        apply(connection)
+        yield Copy(db, connection)
+
+
+def _columns_to_copy(source: Database, target: Connection) -> _Columns:
+    """Give the columns of both sides, but for those that PostgreSQL numbers by itself."""
+    tables = [name for name in source.table_names() if not name.startswith(("sqlite_", "_sqlite_"))]
+    listed = target.execute(_COLUMNS).fetchall()
+    numbered = {(table, column) for table, column, is_numbered in listed if is_numbered}
+    in_postgresql = {(table, column) for table, column, _ in listed} - numbered
+    in_sqlite = {
+        (table, column.name)
+        for table in tables
+        for column in source.table(table).columns
+        if column.name != _ONLY_IN_SQLITE
+    } - numbered
+    if in_sqlite != in_postgresql:
+        differing = sorted(f"{table}.{column}" for table, column in in_sqlite ^ in_postgresql)
+        raise CopyFailed(
+            "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one "
+            f"of them has {', '.join(differing[:MAX_SHOWN])}"
+        )
+    references = {
+        table: [key.other_table for key in source.table(table).foreign_keys] for table in tables
+    }
+    return {
+        table: sorted(column for of, column in in_sqlite if of == table)
+        for table in TopologicalSorter(references).static_order()
+    }
+
+
+@contextmanager
+def _in_a_sentence(*, about: str = "") -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise CopyFailed(f"nothing was copied: {about}{first_line(error)}") from error
