@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS events (
 
 
 class PspUnavailable(Exception):
-    """The fake PSP cannot read or write its database just now; nothing was changed."""
+    """The fake PSP cannot read or write its records just now; nothing was changed."""
 
 
 class PspDatabase:

@@ -39,15 +39,22 @@ _TOLD_OF = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"}
 class FakeProvider(PaymentProvider):
     """Calls the fake PSP directly and puts its answers into the domain's words."""
 
-    def __init__(self, psp: FakePsp, *, webhook_secret: str, clock: Clock) -> None:
-        """Take the PSP, and the secret that its webhooks are signed with.
+    def __init__(
+        self,
+        psp: FakePsp,
+        *,
+        webhook_secret: str,
+        earlier_webhook_secrets: Sequence[str] = (),
+        clock: Clock,
+    ) -> None:
+        """Take the PSP, the secret that its webhooks are signed with, and those it replaces.
 
         Raises ValueError for a blank secret: anybody could sign with it.
         """
-        if not webhook_secret.strip():
-            raise ValueError("the fake PSP's webhook secret is empty")
         self._psp = psp
-        self._webhook_secret = webhook_secret
+        self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)
+        if not all(secret.strip() for secret in self._webhook_secrets):
+            raise ValueError("the fake PSP's webhook secret is empty")
         self._clock = clock
 
     @property
@@ -106,8 +113,10 @@ class FakeProvider(PaymentProvider):
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         signature = delivery.headers.get(signatures.HEADER, "")
-        if not signatures.is_signed(
-            delivery.body, signature, secret=self._webhook_secret, now=self._clock.now()
+        now = self._clock.now()
+        if not any(
+            signatures.is_signed(delivery.body, signature, secret=secret, now=now)
+            for secret in self._webhook_secrets
         ):
             raise WebhookRejected("not signed by the fake PSP within the last minutes")
         if _decode(delivery.body, _Kind).type not in _TOLD_OF:

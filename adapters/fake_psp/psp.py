@@ -16,7 +16,7 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
-from adapters.fake_psp.database import PspDatabase, Row, rows
+from adapters.fake_psp.database import PspDatabase, PspUnavailable, Row, rows
 from domain.billing import AvsResult
 from domain.hosted_pages import HostedPageRequest
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
@@ -358,4 +358,7 @@ def _encode(page: PspPage) -> str:
 
 
 def _decode(page: str | float) -> PspPage:
-    return msgspec.json.decode(str(page), type=PspPage)
+    try:
+        return msgspec.json.decode(str(page), type=PspPage)
+    except msgspec.MsgspecError as error:
+        raise PspUnavailable from error
