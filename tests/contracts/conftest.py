@@ -12,6 +12,8 @@ import pytest
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
+from tests.adapters.fake_psp.under_test import FakePspUnderTest
+from tests.contracts.providers import PspUnderTest
 from tests.databases import make_database
 from tests.postgresql import new_database
 
@@ -44,3 +46,17 @@ def storage(
     """Give an empty storage of each adapter in turn."""
     with STORAGES[request.param](tmp_path, postgresql_server) as storage:
         yield storage
+
+
+PROVIDERS: Final[Mapping[str, type[PspUnderTest]]] = {
+    "fake": FakePspUnderTest,
+}
+"""Each adapter of a PSP by its name: the PSP that its adapter is tested with."""
+
+
+@pytest.fixture(params=PROVIDERS)
+def psp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PspUnderTest]:
+    """Give each PSP in turn, as on its first day."""
+    psp = PROVIDERS[request.param](tmp_path)
+    yield psp
+    psp.close()

@@ -1,0 +1,226 @@
+"""The fake PSP in the hands of the provider suite."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from sqlite_utils import Database
+from typing_extensions import override
+
+from adapters.fake_psp import signatures
+from adapters.fake_psp.cards import CardEntry
+from adapters.fake_psp.database import PspUnavailable
+from adapters.fake_psp.provider import FakeProvider
+from adapters.fake_psp.psp import CallRefused, Event, FakePsp, PspPage
+from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import PaymentProvider
+from tests.adapters.fake_psp.conftest import (
+    BASE_URL,
+    CHALLENGE,
+    DECLINED,
+    GOOD,
+    MASTERCARD,
+    WRONG_ADDRESS,
+    Browser,
+)
+from tests.clock import SettableClock
+from tests.contracts.providers import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    SECRET,
+    Facts,
+    GuestCard,
+    Method,
+    PrintedCard,
+    PspUnderTest,
+    Trouble,
+    WaysOut,
+)
+from tests.ids import SeededIds
+
+Answer = TypeVar("Answer")
+
+_EVENT: Final = (
+    b'{"id": "event_1", "type": "page.completed", "created": 1800000000, "page": "page_1",'
+    b' "merchant_account": "main", "token_id": "00000000-0000-4000-8000-000000000001"}'
+)
+
+
+class FakePspUnderTest(PspUnderTest):
+    """The guest and the adapter have a PSP object each, on one database file."""
+
+    facts = Facts(
+        cards={
+            GuestCard.GOOD: PrintedCard(GOOD, "visa"),
+            GuestCard.ANOTHER_GOOD: PrintedCard(MASTERCARD, "mastercard"),
+            GuestCard.REFUSED: PrintedCard(DECLINED, "visa"),
+            GuestCard.CHALLENGED: PrintedCard(CHALLENGE, "visa"),
+            GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),
+        },
+        after_refusal=CardRefused(),
+        calls=dict.fromkeys(Method, 1),
+        telling_events=("page.completed", "page.closed"),
+        silent_events=("page.opened", "payout.paid"),
+        broken_events={
+            "no page": b'{"type": "page.completed"}',
+            "a page that is no text": _EVENT.replace(b'"page_1"', b"7"),
+            "a time that is no number": _EVENT.replace(b"1800000000", b'"now"'),
+        },
+        misdirected=("another merchant account",),
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SettableClock()
+        self.ids = SeededIds(1)
+        file = folder / "fake-psp.db"
+        self._psp = FakePsp(file, base_url=BASE_URL, clock=self.clock, ids=SeededIds(2))
+        self._wire = _Wire(file, base_url=BASE_URL, clock=self.clock, ids=SeededIds(3))
+        self._records = Database(file)
+        self._sound_pages: dict[str, str] = {}
+
+    @override
+    def close(self) -> None:
+        self._records.close()
+
+    @override
+    def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
+        newest, *earlier = webhook_secrets
+        return FakeProvider(
+            self._wire, webhook_secret=newest, earlier_webhook_secrets=earlier, clock=self.clock
+        )
+
+    @override
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> None:
+        month, year = expiry
+        number = self.facts.cards[card].number
+        entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
+        self._psp.try_card(page.reference, entry)
+
+    @override
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
+        self._psp.answer_challenge(page.reference, confirmed=confirmed)
+
+    @override
+    def read_page(self, page: HostedPage) -> str:
+        return html.unescape(Browser(self._psp).open(page.reference).text)
+
+    @override
+    def ways_out(self, page: HostedPage) -> WaysOut:
+        request = self._psp.page(page.reference).request
+        return WaysOut(with_card=request.return_uri, without=request.cancel_uri)
+
+    @override
+    def count_pages(self) -> int:
+        return self._records.table("pages").count
+
+    @override
+    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
+        found = self._records.table("guests").rows_where("merchant_account = ?", [merchant_account])
+        return frozenset(row["reference"] for row in found)
+
+    @override
+    def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
+        self._records.table("guests").delete(reference)
+
+    @override
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        return self._psp.tokens(merchant_account)
+
+    @override
+    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+        if trouble is Trouble.NONSENSE:
+            self._have_pages(lambda page: f"<html>{page}")
+        elif trouble is Trouble.UNKNOWN_STATUS:
+            self._have_pages(lambda page: page.replace('"state":"', '"state":"half-'))
+        else:
+            self._wire.trouble = trouble
+            self._wire.calls_left = from_call - 1
+
+    @override
+    def recover(self) -> None:
+        self._wire.trouble = None
+        for reference, page in self._sound_pages.items():
+            self._records.table("pages").update(reference, {"page": page})
+
+    @override
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        return self._event(kind, request, page, request.merchant_account)
+
+    @override
+    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
+        signature = signatures.sign(body, secret=secret, now=at)
+        return WebhookDelivery(
+            headers={signatures.HEADER: signature}, body=body, merchant_account=MAIN
+        )
+
+    @override
+    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
+        return self.sign(self._event("page.completed", request, page, OTHER), at=self.clock.now())
+
+    def _event(
+        self, kind: str, request: HostedPageRequest, page: HostedPage, account: MerchantAccount
+    ) -> bytes:
+        return msgspec.json.encode(
+            Event(
+                id="event_1",
+                type=kind,
+                created=int(self.clock.now().timestamp()),
+                merchant_account=account,
+                page=page.reference,
+                token_id=request.token_id,
+            )
+        )
+
+    def _have_pages(self, damaged: Callable[[str], str]) -> None:
+        """Damage every page in the file."""
+        table = self._records.table("pages")
+        self._sound_pages = {row["reference"]: row["page"] for row in table.rows}
+        for reference, page in self._sound_pages.items():
+            table.update(reference, {"page": damaged(page)})
+
+
+class _Wire(FakePsp):
+    """The PSP as the adapter sees it, with trouble on the way."""
+
+    trouble: Trouble | None = None
+    calls_left = 0
+
+    @override
+    def start_page(self, request: HostedPageRequest) -> PspPage:
+        return self._call(lambda: super(_Wire, self).start_page(request))
+
+    @override
+    def page(self, reference: str) -> PspPage:
+        return self._call(lambda: super(_Wire, self).page(reference))
+
+    @override
+    def close_page(self, reference: str) -> PspPage:
+        return self._call(lambda: super(_Wire, self).close_page(reference))
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        self._call(lambda: super(_Wire, self).discard(merchant_account, guest_reference, token))
+
+    def _call(self, act: Callable[[], Answer]) -> Answer:
+        if self.trouble is None:
+            return act()
+        if self.calls_left > 0:
+            self.calls_left -= 1
+            return act()
+        if self.trouble is Trouble.CALL_LOST:
+            raise PspUnavailable
+        if self.trouble is Trouble.REFUSED:
+            raise CallRefused("no such merchant account")
+        act()
+        raise PspUnavailable

@@ -1,0 +1,218 @@
+"""What the suite of `PaymentProvider` needs of a PSP to ask an adapter for every promise.
+
+A PSP states its own words and numbers in a subclass of `PspUnderTest`, and is registered in
+`tests/contracts/conftest.py`. The adapter may well talk to its PSP over a socket: nothing here
+looks inside either.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from pathlib import Path
+from typing import ClassVar, Final
+
+from domain.hosted_pages import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import Ids, PaymentProvider
+from tests.builders import MERCHANT_ACCOUNT
+from tests.clock import SettableClock
+
+MAIN: Final = MERCHANT_ACCOUNT
+OTHER: Final = MerchantAccount("other")
+SECRET: Final = "the secret of webhooks to main"
+EXPIRY: Final = (9, 2031)
+
+
+class Ability(Enum):
+    """What a PSP, or what plays it here, may truly be without; the suite then asks less of it."""
+
+    STAND_IN = auto()
+    """It is played here: its guests, its calls, its records and its time are in our hands."""
+    SIGNED_WEBHOOKS = auto()
+    """It sends webhooks, and signs them."""
+    SIGNED_TIMES = auto()
+    """Its signatures hold the time at which they were made."""
+
+
+class GuestCard(Enum):
+    """The cards that a guest may type."""
+
+    GOOD = auto()
+    ANOTHER_GOOD = auto()
+    REFUSED = auto()
+    """The bank refuses it."""
+    CHALLENGED = auto()
+    """The bank asks the guest first (3-D Secure)."""
+    WRONG_ADDRESS = auto()
+    """Good, but the bank says that the address is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedCard:
+    """A card as it lies before the guest, with the name that the adapter has for its brand."""
+
+    number: str
+    card_logo: str
+
+
+class Method(Enum):
+    """The methods of an adapter that call the PSP."""
+
+    START = auto()
+    OUTCOME = auto()
+    CLOSE = auto()
+    DISCARD = auto()
+
+
+class Trouble(Enum):
+    """What may go wrong between an adapter and its PSP."""
+
+    CALL_LOST = auto()
+    """The PSP never gets the call."""
+    ANSWER_LOST = auto()
+    """The PSP does what the call asks, and its answer never comes."""
+    NONSENSE = auto()
+    """The PSP answers what is no answer."""
+    UNKNOWN_STATUS = auto()
+    """The PSP answers well, but with a status that nobody has heard of."""
+    REFUSED = auto()
+    """The PSP refuses the call itself, for good, and does nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaysOut:
+    """Where a page sends the guest's browser: with a card stored, and without."""
+
+    with_card: str
+    without: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is so of one PSP and may be otherwise with the next.
+
+    `after_refusal` is what the adapter says once the bank has refused a card: CardRefused, or
+    Pending. `calls` are how many calls each method makes when all goes well, START for a guest who
+    is new there. Telling events are the kinds of webhooks that speak of a session, silent ones
+    those that do not, among them one that nobody knows. Broken events are bodies of telling ones
+    that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
+    else a well-signed webhook may be meant: another merchant account, live mode …
+    """
+
+    cards: Mapping[GuestCard, PrintedCard]
+    after_refusal: Outcome
+    calls: Mapping[Method, int]
+    telling_events: Sequence[str]
+    silent_events: Sequence[str]
+    broken_events: Mapping[str, bytes]
+    misdirected: Sequence[str]
+    abilities: frozenset[Ability] = frozenset(Ability)
+
+
+class PspUnderTest(ABC):
+    """A PSP with no pages, guests and cards yet, where the merchant accounts MAIN and OTHER exist.
+
+    The suite has an adapter made, plays the guest, and has trouble happen. What a PSP without
+    STAND_IN cannot do is never asked of it.
+    """
+
+    facts: ClassVar[Facts]
+
+    clock: SettableClock
+    """The time, for the adapter and, if it is a stand-in, for the PSP; it stands still."""
+
+    ids: Ids
+    """Makes the ids of sessions; those of a PSP that remembers must be new in each run."""
+
+    @abstractmethod
+    def __init__(self, folder: Path) -> None:
+        """Start the PSP, with an empty folder for its files."""
+
+    def close(self) -> None:  # noqa: B027 - not every PSP has something to stop
+        """Stop what was started."""
+
+    @abstractmethod
+    def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
+        """Make the adapter; each of these secrets may sign webhooks to MAIN."""
+
+    # The guest
+
+    @abstractmethod
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> None:
+        """Have the guest type a card; nothing comes of it when the page takes none any more."""
+
+    @abstractmethod
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
+        """Have the guest answer the bank; nothing comes of it when the page is over."""
+
+    @abstractmethod
+    def read_page(self, page: HostedPage) -> str:
+        """Give the text that the guest reads on an open page."""
+
+    @abstractmethod
+    def ways_out(self, page: HostedPage) -> WaysOut:
+        """Give where the page would send the guest's browser."""
+
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:
+        """Give what the service would have kept of the page by now.
+
+        For a PSP that tells the outcome by the browser's return or by webhooks alone.
+        """
+        return ()
+
+    # What there is at the PSP
+
+    @abstractmethod
+    def count_pages(self) -> int:
+        """Count every page ever made."""
+
+    @abstractmethod
+    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
+        """Give the guests that a merchant account has."""
+
+    @abstractmethod
+    def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
+        """Have somebody delete a guest at the PSP."""
+
+    @abstractmethod
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        """Give the tokens that a merchant account can charge."""
+
+    # Trouble
+
+    @abstractmethod
+    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+        """Have trouble with every call but the next `from_call - 1`, until `recover`.
+
+        NONSENSE and UNKNOWN_STATUS may be had with pages that exist already alone.
+        """
+
+    @abstractmethod
+    def recover(self) -> None:
+        """Have no more trouble; what the PSP has done stays done."""
+
+    # Webhooks
+
+    @abstractmethod
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        """Give the body of a webhook of that kind, about this page as far as it is about one."""
+
+    @abstractmethod
+    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
+        """Sign a body, and deliver it to the address of MAIN's webhooks."""
+
+    @abstractmethod
+    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
+        """Deliver a webhook to MAIN that is well signed, fresh, and meant for somebody else."""
