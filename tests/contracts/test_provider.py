@@ -1,0 +1,1097 @@
+"""What every adapter of a PSP promises (domain/ports.py).
+
+To add one: `docs/adding-a-provider.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, timedelta
+from typing import Any, Final, TypeAlias
+
+import pytest
+from structlog.testing import capture_logs
+
+from domain.billing import AvsResult, BillingInfo
+from domain.hosted_pages import (
+    CardCollected,
+    Evidence,
+    EvidenceOrigin,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    PageClosed,
+    Pending,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, TokenId
+from domain.payment_accounts import Card
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
+from tests.builders import GUEST_ID, OTHER_GUEST_ID, a_page_request
+from tests.concurrency import at_once
+from tests.contracts.conftest import PROVIDERS
+from tests.contracts.providers import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    SECRET,
+    Ability,
+    Facts,
+    GuestCard,
+    Method,
+    PspUnderTest,
+    Trouble,
+)
+
+MINUTE: Final = timedelta(minutes=1)
+SECOND: Final = timedelta(seconds=1)
+ADDRESS: Final = BillingInfo(
+    address="12 Analytical Row", city="Seattle", state="WA", zipcode="98101", country_code="US"
+)
+JUNK: Final = ("", "{}", "null", "7", "[]", "<html>", "\x00", "\udc80", "é" * 4_096, "[" * 4_096)
+BROKEN_JSON: Final = (
+    b"",
+    b"null",
+    b"7",
+    b"[]",
+    b"{",
+    b"{}",
+    b'{"type": 1}',
+    b'{"type": "\xff"}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"x":' * 100_000,
+)
+
+
+def needs(*abilities: Ability) -> pytest.MarkDecorator:
+    """Ask only the PSPs that state these abilities; the others do not promise it."""
+    able = [name for name, psp in PROVIDERS.items() if psp.facts.abilities.issuperset(abilities)]
+    return pytest.mark.parametrize("psp", able, indirect=True)
+
+
+def for_each(argument: str, stated: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
+    """Ask each PSP about each of the things that it states."""
+    return pytest.mark.parametrize(
+        ("psp", argument),
+        [
+            pytest.param(name, each, id=f"{name}-{each}")
+            for name, psp in PROVIDERS.items()
+            for each in stated(psp.facts)
+        ],
+        indirect=["psp"],
+    )
+
+
+# Any: `changes` holds fields of any type, and replace() refuses wrong names.
+def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
+    """Give the request for the first page of a new session."""
+    now = psp.clock.now()
+    request = a_page_request(
+        token_id=TokenId(psp.ids.uuid()),
+        merchant_account=MAIN,
+        billing_info=ADDRESS,
+        begun_at=now,
+        live_until=now + 30 * MINUTE,
+    )
+    return replace(request, **changes)
+
+
+@pytest.fixture
+def adapter(psp: PspUnderTest) -> PaymentProvider:
+    return psp.adapter()
+
+
+@pytest.fixture
+def asked(psp: PspUnderTest) -> HostedPageRequest:
+    return a_request(psp)
+
+
+@pytest.fixture
+def page(adapter: PaymentProvider, asked: HostedPageRequest) -> HostedPage:
+    return adapter.start(asked)
+
+
+Tell: TypeAlias = Callable[[], Outcome]
+
+
+@pytest.fixture
+def tell(
+    psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage
+) -> Tell:
+    """Give a way to ask what has become of the page."""
+    return lambda: adapter.outcome(asked, page, psp.evidence(page))
+
+
+def collect(
+    psp: PspUnderTest,
+    adapter: PaymentProvider,
+    card: GuestCard = GuestCard.GOOD,
+    *,
+    expiry: tuple[int, int] = EXPIRY,
+    **changes: Any,
+) -> CardCollected:
+    """Have a card collected in a session of its own."""
+    request = a_request(psp, **changes)
+    page = adapter.start(request)
+    psp.type_card(page, card, expiry=expiry)
+    outcome = adapter.outcome(request, page, psp.evidence(page))
+    assert isinstance(outcome, CardCollected)
+    return outcome
+
+
+@pytest.fixture(autouse=True)
+def _logs_name_nobody(psp: PspUnderTest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a test does: no guest, no card and no secret is in the log."""
+    caplog.set_level(logging.INFO)
+    with capture_logs() as lines:
+        yield
+    logged = f"{lines}\n{caplog.text}"
+    guest = a_page_request()
+    numbers = [card.number for card in psp.facts.cards.values()]
+    private = [guest.guest_email, guest.guest_name, ADDRESS.address, SECRET, *numbers]
+    assert [each for each in private if each and each in logged] == []
+
+
+class TestStart:
+    def test_a_page_has_a_reference_a_web_address_and_a_guest(self, page: HostedPage) -> None:
+        assert page.reference
+        assert page.address.startswith(("https://", "http://"))
+        assert page.guest_reference
+
+    def test_the_same_key_gives_the_same_page_again(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+    ) -> None:
+        psp.clock.advance(MINUTE)
+
+        assert adapter.start(asked) == page
+        assert psp.adapter().start(asked) == page
+
+    def test_the_next_attempt_makes_another_page(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage
+    ) -> None:
+        again = adapter.start(replace(asked, attempt=2, guest_reference=page.guest_reference))
+
+        assert again.reference != page.reference
+        assert again.address != page.address
+
+    def test_another_session_has_another_page(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
+    ) -> None:
+        assert adapter.start(a_request(psp)).reference != page.reference
+
+    @pytest.mark.parametrize("minutes", [15, 30, 120])
+    def test_a_page_ends_when_it_is_asked_to_or_later(
+        self, psp: PspUnderTest, adapter: PaymentProvider, minutes: int
+    ) -> None:
+        asked = a_request(psp, live_until=psp.clock.now() + minutes * MINUTE)
+
+        assert adapter.start(asked).ends_at >= asked.live_until
+
+    def test_neither_a_billing_address_nor_an_email_address_is_needed(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        asked = a_request(psp, billing_info=None, avs=False, guest_email=None)
+
+        assert adapter.start(asked).reference
+
+
+@needs(Ability.STAND_IN)
+class TestPage:
+    def test_starts_at_once_under_one_key_make_one_page(
+        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest
+    ) -> None:
+        def start(_: int) -> HostedPage | None:
+            try:
+                return adapter.start(asked)
+            except ProviderUnavailable:
+                return None
+
+        answers = at_once(4, start)
+
+        assert set(answers) <= {None, adapter.start(asked)}
+        assert psp.count_pages() == 1
+        assert len(psp.guests(MAIN)) == 1
+
+    def test_the_guest_reads_the_consent_that_was_asked_for(
+        self, psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage
+    ) -> None:
+        assert asked.consent.text in psp.read_page(page)
+
+    def test_it_leads_back_to_where_it_was_asked_to(
+        self, psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage
+    ) -> None:
+        ways_out = psp.ways_out(page)
+
+        assert ways_out.with_card.startswith(asked.return_uri)
+        assert ways_out.without.startswith(asked.cancel_uri)
+
+    def test_it_takes_a_card_up_to_its_end(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.clock.advance(page.ends_at - psp.clock.now() - SECOND)
+        assert tell() == Pending()
+
+        psp.type_card(page, GuestCard.GOOD)
+
+        assert isinstance(tell(), CardCollected)
+
+    def test_it_takes_none_from_its_end_on(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.clock.advance(page.ends_at - psp.clock.now())
+
+        psp.type_card(page, GuestCard.GOOD)
+
+        assert tell() == PageClosed()
+        assert psp.tokens(MAIN) == frozenset()
+
+
+class TestGuestReference:
+    def test_a_guest_who_is_known_keeps_the_reference(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
+    ) -> None:
+        again = adapter.start(a_request(psp, guest_reference=page.guest_reference))
+
+        assert again.guest_reference == page.guest_reference
+
+    def test_a_guest_whom_the_psp_never_knew_gets_a_new_one(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        unknown = GuestReference("guest_of_nobody")
+
+        page = adapter.start(a_request(psp, guest_reference=unknown))
+
+        assert page.guest_reference not in ("", unknown)
+
+    def test_a_guest_whom_the_psp_knows_no_more_gets_a_new_one(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
+    ) -> None:
+        psp.forget_guest(MAIN, page.guest_reference)
+
+        again = adapter.start(a_request(psp, guest_reference=page.guest_reference))
+
+        assert again.guest_reference not in ("", page.guest_reference)
+
+    def test_another_guest_is_somebody_else(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
+    ) -> None:
+        other = adapter.start(a_request(psp, guest_id=OTHER_GUEST_ID))
+
+        assert other.guest_reference != page.guest_reference
+
+    @pytest.mark.parametrize("is_known", [True, False])
+    def test_a_guest_is_somebody_else_at_another_merchant_account(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, is_known: bool
+    ) -> None:
+        reference = page.guest_reference if is_known else None
+
+        there = adapter.start(a_request(psp, merchant_account=OTHER, guest_reference=reference))
+
+        assert there.guest_reference != page.guest_reference
+
+
+class TestOutcome:
+    def test_nothing_typed_is_pending(self, tell: Tell) -> None:
+        assert tell() == Pending()
+
+    def test_a_page_that_is_unknown_is_closed(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage
+    ) -> None:
+        unknown = replace(page, reference=f"{page.reference}0")
+
+        assert adapter.outcome(asked, unknown, ()) == PageClosed()
+
+    def test_a_page_that_was_closed_is_closed(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
+    ) -> None:
+        adapter.close(asked, page)
+
+        assert tell() == PageClosed()
+        assert tell() == PageClosed()
+
+    @pytest.mark.parametrize("origin", EvidenceOrigin)
+    def test_no_evidence_makes_a_page_what_it_is_not(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        origin: EvidenceOrigin,
+    ) -> None:
+        made_up = [
+            json.dumps(dict.fromkeys(adapter.return_parameters, value))
+            for value in ("", "succeeded", page.reference, "x" * 4_000)
+        ]
+        evidence = [
+            Evidence(origin=origin, content=content, received_at=psp.clock.now())
+            for content in (*JUNK, *made_up)
+        ]
+
+        assert adapter.outcome(asked, page, evidence) == Pending()
+        for each in evidence:
+            assert adapter.outcome(asked, page, [each]) == Pending()
+
+
+@needs(Ability.STAND_IN)
+class TestCard:
+    @pytest.mark.parametrize("typed", [GuestCard.GOOD, GuestCard.ANOTHER_GOOD])
+    def test_a_card_is_told_with_every_field(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell, typed: GuestCard
+    ) -> None:
+        psp.type_card(page, typed, expiry=(9, 2031))
+
+        outcome = tell()
+
+        assert isinstance(outcome, CardCollected)
+        printed, card = psp.facts.cards[typed], outcome.card
+        assert card == Card(
+            guest_reference=page.guest_reference,
+            token=card.token,
+            fingerprint=card.fingerprint,
+            card_logo=printed.card_logo,
+            last_four=printed.number[-4:],
+            expiry_month=9,
+            expiry_year=2031,
+        )
+        assert psp.tokens(MAIN) == {card.token}
+        assert card.fingerprint
+        assert printed.number not in repr(outcome)
+
+    def test_it_is_told_the_same_whenever_it_is_asked_for(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.clock.advance(5 * MINUTE)
+        typed_at = psp.clock.now()
+        psp.type_card(page, GuestCard.GOOD)
+        psp.clock.advance(2 * MINUTE)
+
+        outcome = tell()
+
+        assert isinstance(outcome, CardCollected)
+        assert typed_at <= outcome.collected_at <= psp.clock.now()
+        assert outcome.collected_at.tzinfo is UTC
+        psp.clock.advance(24 * 60 * MINUTE)
+        assert tell() == outcome
+
+    @pytest.mark.parametrize(
+        ("avs", "typed", "said"),
+        [
+            (True, GuestCard.GOOD, AvsResult.MATCH),
+            (True, GuestCard.WRONG_ADDRESS, AvsResult.MISMATCH),
+            (False, GuestCard.GOOD, AvsResult.NOT_CHECKED),
+        ],
+    )
+    def test_what_the_bank_says_of_the_address_is_told_and_not_judged(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        avs: bool,
+        typed: GuestCard,
+        said: AvsResult,
+    ) -> None:
+        billing_info = ADDRESS if avs else None
+
+        outcome = collect(psp, adapter, typed, avs=avs, billing_info=billing_info)
+
+        assert outcome.avs is said
+
+    def test_a_card_that_the_bank_refuses_leaves_the_page_open_for_another(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.type_card(page, GuestCard.REFUSED)
+        assert tell() == psp.facts.after_refusal
+        assert psp.tokens(MAIN) == frozenset()
+
+        psp.type_card(page, GuestCard.GOOD)
+
+        outcome = tell()
+        assert isinstance(outcome, CardCollected)
+        assert outcome.card.last_four == psp.facts.cards[GuestCard.GOOD].number[-4:]
+
+    def test_a_card_is_pending_while_the_bank_waits_for_the_guest(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.type_card(page, GuestCard.CHALLENGED)
+        assert tell() == Pending()
+        assert psp.tokens(MAIN) == frozenset()
+
+        psp.answer_challenge(page, confirmed=True)
+
+        outcome = tell()
+        assert isinstance(outcome, CardCollected)
+        assert psp.tokens(MAIN) == {outcome.card.token}
+
+    def test_a_guest_who_fails_the_challenge_may_try_another_card(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.type_card(page, GuestCard.CHALLENGED)
+        psp.answer_challenge(page, confirmed=False)
+        assert tell() == psp.facts.after_refusal
+        assert psp.tokens(MAIN) == frozenset()
+
+        psp.type_card(page, GuestCard.GOOD)
+
+        assert isinstance(tell(), CardCollected)
+
+    def test_a_card_belongs_to_the_page_that_it_was_typed_on(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, tell: Tell
+    ) -> None:
+        collect(psp, adapter, guest_reference=page.guest_reference)
+
+        assert tell() == Pending()
+
+    def test_it_is_stored_where_it_was_asked_for(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        card = collect(psp, adapter, merchant_account=OTHER).card
+
+        assert psp.tokens(MAIN) == frozenset()
+        assert psp.tokens(OTHER) == {card.token}
+        adapter.discard(OTHER, card.guest_reference, card.token)
+        assert psp.tokens(OTHER) == frozenset()
+
+    def test_no_evidence_takes_a_card_away(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        junk = [
+            Evidence(origin=origin, content=content, received_at=psp.clock.now())
+            for origin in EvidenceOrigin
+            for content in JUNK
+        ]
+
+        assert adapter.outcome(asked, page, [*junk, *psp.evidence(page), *junk]) == tell()
+
+
+@needs(Ability.STAND_IN)
+class TestFingerprint:
+    @pytest.mark.parametrize("merchant_account", [MAIN, OTHER])
+    def test_a_card_has_the_same_one_whoever_types_it_and_whenever_it_expires(
+        self, psp: PspUnderTest, adapter: PaymentProvider, merchant_account: str
+    ) -> None:
+        fingerprints = {
+            collect(
+                psp, adapter, expiry=expiry, guest_id=guest_id, merchant_account=merchant_account
+            ).card.fingerprint
+            for guest_id in (GUEST_ID, OTHER_GUEST_ID)
+            for expiry in ((9, 2031), (1, 2033))
+        }
+
+        assert len(fingerprints) == 1
+
+    def test_another_card_has_another(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+        first = collect(psp, adapter, GuestCard.GOOD)
+        second = collect(psp, adapter, GuestCard.ANOTHER_GOOD)
+
+        assert first.card.fingerprint != second.card.fingerprint
+
+
+class TestClose:
+    def test_a_page_may_be_closed_twice(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
+    ) -> None:
+        adapter.close(asked, page)
+        adapter.close(asked, page)
+
+        assert tell() == PageClosed()
+
+    def test_a_page_that_is_unknown_may_be_closed(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
+    ) -> None:
+        adapter.close(asked, replace(page, reference=f"{page.reference}0"))
+
+        assert tell() == Pending()
+
+    def test_a_page_is_closed_where_it_was_made(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        asked = a_request(psp, merchant_account=OTHER)
+        page = adapter.start(asked)
+        assert adapter.outcome(asked, page, ()) == Pending()
+
+        adapter.close(asked, page)
+
+        assert adapter.outcome(asked, page, ()) == PageClosed()
+
+    def test_the_next_attempt_is_not_closed_with_it(
+        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage
+    ) -> None:
+        next_one = replace(asked, attempt=2, guest_reference=page.guest_reference)
+        next_page = adapter.start(next_one)
+
+        adapter.close(asked, page)
+
+        assert adapter.outcome(next_one, next_page, ()) == Pending()
+
+
+@needs(Ability.STAND_IN)
+class TestClosedPage:
+    def test_it_takes_no_card(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        adapter.close(asked, page)
+
+        psp.type_card(page, GuestCard.GOOD)
+
+        assert tell() == PageClosed()
+        assert psp.tokens(MAIN) == frozenset()
+
+    def test_its_challenge_is_over_too(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        psp.type_card(page, GuestCard.CHALLENGED)
+        adapter.close(asked, page)
+
+        psp.answer_challenge(page, confirmed=True)
+
+        assert tell() == PageClosed()
+        assert psp.tokens(MAIN) == frozenset()
+
+    def test_it_keeps_the_card_that_it_had(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        outcome = tell()
+
+        adapter.close(asked, page)
+
+        assert isinstance(outcome, CardCollected)
+        assert tell() == outcome
+        assert psp.tokens(MAIN) == {outcome.card.token}
+
+    def test_one_past_its_end_may_be_closed(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        psp.clock.advance(page.ends_at - psp.clock.now())
+
+        adapter.close(asked, page)
+
+        assert tell() == PageClosed()
+
+
+class TestDiscard:
+    def test_a_token_that_is_unknown_may_be_discarded(
+        self, adapter: PaymentProvider, page: HostedPage
+    ) -> None:
+        adapter.discard(MAIN, page.guest_reference, CardToken("token_of_nothing"))
+        adapter.discard(MAIN, GuestReference("guest_of_nobody"), CardToken("token_of_nothing"))
+
+
+@needs(Ability.STAND_IN)
+class TestDiscardedToken:
+    def test_it_can_be_charged_no_more(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+        kept = collect(psp, adapter, GuestCard.ANOTHER_GOOD).card
+        card = collect(psp, adapter).card
+
+        adapter.discard(MAIN, card.guest_reference, card.token)
+
+        assert psp.tokens(MAIN) == {kept.token}
+
+    def test_it_may_be_discarded_twice(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+        card = collect(psp, adapter).card
+
+        adapter.discard(MAIN, card.guest_reference, card.token)
+        adapter.discard(MAIN, card.guest_reference, card.token)
+
+        assert psp.tokens(MAIN) == frozenset()
+
+    def test_it_is_discarded_at_its_own_merchant_account_alone(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        card = collect(psp, adapter).card
+
+        adapter.discard(OTHER, card.guest_reference, card.token)
+
+        assert psp.tokens(MAIN) == {card.token}
+
+    def test_its_page_is_no_trouble(
+        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, tell: Tell
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        outcome = tell()
+        assert isinstance(outcome, CardCollected)
+
+        adapter.discard(MAIN, page.guest_reference, outcome.card.token)
+
+        assert tell() in (outcome, PageClosed())
+
+    def test_the_same_card_may_be_added_again(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        card = collect(psp, adapter).card
+        adapter.discard(MAIN, card.guest_reference, card.token)
+        psp.clock.advance(MINUTE)
+
+        again = collect(psp, adapter, guest_reference=card.guest_reference)
+
+        assert again.card.fingerprint == card.fingerprint
+        assert psp.tokens(MAIN) == {again.card.token}
+        assert again.collected_at == psp.clock.now()
+
+
+def telling(facts: Facts) -> Iterable[str]:
+    return facts.telling_events
+
+
+class TestKindsOfWebhooks:
+    @for_each("kind", telling)
+    def test_one_that_speaks_of_a_session_names_it(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        kind: str,
+    ) -> None:
+        delivery = psp.sign(psp.event(kind, asked, page), at=psp.clock.now())
+
+        (notice,) = adapter.read_webhook(delivery)
+
+        assert notice == WebhookNotice(
+            merchant_account=MAIN,
+            content=notice.content,
+            token_id=notice.token_id and asked.token_id,
+            page_reference=notice.page_reference and page.reference,
+        )
+        assert notice.token_id or notice.page_reference
+
+    @for_each("kind", telling)
+    def test_what_is_kept_of_it_is_the_same_each_time_and_names_no_guest(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        kind: str,
+    ) -> None:
+        body = psp.event(kind, asked, page)
+        (notice,) = adapter.read_webhook(psp.sign(body, at=psp.clock.now()))
+
+        (again,) = psp.adapter().read_webhook(psp.sign(body, at=psp.clock.now() + MINUTE))
+
+        assert again == notice
+        assert asked.guest_email is not None
+        assert asked.guest_email not in notice.content
+        assert asked.guest_name not in notice.content
+
+    @for_each("kind", telling)
+    def test_what_is_kept_of_it_is_evidence_that_the_adapter_can_read(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        kind: str,
+    ) -> None:
+        (notice,) = adapter.read_webhook(psp.sign(psp.event(kind, asked, page), at=psp.clock.now()))
+        evidence = Evidence(
+            origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=psp.clock.now()
+        )
+
+        adapter.outcome(asked, page, [evidence, evidence])
+
+    @for_each("kind", lambda facts: facts.silent_events)
+    def test_one_that_says_nothing_of_a_session_is_taken_and_names_none(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        kind: str,
+    ) -> None:
+        delivery = psp.sign(psp.event(kind, asked, page), at=psp.clock.now())
+
+        assert list(adapter.read_webhook(delivery)) == []
+
+    @for_each("fault", lambda facts: facts.broken_events)
+    def test_a_broken_one_is_rejected_though_it_is_signed(
+        self, psp: PspUnderTest, adapter: PaymentProvider, fault: str
+    ) -> None:
+        delivery = psp.sign(psp.facts.broken_events[fault], at=psp.clock.now())
+
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(delivery)
+
+    @for_each("whom", lambda facts: facts.misdirected)
+    def test_one_that_is_meant_for_somebody_else_is_rejected(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        whom: str,
+    ) -> None:
+        delivery = psp.misdirect(whom, asked, page)
+
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(delivery)
+
+
+@pytest.fixture
+def event(psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage) -> bytes:
+    """Give the body of a webhook that speaks of the page."""
+    return psp.event(psp.facts.telling_events[0], asked, page)
+
+
+@needs(Ability.SIGNED_WEBHOOKS)
+class TestSignature:
+    def test_by_another_secret_it_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(psp.sign(event, secret="a guess", at=psp.clock.now()))
+
+    def test_over_another_body_it_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        delivery = psp.sign(event, at=psp.clock.now())
+
+        for altered in (event + b" ", event.replace(b"a", b"b"), event[:-1], b""):
+            with pytest.raises(WebhookRejected):
+                adapter.read_webhook(replace(delivery, body=altered))
+
+    def test_one_that_is_missing_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        delivery = psp.sign(event, at=psp.clock.now())
+
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(replace(delivery, headers={}))
+
+    @pytest.mark.parametrize(
+        "signature",
+        ["", "x", "t=,v1=", "t=1", "v1=" + "0" * 64, "t=١٢٣,v1=é", "t=1,t=2", "\x00", "," * 9_999],
+    )
+    def test_one_that_is_malformed_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, signature: str
+    ) -> None:
+        delivery = psp.sign(event, at=psp.clock.now())
+
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(
+                replace(delivery, headers=dict.fromkeys(delivery.headers, signature))
+            )
+
+    @pytest.mark.parametrize("body", BROKEN_JSON, ids=lambda body: repr(body[:20]))
+    def test_over_what_is_no_event_is_not_enough(
+        self, psp: PspUnderTest, adapter: PaymentProvider, body: bytes
+    ) -> None:
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(psp.sign(body, at=psp.clock.now()))
+
+    def test_while_secrets_change_the_old_and_the_new_are_accepted(
+        self, psp: PspUnderTest, event: bytes
+    ) -> None:
+        now, new, old = psp.clock.now(), "a new secret", SECRET
+        adapter = psp.adapter([new, old])
+
+        assert adapter.read_webhook(psp.sign(event, secret=new, at=now))
+        assert adapter.read_webhook(psp.sign(event, secret=old, at=now))
+
+    def test_after_secrets_have_changed_the_old_is_rejected(
+        self, psp: PspUnderTest, event: bytes
+    ) -> None:
+        now, new, old = psp.clock.now(), "a new secret", SECRET
+        adapter = psp.adapter([new])
+
+        assert adapter.read_webhook(psp.sign(event, secret=new, at=now))
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(psp.sign(event, secret=old, at=now))
+
+
+@needs(Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES)
+class TestSignedTime:
+    @pytest.mark.parametrize("seconds", [-300, 300])
+    def test_it_may_be_300_seconds_off(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, seconds: int
+    ) -> None:
+        assert adapter.read_webhook(psp.sign(event, at=psp.clock.now() + seconds * SECOND))
+
+    @pytest.mark.parametrize("seconds", [-(10**9), -301, 301, 10**9])
+    def test_too_old_or_too_far_ahead_it_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, seconds: int
+    ) -> None:
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(psp.sign(event, at=psp.clock.now() + seconds * SECOND))
+
+
+def for_each_call(method: Method) -> pytest.MarkDecorator:
+    """Ask each PSP that is played here about each of the calls that a method makes."""
+    return for_each(
+        "call",
+        lambda facts: (
+            range(1, facts.calls[method] + 1) if Ability.STAND_IN in facts.abilities else ()
+        ),
+    )
+
+
+@pytest.mark.parametrize("trouble", [Trouble.CALL_LOST, Trouble.ANSWER_LOST])
+class TestOutage:
+    @for_each_call(Method.START)
+    def test_a_page_is_made_once_all_the_same(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        call: int,
+        trouble: Trouble,
+    ) -> None:
+        psp.have(trouble, from_call=call)
+        with pytest.raises(ProviderUnavailable):
+            adapter.start(asked)
+
+        psp.recover()
+
+        page = adapter.start(asked)
+        assert adapter.start(asked) == page
+        assert psp.count_pages() == 1
+        assert psp.guests(MAIN) == {page.guest_reference}
+
+    @for_each_call(Method.OUTCOME)
+    def test_a_card_is_told_once_it_is_over(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell, call: int, trouble: Trouble
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        outcome = tell()
+        psp.have(trouble, from_call=call)
+        with pytest.raises(ProviderUnavailable):
+            tell()
+
+        psp.recover()
+
+        assert isinstance(outcome, CardCollected)
+        assert tell() == outcome
+
+    @for_each_call(Method.CLOSE)
+    def test_a_page_is_closed_once_it_is_over(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+        call: int,
+        trouble: Trouble,
+    ) -> None:
+        psp.have(trouble, from_call=call)
+        with pytest.raises(ProviderUnavailable):
+            adapter.close(asked, page)
+
+        psp.recover()
+
+        adapter.close(asked, page)
+        assert tell() == PageClosed()
+
+    @for_each_call(Method.DISCARD)
+    def test_a_token_is_discarded_once_it_is_over(
+        self, psp: PspUnderTest, adapter: PaymentProvider, call: int, trouble: Trouble
+    ) -> None:
+        card = collect(psp, adapter).card
+        psp.have(trouble, from_call=call)
+        with pytest.raises(ProviderUnavailable):
+            adapter.discard(MAIN, card.guest_reference, card.token)
+
+        psp.recover()
+
+        adapter.discard(MAIN, card.guest_reference, card.token)
+        assert psp.tokens(MAIN) == frozenset()
+
+
+@needs(Ability.STAND_IN)
+class TestAnswer:
+    """What cannot be understood is no answer."""
+
+    def test_to_start_that_is_nonsense_is_an_outage(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+    ) -> None:
+        psp.have(Trouble.NONSENSE)
+        with pytest.raises(ProviderUnavailable):
+            adapter.start(asked)
+
+        psp.recover()
+
+        assert adapter.start(asked) == page
+
+    @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
+    @pytest.mark.parametrize("typed", [None, GuestCard.CHALLENGED, GuestCard.GOOD])
+    def test_about_a_page_that_is_nonsense_or_unknown_is_an_outage(
+        self,
+        psp: PspUnderTest,
+        page: HostedPage,
+        tell: Tell,
+        typed: GuestCard | None,
+        trouble: Trouble,
+    ) -> None:
+        if typed is not None:
+            psp.type_card(page, typed)
+        outcome = tell()
+        psp.have(trouble)
+        with pytest.raises(ProviderUnavailable):
+            tell()
+
+        psp.recover()
+
+        assert tell() == outcome
+
+    def test_to_close_that_is_nonsense_is_an_outage(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        psp.have(Trouble.NONSENSE)
+        with pytest.raises(ProviderUnavailable):
+            adapter.close(asked, page)
+
+        psp.recover()
+
+        adapter.close(asked, page)
+        assert tell() == PageClosed()
+
+
+class TestRefusedCall:
+    """A call that the PSP refuses for good has done nothing."""
+
+    @for_each_call(Method.START)
+    def test_makes_no_page(
+        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest, call: int
+    ) -> None:
+        psp.have(Trouble.REFUSED, from_call=call)
+        with pytest.raises(ProviderRefused):
+            adapter.start(asked)
+        assert psp.count_pages() == 0
+
+        psp.recover()
+
+        assert adapter.start(replace(asked, attempt=2)).reference
+
+    @for_each_call(Method.OUTCOME)
+    def test_tells_nothing(
+        self, psp: PspUnderTest, page: HostedPage, tell: Tell, call: int
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        psp.have(Trouble.REFUSED, from_call=call)
+        with pytest.raises(ProviderRefused):
+            tell()
+
+        psp.recover()
+
+        assert isinstance(tell(), CardCollected)
+
+    @for_each_call(Method.CLOSE)
+    def test_closes_no_page(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+        tell: Tell,
+        call: int,
+    ) -> None:
+        psp.have(Trouble.REFUSED, from_call=call)
+        with pytest.raises(ProviderRefused):
+            adapter.close(asked, page)
+
+        psp.recover()
+
+        assert tell() == Pending()
+
+    @for_each_call(Method.DISCARD)
+    def test_discards_no_token(
+        self, psp: PspUnderTest, adapter: PaymentProvider, call: int
+    ) -> None:
+        card = collect(psp, adapter).card
+        psp.have(Trouble.REFUSED, from_call=call)
+        with pytest.raises(ProviderRefused):
+            adapter.discard(MAIN, card.guest_reference, card.token)
+
+        psp.recover()
+
+        assert psp.tokens(MAIN) == {card.token}
+
+
+@needs(Ability.STAND_IN)
+class TestCalls:
+    def test_reading_a_webhook_makes_none(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        psp.have(Trouble.CALL_LOST)
+
+        assert adapter.read_webhook(psp.sign(event, at=psp.clock.now()))
+
+    def test_each_other_method_makes_those_that_are_stated(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        page: HostedPage,
+        tell: Tell,
+    ) -> None:
+        # Else there would be calls that no test above has lost.
+        def have_trouble_after(method: Method) -> None:
+            psp.have(Trouble.CALL_LOST, from_call=psp.facts.calls[method] + 1)
+
+        psp.type_card(page, GuestCard.GOOD)
+        have_trouble_after(Method.START)
+        another = a_request(psp, guest_id=OTHER_GUEST_ID)
+        other_page = adapter.start(another)
+        have_trouble_after(Method.CLOSE)
+        adapter.close(another, other_page)
+        have_trouble_after(Method.OUTCOME)
+        outcome = tell()
+        assert isinstance(outcome, CardCollected)
+        have_trouble_after(Method.DISCARD)
+        adapter.discard(MAIN, page.guest_reference, outcome.card.token)
+
+    def test_one_that_is_lost_did_nothing_and_one_whose_answer_is_lost_did_all(
+        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest
+    ) -> None:
+        # Else the outages above would all be of one sort.
+        psp.have(Trouble.CALL_LOST)
+        with pytest.raises(ProviderUnavailable):
+            adapter.start(asked)
+        assert psp.count_pages() == 0
+        psp.recover()
+
+        psp.have(Trouble.ANSWER_LOST, from_call=psp.facts.calls[Method.START])
+        with pytest.raises(ProviderUnavailable):
+            adapter.start(asked)
+        assert psp.count_pages() == 1
