@@ -1,0 +1,161 @@
+"""One call of the port at Stripe: under one deadline, its answers read, its errors translated."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
+
+import msgspec
+import stripe
+import structlog
+
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.payloads import Answer
+from adapters.stripe.transport import Patience, Transport
+from domain.identifiers import MerchantAccount
+from domain.ports import ProviderRefused, ProviderUnavailable
+
+if TYPE_CHECKING:
+    from stripe.checkout import SessionService
+
+API_VERSION: Final = "2026-10-28.endive"
+"""The version that this adapter is written for; each request names it, whatever the SDK's is."""
+
+log = structlog.get_logger()
+
+_Asked = ParamSpec("_Asked")
+_Read = TypeVar("_Read", bound=msgspec.Struct)
+
+
+class NoSuchObject(ProviderRefused):
+    """Stripe has no object under this id, or has it no more."""
+
+
+class KeySpent(ProviderRefused):
+    """The idempotency key will never give anything but this failure, whatever was done under it."""
+
+
+_TRANSLATIONS: Final[Mapping[type[stripe.StripeError], type[Exception]]] = {
+    stripe.APIConnectionError: ProviderUnavailable,
+    stripe.APIError: ProviderUnavailable,
+    # A key that was revoked is mended by the operator, and the same call then succeeds.
+    stripe.AuthenticationError: ProviderUnavailable,
+    stripe.PermissionError: ProviderUnavailable,
+    stripe.RateLimitError: ProviderUnavailable,
+    stripe.CardError: ProviderUnavailable,
+    stripe.InvalidRequestError: ProviderRefused,
+    stripe.IdempotencyError: KeySpent,
+}
+"""What an error of the SDK means here. One that is not listed is an outage: it may have acted."""
+
+
+class Call:
+    """A call of the port, for a merchant account; used as a context, which closes its connection.
+
+    Nothing of the SDK's errors leaves it: they carry what was sent and received.
+    """
+
+    def __init__(
+        self,
+        account: MerchantAccount,
+        keys: StripeKeys,
+        *,
+        api_base: str,
+        patience: Patience,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._account = account
+        self._is_live = keys.is_live
+        self._transport = Transport(patience, tls)
+        self._stripe = stripe.StripeClient(
+            keys.secret_key,
+            stripe_version=API_VERSION,
+            base_addresses={"api": api_base},
+            http_client=self._transport,
+            # The transport does it, within the deadline.
+            max_network_retries=0,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _: type[BaseException] | None,
+        __: BaseException | None,
+        ___: TracebackType | None,
+    ) -> None:
+        self._transport.close()
+
+    @property
+    def sessions(self) -> SessionService:
+        """Stripe's Checkout Sessions."""
+        return self._stripe.v1.checkout.sessions
+
+    @property
+    def customers(self) -> stripe.CustomerService:
+        """Stripe's customers."""
+        return self._stripe.v1.customers
+
+    @property
+    def payment_methods(self) -> stripe.PaymentMethodService:
+        """Stripe's payment methods."""
+        return self._stripe.v1.payment_methods
+
+    def ask(
+        self,
+        kind: type[_Read],
+        # Any: the SDK's objects and lists have no common type; only the text they came as is read.
+        send: Callable[_Asked, Any],
+        *args: _Asked.args,
+        **options: _Asked.kwargs,
+    ) -> _Read:
+        """Send a request, and read the answer. Raises ProviderUnavailable and ProviderRefused."""
+        try:
+            answer = msgspec.json.decode(send(*args, **options).last_response.body, type=kind)
+        except stripe.StripeError as error:
+            raise self._translated(error) from None
+        except Exception as error:  # noqa: BLE001 - whatever an answer of any form makes the SDK stumble over
+            self._report(type(error).__name__)
+            raise ProviderUnavailable("Stripe's answer cannot be understood") from None
+        if isinstance(answer, Answer) and answer.livemode is not self._is_live:
+            self._report("WrongMode")
+            raise ProviderUnavailable("Stripe answered in the other of test and live mode")
+        return answer
+
+    def _translated(self, error: stripe.StripeError) -> Exception:
+        meaning = next(
+            (_TRANSLATIONS[kind] for kind in type(error).__mro__ if kind in _TRANSLATIONS),
+            ProviderUnavailable,
+        )
+        if error.code == "resource_missing":
+            return NoSuchObject("Stripe has no such object")
+        self._report(type(error).__name__, error)
+        is_replayed = (error.headers or {}).get("idempotent-replayed") == "true"
+        if is_replayed and (error.http_status or 0) >= http.client.INTERNAL_SERVER_ERROR:
+            return KeySpent("Stripe saved a fault of its own under the idempotency key")
+        return meaning(f"Stripe answered {type(error).__name__}, HTTP {error.http_status}")
+
+    def _report(self, kind: str, error: stripe.StripeError | None = None) -> None:
+        log.warning(
+            "stripe_call_failed",
+            account=self._account,
+            error=kind,
+            status=error and error.http_status,
+            code=error and error.code,
+            request_id=error and error.request_id,
+        )
+
+
+def quiet_sdk() -> None:
+    """Have the SDK say nothing anywhere: its lines hold addresses, parameters and answers."""
+    logging.getLogger("stripe").disabled = True
+    # These two are the SDK's own switches: STRIPE_LOG=debug would print to standard error, and
+    # telemetry leaves a file in the home folder.
+    stripe._util.STRIPE_LOG = None  # noqa: SLF001 - it has no public one
+    stripe.log = None
+    stripe.enable_telemetry = False

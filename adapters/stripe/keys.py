@@ -1,0 +1,35 @@
+"""What a merchant account at Stripe is reached and verified with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+_SECRET_KEY: Final = re.compile(r"(?:sk|rk)_(?P<mode>test|live)_[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeKeys:
+    """The keys of one merchant account; neither is ever shown.
+
+    `secret_key` is a secret key (`sk_…`) or a restricted one (`rk_…`), for test or live mode.
+    Any of `webhook_secrets` may have signed a webhook: there are two while one is being rolled.
+    Raises ValueError for a key of another form, and for no webhook secret or a blank one: anybody
+    could sign with it.
+    """
+
+    secret_key: str = field(repr=False)
+    webhook_secrets: tuple[str, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not _SECRET_KEY.fullmatch(self.secret_key):
+            raise ValueError("a secret key of Stripe begins with sk_test_, sk_live_ or rk_")
+        if not self.webhook_secrets or not all(map(str.strip, self.webhook_secrets)):
+            raise ValueError("a webhook secret of Stripe is empty")
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether the key moves money; test mode and live mode share nothing at Stripe."""
+        match = _SECRET_KEY.fullmatch(self.secret_key)
+        return match is not None and match["mode"] == "live"

@@ -1,0 +1,191 @@
+"""Stripe as the domain's port for PSPs: a hosted page is a Checkout Session in `setup` mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+from typing_extensions import override
+
+from adapters.stripe import webhooks
+from adapters.stripe.calls import Call, KeySpent, NoSuchObject, quiet_sdk
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.payloads import (
+    GUEST_ID,
+    CheckoutSession,
+    Customer,
+    CustomerOrWhatIsLeft,
+    Sessions,
+    SessionStatus,
+    StoredMethod,
+    customer_parameters,
+    outcome_of,
+    page_of,
+    page_parameters,
+)
+from adapters.stripe.transport import Patience, trusted_by_the_sdk
+from domain.hosted_pages import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    PageClosed,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import Clock, PaymentProvider, ProviderRefused, ProviderUnavailable
+
+API_BASE: Final = "https://api.stripe.com"
+DEFAULT_ACCOUNT: Final = MerchantAccount("default")
+"""Whose webhooks come to the address that names no account."""
+
+log = structlog.get_logger()
+
+
+class StripeProvider(PaymentProvider):
+    """Asks Stripe over its official SDK, with the keys of each merchant account."""
+
+    def __init__(
+        self,
+        accounts: Mapping[MerchantAccount, StripeKeys],
+        *,
+        clock: Clock,
+        api_base: str = API_BASE,
+        patience: Patience | None = None,
+    ) -> None:
+        quiet_sdk()
+        self._accounts = accounts
+        self._clock = clock
+        self._api_base = api_base
+        self._patience = patience or Patience()
+        # Made once: reading the certificates takes longer than a call.
+        self._tls = trusted_by_the_sdk() if api_base.startswith("https:") else None
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        # Stripe tells everything when it is asked.
+        return frozenset()
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        with self._call(request.merchant_account) as call:
+            customer = _customer(call, request)
+            try:
+                session = call.ask(
+                    CheckoutSession,
+                    call.sessions.create,
+                    page_parameters(request, customer),
+                    {"idempotency_key": request.idempotency_key},
+                )
+            except KeySpent:
+                # The key tells nothing any more: not whether a page was made, nor which. Stripe's
+                # list does. If none is there, nothing was done that a guest could ever use.
+                session = _page_made_before(call, request, customer)
+        return page_of(session, customer)
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        with self._call(request.merchant_account) as call:
+            try:
+                session = call.ask(
+                    CheckoutSession,
+                    call.sessions.retrieve,
+                    page.reference,
+                    {"expand": ["setup_intent.payment_method"]},
+                )
+            except NoSuchObject:
+                return PageClosed()
+        if session.id != page.reference or not session.is_for(request):
+            raise ProviderUnavailable("Stripe answered about another page")
+        return outcome_of(session, page)
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        # Stripe refuses to expire a page that is over, and one that a guest is just submitting;
+        # only its status tells one refusal from the other.
+        with self._call(request.merchant_account) as call, suppress(NoSuchObject):
+            session = call.ask(CheckoutSession, call.sessions.retrieve, page.reference)
+            if session.status is SessionStatus.OPEN:
+                call.ask(CheckoutSession, call.sessions.expire, page.reference)
+
+    @override
+    def discard(
+        self,
+        merchant_account: MerchantAccount,
+        guest_reference: GuestReference,
+        token: CardToken,
+    ) -> None:
+        # Detaching twice is refused, in words that only people can read; hence the question first.
+        with self._call(merchant_account) as call, suppress(NoSuchObject):
+            method = call.ask(StoredMethod, call.payment_methods.retrieve, token)
+            if method.customer is not None:
+                call.ask(StoredMethod, call.payment_methods.detach, token)
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        account = delivery.merchant_account or DEFAULT_ACCOUNT
+        keys = self._accounts.get(account)
+        if keys is None:
+            raise ProviderUnavailable("no keys of Stripe are set for this merchant account")
+        return webhooks.read(delivery, account, keys, now=self._clock.now())
+
+    def _call(self, account: MerchantAccount) -> Call:
+        keys = self._accounts.get(account)
+        if keys is None:
+            log.error("stripe_keys_missing", account=account)
+            raise ProviderUnavailable("no keys of Stripe are set for this merchant account")
+        return Call(account, keys, api_base=self._api_base, patience=self._patience, tls=self._tls)
+
+
+def _customer(call: Call, request: HostedPageRequest) -> str:
+    """Give the guest's customer at Stripe, which is made once, and made anew when it is gone.
+
+    What is known of the guest is written to it each time, which also shows that it is there.
+    """
+    for reference in _candidates(call, request):
+        with suppress(NoSuchObject):
+            try:
+                call.ask(Customer, call.customers.update, reference, customer_parameters(request))
+            except NoSuchObject:
+                raise
+            except ProviderRefused:
+                # Stripe dislikes an address or a number: the guest types it on the page instead.
+                if call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, reference).deleted:
+                    continue
+            return reference
+    raise ProviderRefused("Stripe has lost the guest's customer")
+
+
+def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
+    """Give the customers that may be the guest's, each made when its turn comes.
+
+    The one that we know; the one made under the guest's own key, with parameters that never change,
+    so that a call whose answer was lost, and two at once, find the same one; and, when that key
+    only tells of a customer who is gone or of a fault, one of this attempt's own.
+    """
+    if request.guest_reference is not None:
+        yield request.guest_reference
+    for key in (f"guest:{request.guest_id}", f"{request.idempotency_key}:guest"):
+        with suppress(KeySpent):
+            customer = call.ask(
+                Customer,
+                call.customers.create,
+                {"metadata": {GUEST_ID: request.guest_id}},
+                {"idempotency_key": key},
+            )
+            yield customer.id
+
+
+def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
+    """Find the page of an attempt whose key tells nothing. Raises ProviderRefused without one."""
+    sessions = call.ask(Sessions, call.sessions.list, {"customer": customer, "limit": 100})
+    for session in sessions.data:
+        if session.is_for(request) and session.status is SessionStatus.OPEN:
+            return session
+    raise ProviderRefused("the idempotency key is spent, and no page was made under it")

@@ -1,0 +1,66 @@
+"""What the tests of the adapter share: a fake Stripe that listens, and an adapter that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.provider import StripeProvider
+from adapters.stripe.transport import Patience
+from domain.identifiers import MerchantAccount
+from tests.builders import MERCHANT_ACCOUNT as MAIN
+from tests.clock import SettableClock
+from tests.fake_stripe.server import FakeStripeServer, running
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
+
+OTHER: Final = MerchantAccount("other")
+OTHER_KEY: Final = "sk_test_other"
+OTHER_SECRET: Final = "whsec_other"
+KEYS: Final = StripeKeys(secret_key=TEST_KEY, webhook_secrets=(TEST_SECRET,))
+OTHER_KEYS: Final = StripeKeys(secret_key=OTHER_KEY, webhook_secrets=(OTHER_SECRET,))
+
+GOOD: Final = "4242424242424242"
+DECLINED: Final = "4000000000000002"
+CHALLENGED: Final = "4000002500003155"
+WRONG_ADDRESS: Final = "4000000000000010"
+
+HURRIED: Final = Patience(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
+"""For calls that get no answer."""
+CALM: Final = Patience(total_seconds=20, connect_seconds=20, pause_seconds=0)
+"""For calls that get one, on a machine that is busy."""
+
+
+@pytest.fixture
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+def server(clock: SettableClock) -> Iterator[FakeStripeServer]:
+    with running(clock) as started:
+        started.stripe.add_merchant(OTHER_KEY, OTHER_SECRET)
+        yield started
+
+
+def adapter_for(server: FakeStripeServer, patience: Patience = CALM) -> StripeProvider:
+    """Give an adapter that calls this Stripe, for two merchant accounts."""
+    return StripeProvider(
+        {MAIN: KEYS, OTHER: OTHER_KEYS},
+        clock=server.stripe.clock,
+        api_base=server.url,
+        patience=patience,
+    )
+
+
+@pytest.fixture
+def provider(server: FakeStripeServer) -> StripeProvider:
+    return adapter_for(server)
+
+
+@pytest.fixture
+def hurried(server: FakeStripeServer) -> StripeProvider:
+    """An adapter that does not wait long for an answer."""
+    return adapter_for(server, HURRIED)

@@ -1,0 +1,498 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.provider import StripeProvider
+from domain.billing import AvsResult, BillingInfo
+from domain.hosted_pages import (
+    CardCollected,
+    CardRefused,
+    HostedPage,
+    PageClosed,
+    Pending,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import ProviderRefused, ProviderUnavailable
+from tests.adapters.stripe.conftest import (
+    CALM,
+    CHALLENGED,
+    DECLINED,
+    GOOD,
+    HURRIED,
+    OTHER,
+    WRONG_ADDRESS,
+    adapter_for,
+)
+from tests.builders import MERCHANT_ACCOUNT as MAIN
+from tests.builders import a_page, a_page_request
+from tests.clock import START, SettableClock
+from tests.concurrency import at_once
+from tests.fake_stripe.server import FakeStripeServer, Trouble
+from tests.fake_stripe.stripe import TEST_SECRET
+
+REQUEST = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
+NEXT = replace(REQUEST, attempt=2)
+
+CREATE_CUSTOMER = "^POST /v1/customers$"
+UPDATE_CUSTOMER = "^POST /v1/customers/"
+CREATE_SESSION = "^POST /v1/checkout/sessions$"
+RETRIEVE_SESSION = "^GET /v1/checkout/sessions/"
+
+
+def only_session(server: FakeStripeServer) -> dict[str, Any]:
+    (session,) = server.stripe.main.sessions.values()
+    return session
+
+
+def only_customer(server: FakeStripeServer) -> dict[str, Any]:
+    (customer,) = server.stripe.main.customers.values()
+    return customer
+
+
+class TestStart:
+    def test_a_page_is_a_checkout_session_that_takes_cards_alone(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+
+        session = only_session(server)
+        assert page == HostedPage(
+            reference=session["id"],
+            address=f"{server.url}/c/pay/{session['id']}",
+            ends_at=START + timedelta(minutes=32),
+            guest_reference=GuestReference(only_customer(server)["id"]),
+        )
+        told = {"token_id": REQUEST.token_id, "attempt": "1"}
+        assert session["mode"] == "setup"
+        assert session["payment_method_types"] == ["card"]
+        assert session["client_reference_id"] == REQUEST.token_id
+        assert session["metadata"] == told
+        assert session["custom_text"] == {"submit": {"message": REQUEST.consent.text}}
+        assert session["success_url"] == REQUEST.return_uri
+        assert session["cancel_url"] == REQUEST.cancel_uri
+        assert session["billing_address_collection"] == "required"
+        (intent,) = server.stripe.main.intents.values()
+        assert (intent["metadata"], intent["usage"]) == (told, "off_session")
+
+    def test_without_avs_no_address_is_asked_for(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        provider.start(replace(REQUEST, avs=False))
+        assert "billing_address_collection" not in only_session(server)
+
+    def test_the_customer_holds_the_billing_address(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        billing_info = BillingInfo(
+            first_name="Zoë",
+            last_name="Null",
+            email="billing@guests.example",
+            country_code="ES",
+            address="12 Analytical Row",
+            city="Barcelona",
+            zipcode="08001",
+            state="CT",
+            phone="+34 (93) 123-45.67",
+        )
+        provider.start(replace(REQUEST, billing_info=billing_info))
+
+        customer = only_customer(server)
+        assert customer["name"] == "Zoë Null"
+        assert customer["email"] == "billing@guests.example"
+        assert customer["phone"] == "+34931234567"
+        assert customer["address"] == {
+            "line1": "12 Analytical Row",
+            "city": "Barcelona",
+            "state": "CT",
+            "postal_code": "08001",
+            "country": "ES",
+        }
+        assert customer["metadata"] == {"guest_id": REQUEST.guest_id}
+
+    def test_without_a_billing_address_the_guest_is_named(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        provider.start(replace(REQUEST, guest_email=None))
+        customer = only_customer(server)
+        assert (customer["name"], customer["email"]) == (REQUEST.guest_name, None)
+
+    def test_an_address_that_stripe_dislikes_stops_nobody(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(replace(REQUEST, guest_email="zoe@localhost"))
+        assert page.guest_reference == only_customer(server)["id"]
+
+    def test_a_guest_has_one_customer_whatever_is_known_of_them(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        first = provider.start(REQUEST)
+        # Nothing was kept of the first page: its process died.
+        second = provider.start(replace(NEXT, guest_name="Zoë Married"))
+        third = provider.start(replace(REQUEST, attempt=3, guest_reference=second.guest_reference))
+
+        assert only_customer(server)["id"] == first.guest_reference
+        assert first.guest_reference == second.guest_reference == third.guest_reference
+        assert len(server.stripe.main.sessions) == 3
+
+    def test_sessions_that_start_at_once_share_the_customer(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        at_once(4, lambda number: provider.start(replace(REQUEST, attempt=number + 1)))
+        assert only_customer(server)
+
+    @pytest.mark.parametrize("is_known", [True, False])
+    def test_a_customer_whom_stripe_has_deleted_is_replaced(
+        self, provider: StripeProvider, server: FakeStripeServer, is_known: bool
+    ) -> None:
+        gone = provider.start(REQUEST).guest_reference
+        server.stripe.delete_customer(server.stripe.main, gone)
+
+        page = provider.start(replace(NEXT, guest_reference=gone if is_known else None))
+
+        assert page.guest_reference != gone
+        again = provider.start(replace(REQUEST, attempt=3, guest_reference=page.guest_reference))
+        assert again.guest_reference == page.guest_reference
+
+    def test_a_deleted_customer_is_noticed_behind_an_address_that_stripe_dislikes(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        gone = provider.start(REQUEST).guest_reference
+        server.stripe.delete_customer(server.stripe.main, gone)
+        server.have(Trouble.REFUSED, UPDATE_CUSTOMER + gone)
+
+        assert provider.start(replace(NEXT, guest_reference=gone)).guest_reference != gone
+
+    def test_merchant_accounts_share_nothing(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        elsewhere = replace(REQUEST, merchant_account=OTHER, guest_reference=page.guest_reference)
+
+        assert provider.outcome(elsewhere, page, ()) == PageClosed()
+        assert provider.start(elsewhere).guest_reference != page.guest_reference
+        assert len(server.stripe.main.sessions) == 1
+
+    def test_a_page_lives_as_long_as_its_session_within_stripes_bounds(
+        self, provider: StripeProvider
+    ) -> None:
+        def life(minutes: int) -> timedelta:
+            request = replace(
+                REQUEST, attempt=minutes, live_until=START + timedelta(minutes=minutes)
+            )
+            return provider.start(request).ends_at - START
+
+        assert life(1) == timedelta(minutes=32)
+        assert life(45) == timedelta(minutes=45)
+        assert life(24 * 60) == timedelta(hours=23, minutes=58)
+
+    def test_an_account_without_keys_is_unavailable(self, provider: StripeProvider) -> None:
+        unknown = replace(REQUEST, merchant_account=MerchantAccount("unknown"))
+        with pytest.raises(ProviderUnavailable, match="no keys"):
+            provider.start(unknown)
+
+    def test_live_keys_take_no_test_page(
+        self, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        live = server.stripe.add_merchant("sk_live_main", TEST_SECRET)
+        keys = StripeKeys(secret_key="sk_live_main", webhook_secrets=(TEST_SECRET,))
+        provider = StripeProvider({MAIN: keys}, clock=clock, api_base=server.url, patience=CALM)
+        page = provider.start(REQUEST)
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        live.sessions[page.reference]["livemode"] = False
+
+        with pytest.raises(ProviderUnavailable, match="test and live mode"):
+            provider.outcome(REQUEST, page, ())
+
+
+class TestOutcome:
+    def test_a_collected_card(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        clock.advance(timedelta(minutes=5))
+        server.stripe.submit_card(page.reference, GOOD)
+
+        outcome = provider.outcome(REQUEST, page, ())
+
+        (method,) = server.stripe.main.methods.values()
+        assert isinstance(outcome, CardCollected)
+        assert outcome.avs is AvsResult.MATCH
+        assert outcome.collected_at == START + timedelta(minutes=5)
+        card = outcome.card
+        assert card.token == method["id"]
+        assert card.guest_reference == page.guest_reference == method["customer"]
+        assert card.fingerprint == method["card"]["fingerprint"]
+        assert (card.card_logo, card.last_four, card.expiry_on) == ("visa", "4242", "09/31")
+
+    def test_a_wrong_address_is_told_and_not_judged(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, WRONG_ADDRESS)
+        outcome = provider.outcome(REQUEST, page, ())
+        assert isinstance(outcome, CardCollected)
+        assert outcome.avs is AvsResult.MISMATCH
+
+    def test_a_declined_card_and_then_another(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, DECLINED)
+        assert provider.outcome(REQUEST, page, ()) == CardRefused()
+        server.stripe.submit_card(page.reference, GOOD)
+        assert isinstance(provider.outcome(REQUEST, page, ()), CardCollected)
+
+    @pytest.mark.parametrize("confirmed", [True, False])
+    def test_a_challenge(
+        self, provider: StripeProvider, server: FakeStripeServer, confirmed: bool
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, CHALLENGED)
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        server.stripe.answer_challenge(page.reference, confirmed=confirmed)
+        outcome = provider.outcome(REQUEST, page, ())
+        assert isinstance(outcome, CardCollected if confirmed else CardRefused)
+
+    def test_an_unknown_page_is_closed(self, provider: StripeProvider) -> None:
+        assert provider.outcome(REQUEST, a_page(reference="cs_test_unknown"), ()) == PageClosed()
+
+    def test_a_page_of_another_session_is_not_taken_for_ones_own(
+        self, provider: StripeProvider
+    ) -> None:
+        page = provider.start(REQUEST)
+        with pytest.raises(ProviderUnavailable, match="another page"):
+            provider.outcome(NEXT, page, ())
+
+
+class TestClose:
+    def test_a_page_takes_no_more_cards_and_twice_is_fine(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        provider.close(REQUEST, page)
+        provider.close(REQUEST, page)
+        provider.close(REQUEST, a_page(reference="cs_test_unknown"))
+        assert only_session(server)["status"] == "expired"
+
+    def test_a_page_that_a_guest_is_just_submitting_is_not_called_closed(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.have(Trouble.REFUSED, "/expire$")
+        with pytest.raises(ProviderRefused):
+            provider.close(REQUEST, page)
+
+
+class TestDiscard:
+    def test_a_payment_method_is_detached_and_twice_is_fine(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        (method,) = server.stripe.main.methods.values()
+        for _ in range(2):
+            provider.discard(MAIN, page.guest_reference, CardToken(method["id"]))
+            assert method["customer"] is None
+        provider.discard(MAIN, page.guest_reference, CardToken("pm_unknown"))
+
+
+class TestFaults:
+    """F19 to F24: what may go wrong between the service and a PSP."""
+
+    @pytest.mark.parametrize("call", [CREATE_CUSTOMER, UPDATE_CUSTOMER, CREATE_SESSION])
+    def test_f19_a_call_that_timed_out_before_stripe_got_it_is_made_again(
+        self,
+        hurried: StripeProvider,
+        provider: StripeProvider,
+        server: FakeStripeServer,
+        call: str,
+    ) -> None:
+        server.have(Trouble.LOST, call)
+        with pytest.raises(ProviderUnavailable):
+            hurried.start(REQUEST)
+        server.recover()
+
+        page = provider.start(REQUEST)
+
+        assert only_session(server)["id"] == page.reference
+        assert only_customer(server)["id"] == page.guest_reference
+
+    @pytest.mark.parametrize("call", [CREATE_CUSTOMER, UPDATE_CUSTOMER, CREATE_SESSION])
+    def test_f20_a_call_that_timed_out_after_stripe_acted_makes_no_second_page(
+        self,
+        hurried: StripeProvider,
+        provider: StripeProvider,
+        server: FakeStripeServer,
+        call: str,
+    ) -> None:
+        server.have(Trouble.ANSWER_LOST, call)
+        with pytest.raises(ProviderUnavailable):
+            hurried.start(REQUEST)
+        server.recover()
+
+        page = provider.start(REQUEST)
+
+        assert provider.start(REQUEST) == page
+        assert only_session(server)["id"] == page.reference
+        assert only_customer(server)["id"] == page.guest_reference
+
+    def test_f20_a_detachment_that_timed_out_after_stripe_acted_is_fine_the_next_time(
+        self, hurried: StripeProvider, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        (token,) = map(CardToken, server.stripe.main.methods)
+        server.have(Trouble.ANSWER_LOST, "/detach$")
+        with pytest.raises(ProviderUnavailable):
+            hurried.discard(MAIN, page.guest_reference, token)
+        server.recover()
+        provider.discard(MAIN, page.guest_reference, token)
+
+    def test_f20_a_page_made_under_a_saved_fault_is_found(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
+
+        page = provider.start(REQUEST)
+
+        assert only_session(server)["id"] == page.reference
+        assert provider.start(REQUEST) == page
+
+    def test_f20_a_saved_fault_without_a_page_is_a_refusal_so_that_the_next_attempt_begins(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.have(Trouble.FAULT, CREATE_SESSION, times=1)
+        for _ in range(2):
+            with pytest.raises(ProviderRefused):
+                provider.start(REQUEST)
+
+        assert provider.start(NEXT).reference == only_session(server)["id"]
+
+    def test_f20_a_saved_fault_under_the_guests_key_keeps_no_guest_waiting(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.have(Trouble.FAULT, CREATE_CUSTOMER, times=1)
+        page = provider.start(REQUEST)
+        assert page == provider.start(REQUEST)
+        assert only_customer(server)["id"] == page.guest_reference
+
+    def test_f20_other_parameters_under_the_same_key_are_a_refusal(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        provider.close(REQUEST, page)
+        with pytest.raises(ProviderRefused):
+            provider.start(replace(REQUEST, avs=False))
+
+    def test_f20_a_repeat_that_comes_too_late_is_a_refusal_unless_stripe_knows_the_page(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        clock.advance(timedelta(minutes=10))
+        assert provider.start(REQUEST) == page
+        with pytest.raises(ProviderRefused):
+            provider.start(NEXT)
+        assert len(server.stripe.main.sessions) == 1
+
+    @pytest.mark.parametrize("trouble", [Trouble.DRIPS, Trouble.HEADERS_DRIP])
+    @pytest.mark.parametrize("call", [CREATE_CUSTOMER, CREATE_SESSION])
+    def test_f21_an_answer_that_drips_ends_at_the_deadline(
+        self, hurried: StripeProvider, server: FakeStripeServer, trouble: Trouble, call: str
+    ) -> None:
+        server.have(trouble, call)
+        with pytest.raises(ProviderUnavailable):
+            hurried.start(REQUEST)
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            Trouble.TOO_MANY,
+            Trouble.AWAY,
+            Trouble.CONFLICT,
+            Trouble.UNAUTHORIZED,
+            Trouble.FORBIDDEN,
+            Trouble.REDIRECT,
+        ],
+    )
+    @pytest.mark.parametrize("method", ["start", "outcome", "close", "discard"])
+    def test_f22_an_outage_is_one_for_every_method(
+        self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble, method: str
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.have(trouble)
+        with pytest.raises(ProviderUnavailable):
+            CALLS[method](provider, page)
+        assert not any("elsewhere" in call for call in server.calls)
+
+    @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT])
+    def test_f22_what_passes_by_itself_is_waited_for(
+        self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
+    ) -> None:
+        server.have(trouble, CREATE_SESSION, times=2)
+        assert provider.start(REQUEST).reference == only_session(server)["id"]
+
+    def test_f22_nobody_listens(self, server: FakeStripeServer) -> None:
+        provider = adapter_for(server, HURRIED)
+        server.close()
+        with pytest.raises(ProviderUnavailable):
+            provider.start(REQUEST)
+
+    @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
+    def test_f23_what_cannot_be_understood_makes_that_session_wait_and_no_other(
+        self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
+    ) -> None:
+        sick, well = provider.start(REQUEST), provider.start(NEXT)
+        server.have(trouble, RETRIEVE_SESSION + sick.reference)
+        server.stripe.submit_card(well.reference, GOOD)
+
+        with pytest.raises(ProviderUnavailable):
+            provider.outcome(REQUEST, sick, ())
+        assert isinstance(provider.outcome(NEXT, well, ()), CardCollected)
+        server.recover()
+        assert provider.outcome(REQUEST, sick, ()) == Pending()
+
+    def test_f24_a_page_that_stripe_closed_early_is_closed_and_followed_by_another(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.expire_session(server.stripe.main, {}, page.reference)
+        assert provider.outcome(REQUEST, page, ()) == PageClosed()
+        assert provider.start(NEXT).reference != page.reference
+
+    def test_f24_a_page_past_its_end_is_closed(
+        self, provider: StripeProvider, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        clock.advance(timedelta(minutes=32))
+        assert provider.outcome(REQUEST, page, ()) == PageClosed()
+
+
+CALLS: dict[str, Callable[[StripeProvider, HostedPage], object]] = {
+    "start": lambda provider, _: provider.start(NEXT),
+    "outcome": lambda provider, page: provider.outcome(REQUEST, page, ()),
+    "close": lambda provider, page: provider.close(REQUEST, page),
+    "discard": lambda provider, page: provider.discard(
+        MAIN, page.guest_reference, CardToken("pm_1")
+    ),
+}
+
+
+def test_the_requests_name_their_version_and_repeat_nothing_of_the_guest_in_their_path(
+    provider: StripeProvider, server: FakeStripeServer
+) -> None:
+    page = provider.start(REQUEST)
+    provider.outcome(REQUEST, page, ())
+    assert [re.sub(r"(cus|cs_test)_[0-9]+", r"\1", call) for call in server.calls] == [
+        "POST /v1/customers",
+        "POST /v1/customers/cus",
+        "POST /v1/checkout/sessions",
+        "GET /v1/checkout/sessions/cs_test",
+    ]

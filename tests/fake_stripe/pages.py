@@ -1,0 +1,109 @@
+"""The hosted page `/c/pay/{id}`: a plain form, as far as a guest's browser needs one."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Final
+from urllib.parse import parse_qs
+from wsgiref.types import WSGIEnvironment
+
+from tests.fake_stripe.answers import Answer
+from tests.fake_stripe.parameters import Refused
+from tests.fake_stripe.stripe import FakeStripe, Merchant, Object
+
+_PATH: Final = re.compile(r"/c/pay/([^/]+)(/challenge)?")
+_ADDRESS: Final = {
+    "line1": "Address",
+    "city": "City",
+    "state": "State",
+    "postal_code": "ZIP",
+    "country": "Country",
+}
+
+
+def show(stripe: FakeStripe, environ: WSGIEnvironment) -> Answer:
+    """Show a page, or take what was typed on it."""
+    match = _PATH.fullmatch(environ["PATH_INFO"])
+    if match is None:
+        return _page(404, "<h1>Not found</h1>")
+    reference, is_challenge = match[1], match[2] is not None
+    try:
+        merchant, session = stripe.open_session(reference)
+        if session["status"] != "open":
+            return _page(200, "<h1>You did it</h1><p>This page is over.</p>")
+        if environ["REQUEST_METHOD"] != "POST":
+            body = _challenge() if is_challenge else _form(merchant, session)
+            return _page(200, body)
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        typed = {
+            name: values[0]
+            for name, values in parse_qs(environ["wsgi.input"].read(length).decode()).items()
+        }
+        if is_challenge:
+            status = stripe.answer_challenge(
+                reference, confirmed=typed["answer"] == "Complete authentication"
+            )
+        else:
+            status = _submit(stripe, reference, typed)
+    except Refused as refused:
+        return _page(refused.status, f"<h1>{html.escape(str(refused))}</h1>")
+    if status == "succeeded":
+        return _redirect(session["success_url"])
+    if status == "requires_action":
+        return _redirect(f"{stripe.url}/c/pay/{reference}/challenge")
+    return _page(200, _form(merchant, session, "Your card was declined."))
+
+
+def _submit(stripe: FakeStripe, reference: str, typed: dict[str, str]) -> str:
+    month, year = (int(part) for part in typed["expiry"].split("/"))
+    return stripe.submit_card(
+        reference,
+        typed["number"].replace(" ", ""),
+        expiry=(month, 2000 + year),
+        address={name: typed[name] for name in _ADDRESS if name in typed},
+    )
+
+
+def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
+    customer = merchant.customers[session["customer"]]
+    fields = [
+        ("number", "Card number", ""),
+        ("expiry", "Expiration", ""),
+        ("cvc", "CVC", ""),
+    ]
+    if session.get("billing_address_collection") == "required":
+        known = customer.get("address") or {}
+        fields += [(name, label, known.get(name, "")) for name, label in _ADDRESS.items()]
+    inputs = "".join(
+        f'<p><label>{label} <input name="{name}" value="{html.escape(value)}" required></label></p>'
+        for name, label, value in fields
+    )
+    consent = session.get("custom_text", {}).get("submit", {}).get("message", "")
+    return (
+        f"<h1>Save your card</h1><p>{html.escape(customer.get('email') or '')}</p>"
+        + (f'<p role="alert">{alert}</p>' if alert else "")
+        + f'<form method="post">{inputs}<p>{html.escape(consent)}</p>'
+        + "<button>Save card</button></form>"
+        + f'<p><a href="{html.escape(session["cancel_url"])}">Back</a></p>'
+    )
+
+
+def _challenge() -> str:
+    return (
+        '<h1>3D Secure</h1><form method="post">'
+        '<input type="submit" name="answer" value="Complete authentication">'
+        '<input type="submit" name="answer" value="Fail authentication"></form>'
+    )
+
+
+def _page(status: int, body: str) -> Answer:
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Checkout</title>'
+        f'<link rel="icon" href="data:,"></head><body><main>{body}</main></body></html>'
+    )
+    return Answer(status, page.encode(), (("Content-Type", "text/html; charset=utf-8"),))
+
+
+def _redirect(address: str) -> Answer:
+    return Answer(303, b"", (("Content-Type", "text/html"), ("Location", address)))

@@ -1,0 +1,151 @@
+"""Form-encoded parameters with nested names, and the refusal of those that Stripe does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+Value: TypeAlias = "str | int | list[Value] | dict[str, Value]"
+Form: TypeAlias = "Callable[[str, Value], Value] | Mapping[str, Form]"
+"""What a parameter must look like: a check that gives its value, or its own parameters."""
+
+
+class Refused(Exception):
+    """An answer of 4xx, with what Stripe's error objects tell."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        type_: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {"type": type_, "message": message, "code": code, "param": param}
+
+
+def decode(encoded: str) -> dict[str, Value]:
+    """Read `a[b][0]=c` as nested objects; a list is one whose names are 0, 1, 2 …"""
+    read: dict[str, Value] = {}
+    for name, value in parse_qsl(encoded, keep_blank_values=True, strict_parsing=bool(encoded)):
+        first, _, rest = name.partition("[")
+        path = [first, *(re.findall(r"([^\[\]]*)\]", rest))]
+        at = read
+        for step in path[:-1]:
+            below = at.setdefault(step, {})
+            if not isinstance(below, dict):
+                raise Refused(f"Invalid parameter: {name}", param=name)
+            at = below
+        at[path[-1]] = value
+    return {name: _with_lists(value) for name, value in read.items()}
+
+
+def _with_lists(value: Value) -> Value:
+    if not isinstance(value, dict):
+        return value
+    below = {name: _with_lists(each) for name, each in value.items()}
+    if below and list(below) == [str(number) for number in range(len(below))]:
+        return list(below.values())
+    return below
+
+
+def check(
+    given: Mapping[str, Value], known: Mapping[str, Form], within: str = ""
+) -> dict[str, Value]:
+    """Give the parameters in their types. Raises Refused for the first that is wrong."""
+    checked: dict[str, Value] = {}
+    for name, value in given.items():
+        full = f"{within}[{name}]" if within else name
+        form = known.get(name)
+        if form is None:
+            raise Refused(
+                f"Received unknown parameter: {full}", code="parameter_unknown", param=full
+            )
+        if callable(form):
+            checked[name] = form(full, value)
+        elif isinstance(value, dict):
+            checked[name] = check(value, form, full)
+        else:
+            raise Refused(f"Invalid object: {full}", param=full)
+    return checked
+
+
+def text(at_most: int = 5000) -> Form:
+    """Give the form of text of so many characters; an empty one unsets, which nobody asks for."""
+
+    def read(name: str, value: Value) -> Value:
+        if not isinstance(value, str) or not 1 <= len(value) <= at_most:
+            raise Refused(f"Invalid string: {name}", code="parameter_invalid_string", param=name)
+        return value
+
+    return read
+
+
+def one_of(*values: str) -> Form:
+    """Give the form of text from a list."""
+
+    def read(name: str, value: Value) -> Value:
+        if value not in values:
+            raise Refused(f"Invalid {name}: must be one of {', '.join(values)}", param=name)
+        return value
+
+    return read
+
+
+def list_of(form: Callable[[str, Value], Value]) -> Form:
+    """Give the form of a list."""
+
+    def read(name: str, value: Value) -> Value:
+        if not isinstance(value, list) or not value:
+            raise Refused(f"Invalid array: {name}", param=name)
+        return [form(f"{name}[{number}]", each) for number, each in enumerate(value)]
+
+    return read
+
+
+def integer(name: str, value: Value) -> Value:
+    """Read an integer."""
+    if not isinstance(value, str) or not re.fullmatch(r"-?[0-9]{1,18}", value):
+        raise Refused(f"Invalid integer: {name}", code="parameter_invalid_integer", param=name)
+    return int(value)
+
+
+def url(name: str, value: Value) -> Value:
+    """Read a web address."""
+    parts = urlsplit(value) if isinstance(value, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Refused("Not a valid URL", code="url_invalid", param=name)
+    return value
+
+
+def email(name: str, value: Value) -> Value:
+    """Read an e-mail address; one without a dot in its domain is none to Stripe."""
+    if not isinstance(value, str) or not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):
+        raise Refused("Invalid email address", code="email_invalid", param=name)
+    return value
+
+
+def country(name: str, value: Value) -> Value:
+    """Read a country code."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{2}", value):
+        raise Refused(f"Country '{value}' is unknown.", code="country_code_invalid", param=name)
+    return value
+
+
+def metadata(name: str, value: Value) -> Value:
+    """Read metadata: 50 keys of 40 characters, with values of 500 ("Metadata")."""
+    if not isinstance(value, dict) or len(value) > 50:
+        raise Refused("Invalid metadata", param=name)
+    for key, each in value.items():
+        if len(key) > 40 or not isinstance(each, str) or len(each) > 500:
+            raise Refused("Invalid metadata", param=f"{name}[{key}]")
+    return value
+
+
+NOTHING: Final[Mapping[str, Form]] = {}
+"""What a call takes that takes no parameters."""

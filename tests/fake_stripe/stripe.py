@@ -1,0 +1,470 @@
+"""Stripe's state: merchants with customers, pages, payment methods, events and saved answers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from domain.ports import Clock
+from tests.fake_stripe.parameters import (
+    NOTHING,
+    Form,
+    Refused,
+    Value,
+    check,
+    country,
+    email,
+    integer,
+    list_of,
+    metadata,
+    one_of,
+    text,
+    url,
+)
+
+# Any: objects of the API are whatever JSON they are.
+Object: TypeAlias = dict[str, Any]
+
+KEYS_KEPT: Final = timedelta(hours=24)
+SHORTEST_LIFE: Final = timedelta(minutes=30)
+LONGEST_LIFE: Final = timedelta(hours=24)
+
+TEST_KEY: Final = "sk_test_main"
+TEST_SECRET: Final = "whsec_main"
+
+
+class BankCard(NamedTuple):
+    """A card of "Testing": what the bank says of it and of the address."""
+
+    brand: str
+    is_declined: bool = False
+    is_challenged: bool = False
+    line1: str = "pass"
+    postal_code: str = "pass"
+
+
+TEST_CARDS: Final[Mapping[str, BankCard]] = {
+    "4242424242424242": BankCard("visa"),
+    "5555555555554444": BankCard("mastercard"),
+    "4000000000000002": BankCard("visa", is_declined=True),
+    "4000002500003155": BankCard("visa", is_challenged=True),
+    "4000000000000010": BankCard("visa", line1="fail", postal_code="fail"),
+    "4000000000000036": BankCard("visa", postal_code="fail"),
+    "4000000000000028": BankCard("visa", line1="fail"),
+    "4000000000000044": BankCard("visa", line1="unavailable", postal_code="unavailable"),
+}
+
+
+def _card_only(name: str, value: Value) -> Value:
+    if value != "card":
+        raise Refused(f"Invalid {name}", param=name)
+    return value
+
+
+_ADDRESS: Final[Mapping[str, Form]] = {
+    "line1": text(),
+    "city": text(),
+    "state": text(),
+    "postal_code": text(),
+    "country": country,
+}
+_CUSTOMER: Final[Mapping[str, Form]] = {
+    "name": text(256),
+    "email": email,
+    "phone": text(20),
+    "address": _ADDRESS,
+    "metadata": metadata,
+}
+_CHECKOUT: Final[Mapping[str, Form]] = {
+    "mode": one_of("setup"),
+    "allowed_payment_method_types": list_of(_card_only),
+    "customer": text(),
+    "client_reference_id": text(200),
+    "metadata": metadata,
+    "setup_intent_data": {"metadata": metadata},
+    "success_url": url,
+    "cancel_url": url,
+    "expires_at": integer,
+    "custom_text": {"submit": {"message": text(1200)}},
+    "billing_address_collection": one_of("auto", "required"),
+}
+_REQUIRED: Final = ("mode", "allowed_payment_method_types", "success_url")
+
+
+class Saved(NamedTuple):
+    """An answer saved under an idempotency key, with the call that it belongs to."""
+
+    call: tuple[str, str]
+    status: int
+    body: Object
+    at: datetime
+
+
+@dataclass
+class Merchant:
+    """An account at Stripe in one of its modes."""
+
+    key: str
+    webhook_secret: str
+    webhook_url: str | None = None
+    customers: dict[str, Object] = field(default_factory=dict)
+    sessions: dict[str, Object] = field(default_factory=dict)
+    intents: dict[str, Object] = field(default_factory=dict)
+    methods: dict[str, Object] = field(default_factory=dict)
+    events: list[Object] = field(default_factory=list)
+    saved: dict[str, Saved] = field(default_factory=dict)
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether it is live mode."""
+        return "_live_" in self.key
+
+
+class FakeStripe:
+    """Stripe, without its sockets. `url` is where its pages are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.url = ""
+        self.lock = threading.RLock()
+        self.merchants: dict[str, Merchant] = {}
+        self._numbers = count(1)
+        self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
+
+    def add_merchant(self, key: str, webhook_secret: str) -> Merchant:
+        """Open an account."""
+        merchant = Merchant(key=key, webhook_secret=webhook_secret)
+        self.merchants[key] = merchant
+        return merchant
+
+    def now(self) -> int:
+        """Give the time in Unix seconds."""
+        return int(self.clock.now().timestamp())
+
+    # The API
+
+    def create_customer(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """Create a customer."""
+        customer = self._object(merchant, "cus", "customer")
+        customer |= {"name": None, "email": None, "phone": None, "address": None, "metadata": {}}
+        customer |= check(given, _CUSTOMER)
+        merchant.customers[customer["id"]] = customer
+        return customer
+
+    def update_customer(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Update a customer; one that was deleted is gone."""
+        customer = _find(merchant.customers, "customer", reference)
+        if customer.get("deleted"):
+            raise _missing("customer", reference)
+        customer |= check(given, _CUSTOMER)
+        return customer
+
+    def retrieve_customer(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Retrieve a customer, deleted or not."""
+        check(given, NOTHING)
+        return _find(merchant.customers, "customer", reference)
+
+    def delete_customer(self, merchant: Merchant, reference: str) -> None:
+        """Have somebody delete a customer in the dashboard; its payment methods are detached."""
+        with self.lock:
+            merchant.customers[reference] = {
+                "id": reference,
+                "object": "customer",
+                "deleted": True,
+            }
+            for method in merchant.methods.values():
+                if method["customer"] == reference:
+                    method["customer"] = None
+
+    def create_session(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """Create a Checkout Session in setup mode, with its SetupIntent."""
+        checked = check(given, _CHECKOUT)
+        for name in _REQUIRED:
+            if name not in checked:
+                raise Refused(
+                    f"Missing required param: {name}.", code="parameter_missing", param=name
+                )
+        customer = str(checked.get("customer"))
+        if merchant.customers.get(customer, {"deleted": True}).get("deleted"):
+            raise _missing("customer", customer, status=400, param="customer")
+        expires_at = checked.get("expires_at", self.now() + LONGEST_LIFE.total_seconds())
+        self._check_end(expires_at)
+        intent = self._object(merchant, "seti", "setup_intent")
+        intent |= {
+            "customer": customer,
+            "status": "requires_payment_method",
+            "payment_method": None,
+            "last_setup_error": None,
+            "usage": "off_session",
+            "metadata": checked.pop("setup_intent_data", {}).get("metadata", {}),  # type: ignore[union-attr]  # checked above
+        }
+        mode = "live" if merchant.is_live else "test"
+        session = self._object(merchant, f"cs_{mode}", "checkout.session")
+        session |= {"client_reference_id": None, "metadata": {}, **checked}
+        session |= {
+            "expires_at": expires_at,
+            "payment_method_types": ["card"],
+            "payment_status": "no_payment_required",
+            "setup_intent": intent["id"],
+            "status": "open",
+            "url": f"{self.url}/c/pay/{session['id']}",
+        }
+        merchant.intents[intent["id"]] = intent
+        merchant.sessions[session["id"]] = session
+        return session
+
+    def _check_end(self, expires_at: Any) -> None:
+        left = timedelta(seconds=expires_at - self.now())
+        if left < SHORTEST_LIFE:
+            raise Refused(
+                "The `expires_at` timestamp must be at least 30 minutes from Checkout Session "
+                "creation.",
+                param="expires_at",
+            )
+        if left > LONGEST_LIFE:
+            raise Refused(
+                "The `expires_at` timestamp must be less than 24 hours from Checkout Session "
+                "creation.",
+                param="expires_at",
+            )
+
+    def retrieve_session(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Retrieve a Checkout Session, with its SetupIntent and PaymentMethod if asked for."""
+        wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
+        session = dict(self._session(merchant, reference))
+        if wanted:
+            assert wanted == ["setup_intent.payment_method"], "nobody else is asked for"
+            intent = dict(merchant.intents[session["setup_intent"]])
+            method = intent["payment_method"]
+            session["setup_intent"] = intent | {
+                "payment_method": merchant.methods[method] if method else None
+            }
+        return session
+
+    def list_sessions(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """List a customer's Checkout Sessions, newest first."""
+        asked = check(given, {"customer": text(), "limit": integer})
+        found = [
+            self._session(merchant, reference)
+            for reference, each in reversed(merchant.sessions.items())
+            if asked["customer"] == each["customer"]
+        ]
+        at_most = int(str(asked.get("limit", 10)))
+        return {
+            "object": "list",
+            "url": "/v1/checkout/sessions",
+            "has_more": len(found) > at_most,
+            "data": found[:at_most],
+        }
+
+    def expire_session(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Expire a Checkout Session that is open."""
+        check(given, NOTHING)
+        session = self._session(merchant, reference)
+        if session["status"] != "open":
+            raise Refused('Only Checkout Sessions with a status in ["open"] can be expired.')
+        return self._expired(merchant, session)
+
+    def retrieve_method(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Retrieve a PaymentMethod, attached or not."""
+        check(given, NOTHING)
+        return _find(merchant.methods, "PaymentMethod", reference)
+
+    def detach_method(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Detach a PaymentMethod; doing it twice is refused."""
+        check(given, NOTHING)
+        method = _find(merchant.methods, "PaymentMethod", reference)
+        if method["customer"] is None:
+            raise Refused(
+                "The payment method you provided is not attached to a customer so detachment is "
+                "impossible."
+            )
+        method["customer"] = None
+        return method
+
+    # The page
+
+    def open_session(self, reference: str) -> tuple[Merchant, Object]:
+        """Give a session as its page sees it. Raises Refused."""
+        with self.lock:
+            for merchant in self.merchants.values():
+                if reference in merchant.sessions:
+                    return merchant, self._session(merchant, reference)
+        raise _missing("checkout.session", reference)
+
+    def submit_card(
+        self,
+        reference: str,
+        number: str,
+        *,
+        expiry: tuple[int, int] = (9, 2031),
+        address: Mapping[str, str] | None = None,
+    ) -> str:
+        """Submit a card on an open page; gives the status of the SetupIntent. Raises Refused."""
+        with self.lock:
+            merchant, session = self.open_session(reference)
+            if session["status"] != "open":
+                raise Refused("This Checkout Session is over.")
+            intent = merchant.intents[session["setup_intent"]]
+            card = TEST_CARDS.get(number)
+            if card is None or card.is_declined:
+                return self._failed(merchant, intent, "card_declined")
+            checks: Object = {"address_line1_check": None, "address_postal_code_check": None}
+            if session.get("billing_address_collection") == "required":
+                checks = {
+                    "address_line1_check": card.line1,
+                    "address_postal_code_check": card.postal_code,
+                }
+            method = self._object(merchant, "pm", "payment_method")
+            method |= {
+                "type": "card",
+                "customer": None,
+                "billing_details": {"address": dict(address or {})},
+                "card": {
+                    "brand": card.brand,
+                    "last4": number[-4:],
+                    "exp_month": expiry[0],
+                    "exp_year": expiry[1],
+                    "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[
+                        :16
+                    ],
+                    "checks": {**checks, "cvc_check": "pass"},
+                },
+            }
+            merchant.methods[method["id"]] = method
+            intent |= {"payment_method": method["id"], "last_setup_error": None}
+            if card.is_challenged:
+                intent["status"] = "requires_action"
+                return "requires_action"
+            return self._succeeded(merchant, session, intent)
+
+    def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
+        """Answer the bank's challenge; gives the status of the SetupIntent. Raises Refused."""
+        with self.lock:
+            merchant, session = self.open_session(reference)
+            intent = merchant.intents[session["setup_intent"]]
+            if session["status"] != "open" or intent["status"] != "requires_action":
+                raise Refused("There is no challenge.")
+            if confirmed:
+                return self._succeeded(merchant, session, intent)
+            return self._failed(merchant, intent, "setup_intent_authentication_failure")
+
+    def _failed(self, merchant: Merchant, intent: Object, code: str) -> str:
+        intent |= {
+            "status": "requires_payment_method",
+            "payment_method": None,
+            "last_setup_error": {"type": "card_error", "code": code, "message": "Refused."},
+        }
+        self.tell(merchant, "setup_intent.setup_failed", intent)
+        return "requires_payment_method"
+
+    def _succeeded(self, merchant: Merchant, session: Object, intent: Object) -> str:
+        merchant.methods[intent["payment_method"]]["customer"] = session["customer"]
+        intent["status"] = "succeeded"
+        session |= {"status": "complete", "url": None}
+        self.tell(merchant, "setup_intent.succeeded", intent)
+        self.tell(merchant, "checkout.session.completed", session)
+        return "succeeded"
+
+    def _session(self, merchant: Merchant, reference: str) -> Object:
+        session = _find(merchant.sessions, "checkout.session", reference)
+        if session["status"] == "open" and self.now() >= session["expires_at"]:
+            self._expired(merchant, session)
+        return session
+
+    def _expired(self, merchant: Merchant, session: Object) -> Object:
+        session |= {"status": "expired", "url": None}
+        merchant.intents[session["setup_intent"]]["status"] = "canceled"
+        self.tell(merchant, "checkout.session.expired", session)
+        return session
+
+    # Events
+
+    def tell(self, merchant: Merchant, kind: str, told_of: Object) -> Object:
+        """Note an event."""
+        event = self._object(merchant, "evt", "event")
+        event |= {
+            "api_version": "2026-10-28.endive",
+            "type": kind,
+            "data": {"object": json.loads(json.dumps(told_of))},
+            "pending_webhooks": 1,
+            "request": {"id": None, "idempotency_key": None},
+        }
+        merchant.events.append(event)
+        return event
+
+    def _object(self, merchant: Merchant, prefix: str, kind: str) -> Object:
+        return {
+            "id": f"{prefix}_{next(self._numbers):014}",
+            "object": kind,
+            "created": self.now(),
+            "livemode": merchant.is_live,
+        }
+
+    # Idempotent requests
+
+    def once(
+        self,
+        merchant: Merchant,
+        key: str | None,
+        call: tuple[str, str],
+        act: Callable[[], tuple[int, Object]],
+    ) -> tuple[int, Object, bool]:
+        """Do a call once under its key, and tell whether the answer is a saved one.
+
+        What fails before it is done, because of its parameters, is not saved. Raises Refused.
+        """
+        with self.lock:
+            saved = merchant.saved.get(key) if key else None
+            if saved is not None and self.clock.now() - saved.at < KEYS_KEPT:
+                if saved.call != call:
+                    raise Refused(
+                        "Keys for idempotent requests can only be used with the same parameters "
+                        "they were first used with.",
+                        type_="idempotency_error",
+                    )
+                return saved.status, json.loads(json.dumps(saved.body)), True
+            status, body = act()
+            if key:
+                kept = json.loads(json.dumps(body))
+                merchant.saved[key] = Saved(call, status, kept, self.clock.now())
+            return status, body, False
+
+
+def signature(body: bytes, *, secret: str, at: datetime) -> str:
+    """Give the value of the header Stripe-Signature."""
+    timestamp = int(at.timestamp())
+    mac = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={mac}"
+
+
+def _find(among: Mapping[str, Object], kind: str, reference: str) -> Object:
+    try:
+        return among[reference]
+    except KeyError:
+        raise _missing(kind, reference) from None
+
+
+def _missing(kind: str, reference: str, *, status: int = 404, param: str = "id") -> Refused:
+    return Refused(
+        f"No such {kind}: '{reference}'", status=status, code="resource_missing", param=param
+    )
