@@ -69,6 +69,7 @@ class FakePspUnderTest(PspUnderTest):
         telling_events=("page.completed", "page.closed"),
         silent_events=("page.opened", "payout.paid"),
         broken_events={
+            "a type that is no text": b'{"type": 1}',
             "no page": b'{"type": "page.completed"}',
             "a page that is no text": _EVENT.replace(b'"page_1"', b"7"),
             "a time that is no number": _EVENT.replace(b"1800000000", b'"now"'),
