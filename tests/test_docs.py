@@ -348,6 +348,12 @@ class TestExamples:
     def test_json_is_json(self, body: str) -> None:
         json.loads(body)
 
+    @pytest.mark.parametrize("body", code_blocks("python"))
+    def test_python_is_what_the_file_says_that_its_first_line_names(self, body: str) -> None:
+        first, _, shown = body.partition("\n")
+
+        assert shown in (ROOT / first.removeprefix("# ")).read_text()
+
     @pytest.mark.parametrize("body", code_blocks("sh"))
     def test_the_shell_can_read_a_command(self, body: str) -> None:
         shell = subprocess.run(
