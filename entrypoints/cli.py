@@ -37,7 +37,9 @@ from entrypoints.settings import (
     HOW_TO_ALLOW_FAKE_PSP,
     Settings,
     SettingsError,
+    is_stripe_account,
     parse_database_url,
+    stripe_settings,
 )
 
 # What is heavy to import is imported where it is used, so that `--help` is quick.
@@ -144,7 +146,9 @@ def import_(what: str, file: Path) -> None:
 
 @main.command()
 @click.argument("center_id", metavar="CENTER_ID")
-@click.option("--provider", metavar="NAME", help="The payment service provider (PSP): fake.")
+@click.option(
+    "--provider", metavar="NAME", help="The payment service provider (PSP): fake or stripe."
+)
 @click.option("--none", is_flag=True, help="Take no cards at this center any more.")
 @click.option(
     "--account",
@@ -198,6 +202,7 @@ def configure_payments(
     \b
     Examples:
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider fake --avs
+      cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider stripe
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --none
     """
     given = {
@@ -212,8 +217,8 @@ def configure_payments(
     with _installation() as container:
         configuration = None
         if provider is not None:
-            _require_provider(container.settings(), provider)
             account_name = _read_account(account)
+            _require_provider(container, provider, account_name)
             origins = tuple(dict.fromkeys(map(_read_origin, redirect_origins)))
             try:
                 configuration = PaymentConfiguration(
@@ -562,16 +567,35 @@ def _read_center(unit: UnitOfWork, text: str, option: str) -> Center:
     return center
 
 
-def _require_provider(settings: Settings, name: str) -> None:
-    from entrypoints.container import FAKE
+def _require_provider(container: Container, name: str, account: MerchantAccount) -> None:
+    from entrypoints.container import FAKE, STRIPE
 
-    if name != FAKE:
-        raise click.ClickException(f"--provider: {name!a} is not known; known: {FAKE}")
-    if not settings.fake_psp_is_allowed:
+    settings = container.settings()
+    if name == STRIPE:
+        _require_stripe_account(settings, account)
+        # Its SDK may be missing, and says so here rather than when guests come.
+        container.stripe_provider()
+    elif name != FAKE:
+        raise click.ClickException(f"--provider: {name!a} is not known; known: {FAKE}, {STRIPE}")
+    elif not settings.fake_psp_is_allowed:
         raise click.ClickException(
             "--provider: the fake PSP is for trying things out on this machine; "
             + HOW_TO_ALLOW_FAKE_PSP
         )
+
+
+def _require_stripe_account(settings: Settings, account: MerchantAccount) -> None:
+    if account in settings.stripe_accounts:
+        return
+    if not is_stripe_account(account):
+        raise click.ClickException(
+            "--account: at Stripe it is named by lower-case letters, digits and underscores, so "
+            f"that settings can be named after it; such as {account.lower().replace('-', '_')}"
+        )
+    key, secrets = stripe_settings(account)
+    raise click.ClickException(
+        f"--account: there are no keys of Stripe for {account}: set {key} and {secrets}"
+    )
 
 
 def _read_account(name: str) -> MerchantAccount:

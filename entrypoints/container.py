@@ -19,7 +19,7 @@ from adapters.http.authentication import RateLimits
 from adapters.http.server import THREADS
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
-from adapters.psp_slots import PspSlots, SlottedProvider
+from adapters.psp_slots import PspSlots, Rest, SlottedProvider
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
@@ -39,17 +39,42 @@ from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
 from entrypoints.databases import storage_in
-from entrypoints.settings import Settings
+from entrypoints.settings import Settings, SettingsError
 
 FAKE = ProviderName("fake")
+STRIPE = ProviderName("stripe")
 
 
 def set_up_providers(
-    settings: Settings, slots: PspSlots, *, fake: Callable[[], PaymentProvider]
+    settings: Settings,
+    slots: PspSlots,
+    *,
+    fake: Callable[[], PaymentProvider],
+    stripe: Callable[[], PaymentProvider],
 ) -> Providers:
     """Give the PSPs that the settings allow, by name; none is made that is not used."""
-    allowed = {FAKE: fake()} if settings.fake_psp_is_allowed else {}
-    return Providers({name: SlottedProvider(psp, slots) for name, psp in allowed.items()})
+    allowed: dict[ProviderName, PaymentProvider] = {}
+    if settings.fake_psp_is_allowed:
+        allowed[FAKE] = fake()
+    if settings.stripe_accounts:
+        allowed[STRIPE] = stripe()
+    return Providers(
+        {name: SlottedProvider(psp, slots, Rest(name)) for name, psp in allowed.items()}
+    )
+
+
+def make_stripe_provider(settings: Settings, clock: Clock) -> PaymentProvider:
+    """Give Stripe's adapter. Raises SettingsError when the SDK that it needs is not installed."""
+    try:
+        # Its import takes a moment, and only those who use Stripe have it.
+        from adapters.stripe.provider import StripeProvider
+    except ModuleNotFoundError as missing:
+        if missing.name != "stripe":
+            raise
+        raise SettingsError(
+            "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
+        ) from None
+    return StripeProvider(settings.stripe_accounts, clock=clock, api_base=settings.stripe_api_base)
 
 
 def build_app(
@@ -90,9 +115,16 @@ class Container(containers.DeclarativeContainer):
     fake_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
         FakeProvider, fake_psp, webhook_secret=fake_psp.provided.webhook_secret, clock=clock
     )
+    stripe_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
+        make_stripe_provider, settings, clock
+    )
     psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(PspSlots, THREADS // 2)
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
-        set_up_providers, settings, psp_slots, fake=fake_provider.provider
+        set_up_providers,
+        settings,
+        psp_slots,
+        fake=fake_provider.provider,
+        stripe=stripe_provider.provider,
     )
     links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
         HostedLinks, base_url=settings.provided.public_base_url

@@ -10,10 +10,15 @@ import structlog
 
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
-from entrypoints.container import FAKE, Container, build
+from entrypoints.container import FAKE, STRIPE, Container, build
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
-from entrypoints.settings import HOW_TO_ALLOW_FAKE_PSP, WILDCARD_HOSTS, Settings
+from entrypoints.settings import (
+    HOW_TO_ALLOW_FAKE_PSP,
+    HOW_TO_SET_UP_STRIPE,
+    WILDCARD_HOSTS,
+    Settings,
+)
 
 log = structlog.get_logger()
 
@@ -86,6 +91,8 @@ def refuse_missing_psps(container: Container) -> None:
             "centers are configured for the fake PSP, which is for trying things out on this "
             f"machine: {HOW_TO_ALLOW_FAKE_PSP}"
         )
+    if STRIPE in missing:
+        raise ServeError(f"centers are configured for Stripe: {HOW_TO_SET_UP_STRIPE}")
     if missing:
         raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
 

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
+from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
+from domain.identifiers import MerchantAccount
 from domain.redirects import parse_allowed_origin
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -20,6 +22,15 @@ DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
 _CONNECTIONS = re.compile(r"[1-9][0-9]{0,2}")
+_STRIPE_KEY = "CARDONFILE_STRIPE_SECRET_KEY"
+_STRIPE_SECRETS = "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
+_STRIPE_PREFIX = _STRIPE_KEY.removesuffix("SECRET_KEY")
+_STRIPE_NAME = re.compile(
+    _STRIPE_PREFIX + r"(?:(?P<account>.+)_)?(?P<what>SECRET_KEY|WEBHOOK_SECRETS)"
+)
+_STRIPE_ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
+_STRIPE_SECRET = re.compile(r"whsec_[!-~]+")
+
 _LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
@@ -27,6 +38,10 @@ WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is 
 HOW_TO_ALLOW_FAKE_PSP: Final = (
     "set CARDONFILE_PUBLIC_BASE_URL to a loopback address, or CARDONFILE_ALLOW_FAKE_PSP=1 if you "
     "mean it"
+)
+
+HOW_TO_SET_UP_STRIPE: Final = (
+    f"set {_STRIPE_KEY} and {_STRIPE_SECRETS}, or those of a named account"
 )
 
 
@@ -61,6 +76,7 @@ class Settings:
     connections a process may open to the latter. `public_base_url` is where guests' browsers reach the service,
     without a slash at its end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
     is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
+    `stripe_accounts` holds the keys of each merchant account at Stripe, by its name.
     """
 
     database: Path | PostgresqlDatabase
@@ -71,6 +87,8 @@ class Settings:
     log_format: LogFormat = LogFormat.TEXT
     trusted_proxy: str | None = None
     add_card_limit: str | None = None
+    stripe_accounts: Mapping[MerchantAccount, StripeKeys] = field(default_factory=dict)
+    stripe_api_base: str = API_BASE
 
     @classmethod
     def read(
@@ -101,6 +119,8 @@ class Settings:
             log_format=_log_format(given.get("CARDONFILE_LOG_FORMAT", LogFormat.TEXT)),
             trusted_proxy=_trusted_proxy(given.get("CARDONFILE_TRUSTED_PROXY")),
             add_card_limit=_add_card_limit(given.get("CARDONFILE_ADD_CARD_LIMIT")),
+            stripe_accounts=_stripe_accounts(given),
+            stripe_api_base=_stripe_api_base(given.get("CARDONFILE_STRIPE_API_BASE")),
         )
 
 
@@ -193,3 +213,85 @@ def _add_card_limit(value: str | None) -> str | None:
     if not _LIMIT.fullmatch(value):
         raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
     return value
+
+
+def stripe_settings(account: MerchantAccount) -> tuple[str, str]:
+    """Name the settings that hold the secret key and the webhook secrets of an account at Stripe.
+
+    The default account's have no name in them. Another's have its name in capitals, so an account
+    is called by lower-case letters, digits and underscores: two names never share a setting.
+    """
+    infix = "" if account == DEFAULT_ACCOUNT else f"{account.upper()}_"
+    return f"{_STRIPE_PREFIX}{infix}SECRET_KEY", f"{_STRIPE_PREFIX}{infix}WEBHOOK_SECRETS"
+
+
+def is_stripe_account(account: MerchantAccount) -> bool:
+    """Tell whether settings can be named after an account so that the name can be read back."""
+    return account == account.lower() and _STRIPE_ACCOUNT.fullmatch(account.upper()) is not None
+
+
+def _stripe_accounts(given: Mapping[str, str]) -> Mapping[MerchantAccount, StripeKeys]:
+    """Read the keys of every account that has one. No message repeats any."""
+    named = {_stripe_account(match) for match in map(_STRIPE_NAME.fullmatch, given) if match}
+    accounts = {account: _stripe_keys(given, account) for account in sorted(named)}
+    _refuse_shared_keys(accounts)
+    return accounts
+
+
+def _stripe_account(match: re.Match[str]) -> MerchantAccount:
+    account = match["account"]
+    if account is None:
+        return DEFAULT_ACCOUNT
+    if not _STRIPE_ACCOUNT.fullmatch(account):
+        raise SettingsError(
+            f"{match[0]!a}: an account is named by capital letters, digits and underscores here"
+        )
+    if account.lower() == DEFAULT_ACCOUNT:
+        raise SettingsError(f"{match[0]}: the default account's is {_STRIPE_PREFIX}{match['what']}")
+    return MerchantAccount(account.lower())
+
+
+def _stripe_keys(given: Mapping[str, str], account: MerchantAccount) -> StripeKeys:
+    key_name, secrets_name = stripe_settings(account)
+    for name, other in ((key_name, secrets_name), (secrets_name, key_name)):
+        if name not in given:
+            raise SettingsError(f"{name} is missing; {other} does not go without it")
+    secrets = tuple(secret.strip() for secret in given[secrets_name].split(","))
+    if not all(map(_STRIPE_SECRET.fullmatch, secrets)):
+        raise SettingsError(f"{secrets_name} must hold whsec_…, or several with commas between")
+    try:
+        return StripeKeys(secret_key=given[key_name], webhook_secrets=secrets)
+    except ValueError:
+        raise SettingsError(
+            f"{key_name} must be a secret key (sk_test_…, sk_live_…) or a restricted one (rk_…)"
+        ) from None
+
+
+def _refuse_shared_keys(accounts: Mapping[MerchantAccount, StripeKeys]) -> None:
+    """Refuse a key that two accounts have: their cards and webhooks could not be told apart."""
+    seen: dict[str, str] = {}
+    for account, keys in accounts.items():
+        key_name, secrets_name = stripe_settings(account)
+        for value, name in (
+            (keys.secret_key, key_name),
+            *((secret, secrets_name) for secret in set(keys.webhook_secrets)),
+        ):
+            if value in seen:
+                raise SettingsError(f"{seen[value]} and {name} hold the same")
+            seen[value] = name
+
+
+def _stripe_api_base(url: str | None) -> str:
+    if url is None:
+        return API_BASE
+    try:
+        origin = parse_allowed_origin(url)
+    except ValueError:
+        origin = ""
+    if not origin.startswith("https://") and not (
+        origin.startswith("http://") and _is_loopback(origin)
+    ):
+        raise SettingsError(
+            "CARDONFILE_STRIPE_API_BASE must be an https address without a path, or a loopback one"
+        )
+    return origin

@@ -120,10 +120,9 @@ def create_app(
         "/hosted-payments/cancel",
         HostedPaymentCancel(cancel_hosted_page=use_cases.cancel_hosted_page),
     )
-    app.add_route(
-        "/webhooks/{provider}",
-        Webhooks(receive_webhook=use_cases.receive_webhook, wake_reconciler=wake_reconciler),
-    )
+    webhooks = Webhooks(receive_webhook=use_cases.receive_webhook, wake_reconciler=wake_reconciler)
+    app.add_route("/webhooks/{provider}", webhooks)
+    app.add_route("/webhooks/{provider}/{account}", webhooks)
     app.add_route("/healthz", Alive())
     app.add_route("/readyz", Ready(storage=storage))
     app.add_route("/openapi.json", OpenApi(links))

@@ -98,6 +98,7 @@ def _query(name: str, description: str, *, required: bool = False, **schema: obj
 _GUEST_ID: Final = _path("guest_id", "The guest.")
 _ACCOUNT_ID: Final = _path("account_id", "The payment account.")
 _TOKEN_ID: Final = _path("token_id", "The token of the card-addition session.")
+_PROVIDER: Final = _path("provider", "The provider's name.", type="string", examples=["fake"])
 _PAGE: Final = (
     _query("page", "Which page.", type="integer", minimum=1, default=DEFAULT_PAGE),
     _query(
@@ -264,7 +265,21 @@ OPERATIONS: Final[Sequence[Operation]] = (
         name="receiveWebhook",
         summary="Where a payment service provider sends its events",
         description="Signed by the provider, in its own format. Unknown events are ignored.",
-        parameters=(_path("provider", "The provider's name.", type="string", examples=["fake"]),),
+        parameters=(_PROVIDER,),
+        has_signed_body=True,
+        answer=Health,
+        refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
+    ),
+    Operation(
+        method="post",
+        path="/webhooks/{provider}/{account}",
+        name="receiveWebhookOfAccount",
+        summary="Where a payment service provider sends the events of one merchant account",
+        description="As above, verified with the secrets of that account.",
+        parameters=(
+            _PROVIDER,
+            _path("account", "The merchant account's name.", type="string", examples=["harbor"]),
+        ),
         has_signed_body=True,
         answer=Health,
         refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),

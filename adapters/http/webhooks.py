@@ -1,4 +1,4 @@
-"""Events from PSPs: `/webhooks/{provider}`."""
+"""Events from PSPs: `/webhooks/{provider}`, and `/webhooks/{provider}/{account}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adapters.http.answers import Health, json_body
 from adapters.http.errors import NotFound
 from adapters.http.requests import read_bytes
 from domain.hosted_pages import WebhookDelivery
-from domain.identifiers import ProviderName
+from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable
 from domain.receive_webhook import ReceiveWebhook
 
@@ -26,11 +26,14 @@ class Webhooks:
     receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
 
-    def on_post(self, req: falcon.Request, resp: falcon.Response, provider: str) -> None:
+    def on_post(
+        self, req: falcon.Request, resp: falcon.Response, provider: str, account: str | None = None
+    ) -> None:
         """Verify an event over its raw bytes and keep it; 200 means that it is kept."""
         delivery = WebhookDelivery(
             headers={name.lower(): value for name, value in req.headers.items()},
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
+            merchant_account=None if account is None else MerchantAccount(account),
         )
         try:
             self.receive_webhook(ProviderName(provider), delivery)

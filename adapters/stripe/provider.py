@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
 
 import structlog
 from typing_extensions import override
 
 from adapters.stripe import webhooks
 from adapters.stripe.calls import Call, KeySpent, NoSuchObject, quiet_sdk
-from adapters.stripe.keys import StripeKeys
+from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
 from adapters.stripe.payloads import (
     GUEST_ID,
     CheckoutSession,
@@ -37,10 +36,6 @@ from domain.hosted_pages import (
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import Clock, PaymentProvider, ProviderRefused, ProviderUnavailable
-
-API_BASE: Final = "https://api.stripe.com"
-DEFAULT_ACCOUNT: Final = MerchantAccount("default")
-"""Whose webhooks come to the address that names no account."""
 
 log = structlog.get_logger()
 

@@ -264,6 +264,22 @@ class TestConfigurePayments:
             session_minutes=1440,
         )
 
+    def test_stripe_is_taken_for_an_account_with_keys(self, with_center: CommandLine) -> None:
+        keys = {
+            "CARDONFILE_STRIPE_HARBOR_SPA_SECRET_KEY": "sk_test_x",
+            "CARDONFILE_STRIPE_HARBOR_SPA_WEBHOOK_SECRETS": "whsec_x",
+        }
+        printed = with_center.succeeds(
+            *("configure-payments", CENTER_ID, "--provider", "stripe", "--account", "harbor_spa"),
+            **keys,
+        )
+
+        assert printed == "Harbor Spa takes cards with stripe, merchant account harbor_spa\n"
+        assert configuration(with_center) == PaymentConfiguration(
+            provider=ProviderName("stripe"), merchant_account=MerchantAccount("harbor_spa")
+        )
+        assert b"sk_test_x" not in with_center.database.read_bytes()
+
     def test_none_takes_it_away_and_twice_is_fine(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
@@ -275,8 +291,23 @@ class TestConfigurePayments:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            (("--provider", "stripe"), "'stripe' is not known; known: fake"),
-            (("--provider", ""), "known: fake"),
+            (("--provider", "adyen"), "'adyen' is not known; known: fake, stripe"),
+            (("--provider", ""), "known: fake, stripe"),
+            (
+                ("--provider", "stripe"),
+                (
+                    "no keys of Stripe for default: set CARDONFILE_STRIPE_SECRET_KEY and "
+                    "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
+                ),
+            ),
+            (
+                ("--provider", "stripe", "--account", "harbor_spa"),
+                (
+                    "set CARDONFILE_STRIPE_HARBOR_SPA_SECRET_KEY and "
+                    "CARDONFILE_STRIPE_HARBOR_SPA_WEBHOOK_SECRETS"
+                ),
+            ),
+            (("--provider", "stripe", "--account", "Harbor-Spa"), "such as harbor_spa"),
             (("--account", ""), "--account must be 1 to 64"),
             (("--account", "x" * 65), "--account must be 1 to 64"),
             (("--account", "caf\u00e9"), "--account must be 1 to 64"),

@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from dependency_injector import providers
 
-from entrypoints.container import FAKE, build
-from entrypoints.settings import Settings
+from domain.identifiers import ProviderName
+from entrypoints.container import FAKE, STRIPE, build
+from entrypoints.settings import Settings, SettingsError
 from tests.databases import make_database
 
 LOOPBACK: dict[str, str] = {}
 PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 ALLOWED = {**PUBLIC, "CARDONFILE_ALLOW_FAKE_PSP": "1"}
+WITH_STRIPE = {
+    **PUBLIC,
+    "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
+    "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
+}
 EVERYTHING = {
     **ALLOWED,
+    **WITH_STRIPE,
     "CARDONFILE_LOG_FORMAT": "json",
     "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
     "CARDONFILE_ADD_CARD_LIMIT": "60/minute",
@@ -21,12 +29,13 @@ EVERYTHING = {
 
 
 def settings_in(folder: Path, environment: dict[str, str]) -> Settings:
+    folder.mkdir(exist_ok=True)
     database = folder / "cards.db"
     make_database(database)
     return Settings.read({**environment, "CARDONFILE_DATABASE_URL": f"sqlite:///{database}"})
 
 
-@pytest.mark.parametrize("environment", [LOOPBACK, PUBLIC, ALLOWED, EVERYTHING])
+@pytest.mark.parametrize("environment", [LOOPBACK, PUBLIC, ALLOWED, WITH_STRIPE, EVERYTHING])
 def test_every_part_can_be_built_under_every_setting(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -50,3 +59,30 @@ def test_the_fake_psp_is_there_only_where_it_may_be(
 
     assert (FAKE in container.psps()) is is_there
     assert settings.fake_psp_database.exists() is is_there
+
+
+@pytest.mark.parametrize(
+    ("environment", "there"),
+    [
+        (LOOPBACK, {FAKE}),
+        (PUBLIC, set()),
+        (WITH_STRIPE, {STRIPE}),
+        (EVERYTHING, {FAKE, STRIPE}),
+    ],
+)
+def test_stripe_is_there_when_an_account_has_keys(
+    tmp_path: Path, environment: dict[str, str], there: set[ProviderName]
+) -> None:
+    assert build(settings_in(tmp_path, environment)).psps().keys() == there
+
+
+def test_without_the_sdk_somebody_who_wants_stripe_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("provider", "calls", "transport"):
+        monkeypatch.delitem(sys.modules, f"adapters.stripe.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "stripe", None)
+
+    assert FAKE in build(settings_in(tmp_path, LOOPBACK)).psps()
+    with pytest.raises(SettingsError, match="install the extra `stripe`"):
+        build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()

@@ -18,7 +18,7 @@ from adapters.http.server import Server
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
 from entrypoints import serve as serving
-from entrypoints.container import FAKE
+from entrypoints.container import FAKE, STRIPE
 from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps, serve
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
@@ -352,3 +352,10 @@ def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks
     with run_service(tmp_path, before=storage_goes_away) as running:
         assert running.request("GET", "/healthz")[0] == 200
         assert running.request("GET", "/readyz")[0] == 503
+
+
+def test_a_center_on_stripe_without_keys_refuses_to_start(installation: Installation) -> None:
+    installation.configure(provider=STRIPE)
+
+    with pytest.raises(ServeError, match="for Stripe: set CARDONFILE_STRIPE_SECRET_KEY"):
+        refuse_missing_psps(installation.container)

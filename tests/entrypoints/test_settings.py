@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.settings import LogFormat, PostgresqlDatabase, Settings, SettingsError
+from adapters.stripe.keys import StripeKeys
+from domain.identifiers import MerchantAccount
+from entrypoints.settings import (
+    LogFormat,
+    PostgresqlDatabase,
+    Settings,
+    SettingsError,
+    stripe_settings,
+)
 
 
 def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -> None:
@@ -17,6 +25,8 @@ def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -
     assert settings.log_format is LogFormat.TEXT
     assert settings.trusted_proxy is None
     assert settings.add_card_limit is None
+    assert settings.stripe_accounts == {}
+    assert settings.stripe_api_base == "https://api.stripe.com"
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
@@ -110,8 +120,107 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("ADD_CARD_LIMIT", "60"),
         ("ADD_CARD_LIMIT", "0/minute"),
         ("ADD_CARD_LIMIT", "60/minute;1/second"),
+        ("STRIPE_API_BASE", "http://api.stripe.example"),
+        ("STRIPE_API_BASE", "https://api.stripe.example/v1"),
+        ("STRIPE_API_BASE", "api.stripe.example"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"CARDONFILE_{name}"):
         Settings.read({f"CARDONFILE_{name}": value})
+
+
+class TestStripe:
+    def test_each_account_has_its_keys(self) -> None:
+        settings = Settings.read(
+            {
+                "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_default",
+                "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_new, whsec_old",
+                "CARDONFILE_STRIPE_HARBOR_SPA_SECRET_KEY": "rk_live_harbor",
+                "CARDONFILE_STRIPE_HARBOR_SPA_WEBHOOK_SECRETS": "whsec_harbor",
+                "CARDONFILE_STRIPE_API_BASE": "http://127.0.0.1:9000/",
+            }
+        )
+
+        assert settings.stripe_accounts == {
+            MerchantAccount("default"): StripeKeys(
+                secret_key="sk_test_default", webhook_secrets=("whsec_new", "whsec_old")
+            ),
+            MerchantAccount("harbor_spa"): StripeKeys(
+                secret_key="rk_live_harbor", webhook_secrets=("whsec_harbor",)
+            ),
+        }
+        assert settings.stripe_api_base == "http://127.0.0.1:9000"
+        shown = repr(settings)
+        assert "sk_test" not in shown
+        assert "whsec" not in shown
+
+    @pytest.mark.parametrize("account", ["default", "harbor_spa", "2", "secret_key", "_"])
+    def test_the_settings_of_an_account_are_read_under_the_names_they_are_given(
+        self, account: str
+    ) -> None:
+        key, secrets = stripe_settings(MerchantAccount(account))
+        settings = Settings.read({key: "sk_test_x", secrets: "whsec_x"})
+        assert list(settings.stripe_accounts) == [account]
+
+    def test_empty_ones_count_as_not_set(self) -> None:
+        empty = {"CARDONFILE_STRIPE_SECRET_KEY": "", "CARDONFILE_STRIPE_X_WEBHOOK_SECRETS": ""}
+        assert Settings.read(empty).stripe_accounts == {}
+
+    @pytest.mark.parametrize(
+        ("settings", "named"),
+        [
+            ({"SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_WEBHOOK_SECRETS is missing"),
+            ({"WEBHOOK_SECRETS": "whsec_x"}, "CARDONFILE_STRIPE_SECRET_KEY is missing"),
+            ({"X_SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_X_WEBHOOK_SECRETS is missing"),
+            ({"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
+            ({"SECRET_KEY": "whsec_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_x"}, "SECRETS must hold"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"}, "SECRETS must hold"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS must hold"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_"}, "SECRETS must hold"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_a b"}, "SECRETS must hold"),
+            (
+                {"DEFAULT_SECRET_KEY": "sk_test_x", "DEFAULT_WEBHOOK_SECRETS": "whsec_x"},
+                "the default account's is CARDONFILE_STRIPE_",
+            ),
+            (
+                {"harbor_SECRET_KEY": "sk_test_x", "harbor_WEBHOOK_SECRETS": "whsec_x"},
+                "capital letters",
+            ),
+            (
+                {"HARBOR-SPA_SECRET_KEY": "sk_test_x", "HARBOR-SPA_WEBHOOK_SECRETS": "whsec_x"},
+                "capital letters",
+            ),
+            (
+                {"A" * 65 + "_SECRET_KEY": "sk_test_x"},
+                "capital letters",
+            ),
+            (
+                {
+                    "A_SECRET_KEY": "sk_test_x",
+                    "A_WEBHOOK_SECRETS": "whsec_a",
+                    "B_SECRET_KEY": "sk_test_x",
+                    "B_WEBHOOK_SECRETS": "whsec_b",
+                },
+                "CARDONFILE_STRIPE_A_SECRET_KEY and CARDONFILE_STRIPE_B_SECRET_KEY hold the same",
+            ),
+            (
+                {
+                    "A_SECRET_KEY": "sk_test_a",
+                    "A_WEBHOOK_SECRETS": "whsec_x,whsec_a",
+                    "B_SECRET_KEY": "sk_test_b",
+                    "B_WEBHOOK_SECRETS": "whsec_x",
+                },
+                "hold the same",
+            ),
+        ],
+    )
+    def test_half_set_and_ambiguous_ones_are_refused_and_not_repeated(
+        self, settings: dict[str, str], named: str
+    ) -> None:
+        environment = {f"CARDONFILE_STRIPE_{name}": value for name, value in settings.items()}
+        with pytest.raises(SettingsError, match=named) as refused:
+            Settings.read(environment)
+        assert "sk_test_x" not in str(refused.value)
+        assert "whsec_x" not in str(refused.value)

@@ -1,0 +1,211 @@
+"""Several PSPs at once: one center on the fake PSP, another on Stripe, in one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from domain.card_sessions import CardSession, SessionStatus
+from domain.identifiers import MerchantAccount
+from domain.ports import ProviderUnavailable
+from entrypoints.container import FAKE, STRIPE
+from tests.adapters.http.api import Api, refused_bare
+from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
+from tests.clock import SettableClock
+from tests.fake_stripe.server import FakeStripeServer, Trouble, running
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
+from tests.installation import GOOD_CARD, Installation
+
+HARBOR = MerchantAccount("harbor")
+
+
+@pytest.fixture
+def stripe() -> Iterator[FakeStripeServer]:
+    with running(SettableClock()) as server:
+        server.stripe.add_merchant("sk_test_harbor", "whsec_harbor")
+        yield server
+
+
+@pytest.fixture
+def both(tmp_path: Path, stripe: FakeStripeServer) -> Iterator[Installation]:
+    """Give an installation whose other center takes cards with Stripe."""
+    installed = Installation(
+        tmp_path,
+        CARDONFILE_STRIPE_SECRET_KEY=TEST_KEY,
+        CARDONFILE_STRIPE_WEBHOOK_SECRETS=TEST_SECRET,
+        CARDONFILE_STRIPE_HARBOR_SECRET_KEY="sk_test_harbor",
+        CARDONFILE_STRIPE_HARBOR_WEBHOOK_SECRETS="whsec_harbor",
+        CARDONFILE_STRIPE_API_BASE=stripe.url,
+    )
+    stripe.stripe.clock = installed.clock
+    installed.has_center(a_center(id=OTHER_CENTER_ID, name="Corner Hair Salon"))
+    installed.configure(OTHER_CENTER_ID, provider=STRIPE)
+    yield installed
+    installed.close()
+
+
+def card_typed_at_stripe(both: Installation, stripe: FakeStripeServer) -> CardSession:
+    session = both.add_card(center_id=OTHER_CENTER_ID)
+    reference = urlsplit(both.open_page(session)).path.rpartition("/")[2]
+    stripe.stripe.submit_card(reference, GOOD_CARD)
+    return session
+
+
+def test_each_center_takes_cards_with_its_own(both: Installation, stripe: FakeStripeServer) -> None:
+    both.stored_card()
+    session = card_typed_at_stripe(both, stripe)
+    both.return_to_shop(session)
+
+    at_fake, at_stripe = both.accounts()
+    assert (at_fake.provider, at_fake.center_id) == (FAKE, CENTER_ID)
+    assert (at_stripe.provider, at_stripe.center_id) == (STRIPE, OTHER_CENTER_ID)
+    assert at_stripe.token in stripe.stripe.main.methods
+    assert at_stripe.token_id == session.token_id
+
+
+def test_the_same_card_again_is_refused_and_discarded_at_stripe(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    first, second = (card_typed_at_stripe(both, stripe) for _ in range(2))
+    both.return_to_shop(first)
+    both.return_to_shop(second)
+    both.reconcile_until_idle()
+
+    assert both.session(second.token_id).status is SessionStatus.FAILED
+    assert len(stripe.stripe.main.customers) == 1
+    (account,) = both.accounts()
+    attached = [each["id"] for each in stripe.stripe.main.methods.values() if each["customer"]]
+    assert attached == [account.token]
+
+
+def test_changing_a_centers_psp_leaves_its_old_cards_removable(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    both.return_to_shop(card_typed_at_stripe(both, stripe))
+    both.configure(OTHER_CENTER_ID, provider=FAKE)
+    both.stored_card(center_id=OTHER_CENTER_ID)
+    old, new = both.accounts()
+    assert (old.provider, new.provider) == (STRIPE, FAKE)
+
+    for account in (old, new):
+        both.use_cases.remove_account(both.caller, guest_id=GUEST_ID, account_id=account.account_id)
+    both.reconcile_until_idle()
+
+    assert stripe.stripe.main.methods[old.token]["customer"] is None
+    assert both.tokens_at_psp() == frozenset()
+    assert not both.accounts()
+
+
+def test_one_psp_that_is_away_keeps_no_guest_of_the_other_waiting(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    stripe.have(Trouble.AWAY)
+    with pytest.raises(ProviderUnavailable):
+        both.open_page(both.add_card(center_id=OTHER_CENTER_ID))
+    assert both.stored_card().provider == FAKE
+
+
+def test_a_page_that_could_not_be_made_is_made_by_the_reconciler_or_the_next_opening(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    session = both.add_card(center_id=OTHER_CENTER_ID)
+    stripe.have(Trouble.FAULT, "^POST /v1/checkout/sessions$", times=1)
+    with pytest.raises(ProviderUnavailable):
+        both.open_page(session)
+    assert both.session(session.token_id).current_attempt.over
+
+    both.open_page(session)
+
+    assert both.session(session.token_id).current_attempt.request.attempt == 2
+    assert len(stripe.stripe.main.sessions) == 1
+
+
+def test_a_session_whose_page_is_never_used_expires(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    session = both.add_card(center_id=OTHER_CENTER_ID)
+    both.open_page(session)
+    for _ in range(4):
+        both.clock.advance(timedelta(minutes=10))
+        both.reconcile_until_idle()
+    assert both.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+class TestWebhooks:
+    """`/webhooks/stripe` and `/webhooks/stripe/{account}`, over the whole application."""
+
+    def deliver(
+        self, both: Installation, path: str, body: bytes, secret: str
+    ) -> tuple[int, str | None]:
+        signed = signature(body, secret=secret, at=both.clock.now())
+        result = Api(both).send(
+            "POST", path, body=body, headers={"Stripe-Signature": signed}, authenticated=False
+        )
+        if result.status_code == 200:
+            return 200, None
+        return refused_bare(result)
+
+    def told_of(self, merchant: Merchant) -> bytes:
+        event = next(
+            each for each in merchant.events if each["type"] == "checkout.session.completed"
+        )
+        return json.dumps(event).encode()
+
+    def test_a_card_is_stored_without_the_browser(
+        self, both: Installation, stripe: FakeStripeServer
+    ) -> None:
+        session = card_typed_at_stripe(both, stripe)
+        body = self.told_of(stripe.stripe.main)
+        for _ in range(2):
+            assert self.deliver(both, "/webhooks/stripe", body, TEST_SECRET) == (200, None)
+        both.reconcile_until_idle()
+        assert both.session(session.token_id).status is SessionStatus.COMPLETED
+
+    def test_a_named_account_has_an_address_of_its_own(
+        self, both: Installation, stripe: FakeStripeServer
+    ) -> None:
+        both.configure(OTHER_CENTER_ID, provider=STRIPE, merchant_account=HARBOR)
+        session = card_typed_at_stripe(both, stripe)
+        body = self.told_of(stripe.stripe.merchants["sk_test_harbor"])
+        path = "/webhooks/stripe/harbor"
+
+        assert self.deliver(both, path, body, "whsec_harbor") == (200, None)
+        both.reconcile_until_idle()
+
+        (account,) = both.accounts()
+        assert (account.token_id, account.merchant_account) == (session.token_id, HARBOR)
+
+    def test_f33_an_event_of_another_account_changes_nothing(
+        self, both: Installation, stripe: FakeStripeServer
+    ) -> None:
+        session = card_typed_at_stripe(both, stripe)
+        before = both.session(session.token_id)
+        body = self.told_of(stripe.stripe.main)
+        live = body.replace(b'"livemode": false', b'"livemode": true')
+
+        for path, sent, secret in (
+            ("/webhooks/stripe/harbor", body, TEST_SECRET),
+            ("/webhooks/stripe", body, "whsec_harbor"),
+            # Well signed, of another merchant account than the session's.
+            ("/webhooks/stripe/harbor", body, "whsec_harbor"),
+            ("/webhooks/stripe", live, TEST_SECRET),
+            ("/webhooks/fake", body, TEST_SECRET),
+        ):
+            assert self.deliver(both, path, sent, secret) == (400, "Invalid webhook")
+        assert both.session(session.token_id) == before
+
+    @pytest.mark.parametrize(
+        "path", ["/webhooks/stripe/unknown", "/webhooks/stripe/HARBOR", "/webhooks/adyen/harbor"]
+    )
+    def test_an_account_that_is_not_set_up_is_not_found(
+        self, both: Installation, path: str
+    ) -> None:
+        assert self.deliver(both, path, b"{}", TEST_SECRET) == (404, "Not found")
+
+    def test_without_keys_stripe_is_not_found(self, installation: Installation) -> None:
+        assert self.deliver(installation, "/webhooks/stripe", b"{}", "x") == (404, "Not found")
