@@ -773,6 +773,14 @@ class TestSignature:
         with pytest.raises(WebhookRejected):
             adapter.read_webhook(psp.sign(event, secret="a guess", at=psp.clock.now()))
 
+    def test_at_the_address_of_another_merchant_account_it_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        delivery = psp.sign(event, at=psp.clock.now())
+
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(replace(delivery, merchant_account=OTHER))
+
     def test_over_another_body_it_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
     ) -> None:
