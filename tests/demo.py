@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,11 @@ class Demo:
         return self._printed_after("API")
 
     @property
+    def token(self) -> str:
+        """An access token for its API."""
+        return self._printed_after("Token")
+
+    @property
     def curl(self) -> list[str]:
         """The arguments of the printed curl line."""
         line = next(line for line in self.printed.splitlines() if line.startswith("curl "))
@@ -52,7 +57,12 @@ class Demo:
 
 
 @contextmanager
-def running_demo(folder: Path, *, with_signal: signal.Signals = signal.SIGTERM) -> Iterator[Demo]:
+def running_demo(
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    with_signal: signal.Signals = signal.SIGTERM,
+) -> Iterator[Demo]:
     """Run a demo in a folder; it is stopped by a signal, and must end well."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("CARDONFILE_")
@@ -62,7 +72,7 @@ def running_demo(folder: Path, *, with_signal: signal.Signals = signal.SIGTERM) 
         process = subprocess.Popen(
             [sys.executable, "-c", "from entrypoints.demo import run_demo; run_demo(0)"],
             cwd=folder,
-            env={**environment, "PYTHONPATH": str(ROOT)},
+            env={**environment, **(settings or {}), "PYTHONPATH": str(ROOT)},
             stdout=stdout,
             stderr=stderr,
         )

@@ -13,6 +13,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
 from tests.adapters.fake_psp.under_test import FakePspUnderTest
+from tests.adapters.stripe.under_test import StripeUnderTest
 from tests.contracts.providers import PspUnderTest
 from tests.databases import make_database
 from tests.postgresql import new_database
@@ -50,6 +51,7 @@ def storage(
 
 PROVIDERS: Final[Mapping[str, type[PspUnderTest]]] = {
     "fake": FakePspUnderTest,
+    "stripe": StripeUnderTest,
 }
 """Each adapter of a PSP by its name: the PSP that its adapter is tested with."""
 

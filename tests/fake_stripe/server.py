@@ -39,6 +39,10 @@ class Trouble(Enum):
     """It never arrives: there is no answer, and nothing is done."""
     ANSWER_LOST = auto()
     """It is done, and the answer never comes."""
+    DROPPED = auto()
+    """It never arrives: the connection breaks, and nothing is done."""
+    ANSWER_DROPPED = auto()
+    """It is done, and the connection breaks before the answer."""
     DRIPS = auto()
     """It is done, and the answer comes byte by byte, without an end."""
     HEADERS_DRIP = auto()
@@ -166,27 +170,33 @@ class FakeStripeServer:
     def _api(
         self, environ: WSGIEnvironment, respond: StartResponse, trouble: Trouble | None
     ) -> Iterable[bytes]:
+        if trouble is Trouble.DROPPED:
+            raise ConnectionAbortedError
         if trouble is Trouble.LOST:
             return self._hold(respond)
-        if trouble is not None and trouble in _REFUSALS:
-            status, type_, code = _REFUSALS[trouble]
-            answer = _json(status, {"error": {"type": type_, "code": code, "message": SECRETIVE}})
-        elif trouble is Trouble.REDIRECT:
-            elsewhere = ("Location", f"{self.url}/elsewhere")
-            answer = Answer(302, b"<html>moved</html>", (elsewhere,))
-        else:
-            answer = self._done(environ, trouble)
+        answer = self._answer(environ, trouble)
+        if trouble is Trouble.ANSWER_DROPPED:
+            raise ConnectionAbortedError
         if trouble is Trouble.ANSWER_LOST:
             return self._hold(respond)
         if trouble is Trouble.DRIPS:
             return self._drip(respond)
         if trouble is Trouble.HEADERS_DRIP:
             return self._drip_headers(environ)
-        if trouble is Trouble.NONSENSE:
-            answer = Answer(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
-        if trouble is Trouble.UNKNOWN_STATUS:
-            answer = Answer(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', answer.body))
         return _send(respond, answer, ("Request-Id", f"req_{next(self._requests):014}"))
+
+    def _answer(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
+        if trouble is not None and trouble in _REFUSALS:
+            status, type_, code = _REFUSALS[trouble]
+            return _json(status, {"error": {"type": type_, "code": code, "message": SECRETIVE}})
+        if trouble is Trouble.REDIRECT:
+            return Answer(302, b"<html>moved</html>", (("Location", f"{self.url}/elsewhere"),))
+        answer = self._done(environ, trouble)
+        if trouble is Trouble.NONSENSE:
+            return Answer(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
+        if trouble is Trouble.UNKNOWN_STATUS:
+            return Answer(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', answer.body))
+        return answer
 
     def _done(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
         """Do what the call asks; gives the answer."""

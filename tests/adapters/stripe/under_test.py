@@ -1,0 +1,208 @@
+"""Stripe's adapter, on the fake Stripe, in the hands of the provider suite."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.provider import StripeProvider
+from adapters.stripe.webhooks import HEADER
+from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import PaymentProvider
+from tests.adapters.stripe.conftest import (
+    CALM,
+    CHALLENGED,
+    DECLINED,
+    GOOD,
+    OTHER_KEY,
+    OTHER_KEYS,
+    OTHER_SECRET,
+    WRONG_ADDRESS,
+)
+from tests.clock import SettableClock
+from tests.contracts.providers import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    SECRET,
+    Facts,
+    GuestCard,
+    Method,
+    PrintedCard,
+    PspUnderTest,
+    Trouble,
+    WaysOut,
+)
+from tests.fake_stripe import server
+from tests.fake_stripe.parameters import Refused
+from tests.fake_stripe.server import FakeStripeServer
+from tests.fake_stripe.stripe import TEST_KEY, Merchant, signature
+from tests.ids import SeededIds
+
+_COMPLETED: Final = "checkout.session.completed"
+_TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
+    Trouble.CALL_LOST: server.Trouble.DROPPED,
+    Trouble.ANSWER_LOST: server.Trouble.ANSWER_DROPPED,
+    Trouble.NONSENSE: server.Trouble.NONSENSE,
+    Trouble.UNKNOWN_STATUS: server.Trouble.UNKNOWN_STATUS,
+    Trouble.REFUSED: server.Trouble.REFUSED,
+}
+
+
+# Any: an event holds whatever JSON it holds.
+def an_event(kind: str, told_of: Mapping[str, Any], **changes: Any) -> bytes:
+    """Give the body of a webhook of test mode."""
+    event = {
+        "id": "evt_1",
+        "object": "event",
+        "type": kind,
+        "livemode": False,
+        "data": {"object": told_of},
+    }
+    return json.dumps({**event, **changes}, indent=2).encode()
+
+
+class StripeUnderTest(PspUnderTest):
+    """A fake Stripe that listens, with an account and a key for each of MAIN and OTHER."""
+
+    facts = Facts(
+        cards={
+            GuestCard.GOOD: PrintedCard(GOOD, "visa"),
+            GuestCard.ANOTHER_GOOD: PrintedCard("5555555555554444", "mastercard"),
+            GuestCard.REFUSED: PrintedCard(DECLINED, "visa"),
+            GuestCard.CHALLENGED: PrintedCard(CHALLENGED, "visa"),
+            GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),
+        },
+        after_refusal=CardRefused(),
+        # The customer, what is known of the guest, the page; a look before each act that Stripe
+        # refuses to do twice.
+        calls={Method.START: 3, Method.OUTCOME: 1, Method.CLOSE: 2, Method.DISCARD: 2},
+        telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
+        silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
+        broken_events={
+            "an id that is no text": an_event(_COMPLETED, {"id": "cs_1"}, id=7),
+            "no mode": an_event(_COMPLETED, {"id": "cs_1"}, livemode=None),
+            "no object": an_event(_COMPLETED, {}),
+            "metadata that are none": an_event(_COMPLETED, {"id": "cs_1", "metadata": "x"}),
+        },
+        misdirected=("live mode", "a connected account"),
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SettableClock()
+        self.ids = SeededIds(1)
+        self._server = FakeStripeServer(self.clock)
+        self._stripe = self._server.stripe
+        self._stripe.add_merchant(OTHER_KEY, OTHER_SECRET)
+
+    @override
+    def close(self) -> None:
+        self._server.close()
+
+    @override
+    def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
+        keys = StripeKeys(secret_key=TEST_KEY, webhook_secrets=tuple(webhook_secrets))
+        return StripeProvider(
+            {MAIN: keys, OTHER: OTHER_KEYS},
+            clock=self.clock,
+            api_base=self._server.url,
+            patience=CALM,
+        )
+
+    @override
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> None:
+        try:
+            self._stripe.submit_card(page.reference, self.facts.cards[card].number, expiry=expiry)
+        except Refused:
+            return
+
+    @override
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
+        try:
+            self._stripe.answer_challenge(page.reference, confirmed=confirmed)
+        except Refused:
+            return
+
+    @override
+    def read_page(self, page: HostedPage) -> str:
+        target = urlsplit(page.address)
+        connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=20)
+        connection.request("GET", target.path)
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return html.unescape(text)
+
+    @override
+    def ways_out(self, page: HostedPage) -> WaysOut:
+        _, session = self._stripe.open_session(page.reference)
+        return WaysOut(with_card=session["success_url"], without=session["cancel_url"])
+
+    @override
+    def count_pages(self) -> int:
+        return sum(len(each.sessions) for each in self._stripe.merchants.values())
+
+    @override
+    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
+        customers = self._merchant(merchant_account).customers.values()
+        return frozenset(
+            GuestReference(each["id"]) for each in customers if not each.get("deleted")
+        )
+
+    @override
+    def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
+        self._stripe.delete_customer(self._merchant(merchant_account), reference)
+
+    @override
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        methods = self._merchant(merchant_account).methods.values()
+        return frozenset(CardToken(each["id"]) for each in methods if each["customer"])
+
+    @override
+    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+        self._server.recover()
+        self._server.have(_TROUBLE[trouble], from_call=from_call)
+
+    @override
+    def recover(self) -> None:
+        self._server.recover()
+
+    @override
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        merchant = self._merchant(request.merchant_account)
+        session = merchant.sessions[page.reference]
+        if kind.startswith("setup_intent."):
+            return an_event(kind, merchant.intents[session["setup_intent"]])
+        return an_event(kind, session)
+
+    @override
+    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
+        return WebhookDelivery(
+            headers={HEADER: signature(body, secret=secret, at=at)},
+            body=body,
+            merchant_account=MAIN,
+        )
+
+    @override
+    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
+        session = self._merchant(MAIN).sessions[page.reference]
+        elsewhere: dict[str, dict[str, Any]] = {
+            "live mode": {"livemode": True},
+            "a connected account": {"account": "acct_1"},
+        }
+        body = an_event(_COMPLETED, session, **elsewhere[whom])
+        return self.sign(body, at=self.clock.now())
+
+    def _merchant(self, account: MerchantAccount) -> Merchant:
+        return self._stripe.merchants[TEST_KEY if account == MAIN else OTHER_KEY]

@@ -1,0 +1,157 @@
+"""A guest adds a card with Stripe in a real browser: from the demo shop to Checkout and back.
+
+The demo runs as it is, with the keys of a merchant account in its environment, and one of its
+centers is configured with `--provider stripe`. Stripe is our own fake, on a port of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import Page, expect
+
+from adapters.system.clock import SystemClock
+from entrypoints.cli import main
+from entrypoints.demo_sample import CLINIC, SPA, SampleCenter
+from tests.browser.test_adding_a_card import ADA
+from tests.demo import Demo, running_demo
+from tests.fake_stripe.server import FakeStripeServer, running
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
+from tests.waiting import wait_until
+
+ADDRESS: Final = {
+    "address": "12 Analytical Row",
+    "city": "Seattle",
+    "state": "WA",
+    "zipcode": "98101",
+    "country_code": "US",
+}
+
+
+@pytest.fixture
+def stripe() -> Iterator[FakeStripeServer]:
+    with running(SystemClock()) as server:
+        yield server
+
+
+@pytest.fixture
+def demo(tmp_path: Path, stripe: FakeStripeServer) -> Iterator[Demo]:
+    settings = {
+        "CARDONFILE_DATABASE_URL": f"sqlite:///{tmp_path / 'demo.db'}",
+        "CARDONFILE_STRIPE_SECRET_KEY": TEST_KEY,
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": TEST_SECRET,
+        "CARDONFILE_STRIPE_API_BASE": stripe.url,
+    }
+    with running_demo(tmp_path, settings) as demo:
+        for center, options in ((SPA, ()), (CLINIC, ("--avs",))):
+            CliRunner().invoke(
+                main,
+                ["configure-payments", center.center.id, "--provider", "stripe", *options],
+                env=settings,
+                catch_exceptions=False,
+            )
+        stripe.stripe.main.webhook_url = f"{demo.api}/webhooks/stripe"
+        yield demo
+
+
+def call(demo: Demo, path: str, body: object = None) -> Any:  # JSON
+    """Call the demo's API."""
+    request = Request(
+        f"{demo.api}/api/v1/guests/{ADA}/accounts{path}",
+        data=json.dumps(body).encode() if body else None,
+        headers={"Authorization": f"Bearer {demo.token}", "Content-Type": "application/json"},
+    )
+    with urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def open_checkout(page: Page, demo: Demo, center: SampleCenter = SPA) -> str:
+    """Ask for a card, and follow the link that leads to Stripe; gives the session's token."""
+    asked = {
+        "center_id": center.center.id,
+        "redirect_uri": f"{demo.shop}/guests/{ADA}",
+        "billing_info": ADDRESS,
+    }
+    session = call(demo, "", asked)
+    page.goto(session["hosted_payment_uri"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("Save your card")
+    return str(session["token_id"])
+
+
+def type_card(page: Page, number: str = "4242 4242 4242 4242") -> None:
+    page.get_by_label("Card number").fill(number)
+    page.get_by_label("Expiration").fill("12 / 34")
+    page.get_by_label("CVC").fill("123")
+    page.get_by_role("button", name="Save card").click()
+
+
+def expect_card(page: Page, demo: Demo, ending: str) -> None:
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    expect(page.locator("ul.cards li")).to_contain_text([ending])
+
+
+def test_a_card_is_added_and_removed(demo: Demo, page: Page, stripe: FakeStripeServer) -> None:
+    token_id = open_checkout(page, demo)
+    expect(page.locator("body")).to_contain_text(f"you allow {SPA.center.name} to keep it on file")
+    type_card(page)
+
+    expect_card(page, demo, "4242")
+    assert call(demo, f"/sessions/{token_id}")["status"] == "completed"
+    (method,) = stripe.stripe.main.methods.values()
+    page.get_by_text("Remove Visa ending in 4242").click()
+    page.get_by_role("button", name=re.compile("Remove this card")).click()
+    expect(page.get_by_role("status")).to_contain_text("Card removed")
+    wait_until(lambda: method["customer"] is None)
+
+
+def test_a_declined_card_is_followed_by_one_that_asks_for_a_challenge(
+    demo: Demo, page: Page
+) -> None:
+    open_checkout(page, demo)
+    type_card(page, "4000 0000 0000 0002")
+    expect(page.get_by_role("alert")).to_contain_text("declined")
+    type_card(page, "4000 0025 0000 3155")
+    page.get_by_role("button", name="Complete authentication").click()
+
+    expect_card(page, demo, "3155")
+
+
+def test_a_wrong_address_is_refused(demo: Demo, page: Page) -> None:
+    token_id = open_checkout(page, demo, CLINIC)
+    expect(page.get_by_label("Address")).to_have_value("12 Analytical Row")
+    type_card(page, "4000 0000 0000 0036")
+
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    session = call(demo, f"/sessions/{token_id}")
+    assert session["status"] == "failed"
+    assert "incorrect billing address" in session["failure"]["message"]
+
+
+def test_the_way_back_leaves_the_link_good(demo: Demo, page: Page) -> None:
+    open_checkout(page, demo)
+    checkout = page.url
+    page.get_by_role("link", name="Back").click()
+    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
+    page.goto(checkout)
+    type_card(page)
+
+    expect_card(page, demo, "4242")
+
+
+def test_a_card_is_stored_though_the_browser_never_comes_back(
+    demo: Demo, page: Page, stripe: FakeStripeServer
+) -> None:
+    token_id = open_checkout(page, demo)
+    reference = page.url.rpartition("/")[2]
+    page.close()
+    stripe.stripe.submit_card(reference, "5555555555554444")
+    stripe.send_webhooks()
+
+    wait_until(lambda: call(demo, f"/sessions/{token_id}")["status"] == "completed")
