@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test screenshot lint format lock clean
+.PHONY: help install demo check test test-stripe stripe-test-key screenshot lint format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -26,7 +26,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## Show this help
 	@echo "cardonfile, from its source tree. Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
 	@echo "  EXTRAS=postgresql   with make install: what only some installations need"
@@ -45,6 +45,20 @@ check: lint ## The quick part: formatting, lint, types, import contracts, tests 
 
 test: lint ## Everything: the same checks, and the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
+	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \
+		tests/browser/stripe_in_test_mode.py \
+		-k "(stripe_in_test_mode or checkout) and not another_merchant_account"
+
+# Checked before anything is installed. The key stays in the environment, out of every command line.
+stripe-test-key:
+	@if [ -z "$$CARDONFILE_STRIPE_TEST_KEY" ]; then \
+		echo "Set CARDONFILE_STRIPE_TEST_KEY to a key of Stripe's test mode (sk_test_... or rk_test_...):" >&2; \
+		echo "  export CARDONFILE_STRIPE_TEST_KEY=sk_test_..." >&2; \
+		echo "It is in the dashboard under Developers, API keys. docs/providers/stripe.md says more." >&2; \
+		exit 1; \
+	fi
 
 screenshot: .venv/dev.stamp ## Take the picture of the hosted page in docs/ anew, as a browser test
 	SCREENSHOT=docs/hosted-page.png $(BIN)/python -m pytest -q tests/browser -k readme

@@ -6,6 +6,7 @@ answer that has not this form, or a value that is not listed there, is one that 
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -60,7 +61,7 @@ def page_parameters(request: HostedPageRequest, customer: str) -> SessionCreateP
         "setup_intent_data": {"metadata": metadata},
         "success_url": request.return_uri,
         "cancel_url": request.cancel_uri,
-        "expires_at": int(_ends_at(request).timestamp()),
+        "expires_at": math.ceil(_ends_at(request).timestamp()),
         "custom_text": {"submit": {"message": request.consent.text}},
     }
     if request.avs:

@@ -103,7 +103,8 @@ def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetim
     given = [value for name, _, value in parts if name == "v1" and _MAC.fullmatch(value)]
     if not any(hmac.compare_digest(ours, theirs) for ours in expected for theirs in given):
         raise WebhookRejected("not signed by Stripe with a secret of this merchant account")
-    if abs(now.timestamp() - int(times[0])) > TOLERANCE.total_seconds():
+    # Both in whole seconds, as the signed time is.
+    if abs(int(now.timestamp()) - int(times[0])) > TOLERANCE.total_seconds():
         raise WebhookRejected("signed by Stripe too long ago, or too far ahead")
 
 

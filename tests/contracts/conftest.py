@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
 from tests.adapters.fake_psp.under_test import FakePspUnderTest
+from tests.adapters.stripe.in_test_mode import StripeInTestMode
 from tests.adapters.stripe.under_test import StripeUnderTest
 from tests.contracts.providers import PspUnderTest
 from tests.databases import make_database
@@ -52,6 +54,8 @@ def storage(
 PROVIDERS: Final[Mapping[str, type[PspUnderTest]]] = {
     "fake": FakePspUnderTest,
     "stripe": StripeUnderTest,
+    # `make test-stripe` sets it; nothing else may go out to the network.
+    **({"stripe_in_test_mode": StripeInTestMode} if "ASK_STRIPE" in os.environ else {}),
 }
 """Each adapter of a PSP by its name: the PSP that its adapter is tested with."""
 

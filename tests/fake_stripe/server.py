@@ -238,6 +238,7 @@ class FakeStripeServer:
             ("POST", "/v1/customers", stripe.create_customer),
             ("POST", "/v1/customers/([^/]+)", stripe.update_customer),
             ("GET", "/v1/customers/([^/]+)", stripe.retrieve_customer),
+            ("DELETE", "/v1/customers/([^/]+)", stripe.remove_customer),
             ("POST", "/v1/checkout/sessions", stripe.create_session),
             ("GET", "/v1/checkout/sessions", stripe.list_sessions),
             ("GET", "/v1/checkout/sessions/([^/]+)", stripe.retrieve_session),

@@ -175,6 +175,15 @@ class FakeStripe:
         check(given, NOTHING)
         return _find(merchant.customers, "customer", reference)
 
+    def remove_customer(
+        self, merchant: Merchant, given: Mapping[str, Value], reference: str
+    ) -> Object:
+        """Delete a customer."""
+        check(given, NOTHING)
+        _find(merchant.customers, "customer", reference)
+        self.delete_customer(merchant, reference)
+        return merchant.customers[reference]
+
     def delete_customer(self, merchant: Merchant, reference: str) -> None:
         """Have somebody delete a customer in the dashboard; its payment methods are detached."""
         with self.lock:

@@ -190,6 +190,8 @@ class TestStart:
 
         assert life(1) == timedelta(minutes=32)
         assert life(45) == timedelta(minutes=45)
+        begun_late = replace(REQUEST, attempt=99, live_until=START + timedelta(minutes=45.001))
+        assert provider.start(begun_late).ends_at - START == timedelta(minutes=45, seconds=1)
         assert life(24 * 60) == timedelta(hours=23, minutes=58)
 
     def test_an_account_without_keys_is_unavailable(self, provider: StripeProvider) -> None:

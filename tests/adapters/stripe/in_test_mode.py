@@ -1,0 +1,141 @@
+"""Stripe itself, in test mode, in the hands of the provider suite: `make test-stripe`.
+
+Its guests cannot be played and its calls cannot be lost, so the suite asks less of it. Both merchant
+accounts of the suite are the one whose key is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NoReturn
+
+import stripe
+from typing_extensions import override
+
+from adapters.stripe.keys import API_BASE, StripeKeys
+from adapters.stripe.provider import StripeProvider
+from adapters.stripe.webhooks import HEADER
+from adapters.system.ids import RandomIds
+from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import PaymentProvider
+from tests.adapters.stripe.under_test import StripeUnderTest, an_event
+from tests.clock import SettableClock
+from tests.contracts.providers import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    SECRET,
+    Ability,
+    GuestCard,
+    PspUnderTest,
+    Trouble,
+    WaysOut,
+)
+from tests.fake_stripe.stripe import signature
+
+KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
+
+
+def test_mode_key() -> str:
+    """Give the key of test mode; any other is refused, since it would make real customers."""
+    key = os.environ[KEY_SETTING]
+    assert key.startswith(("sk_test_", "rk_test_")), f"{KEY_SETTING} is no key of test mode"
+    return key
+
+
+def api_base() -> str:
+    """Give where Stripe is."""
+    return os.environ.get("CARDONFILE_STRIPE_API_BASE") or API_BASE
+
+
+class StripeInTestMode(PspUnderTest):
+    """What is real about it is real: the network, Stripe's records, and the time."""
+
+    facts = replace(
+        StripeUnderTest.facts,
+        abilities=frozenset({Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SettableClock(datetime.now(UTC))
+        self.ids = RandomIds()
+
+    @override
+    def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
+        keys = StripeKeys(secret_key=test_mode_key(), webhook_secrets=tuple(webhook_secrets))
+        other = replace(keys, webhook_secrets=("whsec_other",))
+        return StripeProvider({MAIN: keys, OTHER: other}, clock=self.clock, api_base=api_base())
+
+    @override
+    def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
+        client = stripe.StripeClient(test_mode_key(), base_addresses={"api": api_base()})
+        client.v1.customers.delete(reference)
+
+    @override
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        is_of_page = kind.startswith("checkout.")
+        told_of = {
+            "id": page.reference if is_of_page else "seti_1",
+            "metadata": {"token_id": request.token_id, "attempt": str(request.attempt)},
+        }
+        return an_event(kind, told_of)
+
+    @override
+    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
+        return WebhookDelivery(
+            headers={HEADER: signature(body, secret=secret, at=at)},
+            body=body,
+            merchant_account=MAIN,
+        )
+
+    @override
+    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
+        event = json.loads(self.event("checkout.session.completed", request, page))
+        event |= {"livemode": True} if whom == "live mode" else {"account": "acct_1"}
+        return self.sign(json.dumps(event).encode(), at=self.clock.now())
+
+    # Never asked of a PSP that nobody plays.
+
+    @override
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> NoReturn:
+        raise NotImplementedError
+
+    @override
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> NoReturn:
+        raise NotImplementedError
+
+    @override
+    def read_page(self, page: HostedPage) -> str:
+        raise NotImplementedError
+
+    @override
+    def ways_out(self, page: HostedPage) -> WaysOut:
+        raise NotImplementedError
+
+    @override
+    def count_pages(self) -> int:
+        raise NotImplementedError
+
+    @override
+    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
+        raise NotImplementedError
+
+    @override
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        raise NotImplementedError
+
+    @override
+    def have(self, trouble: Trouble, *, from_call: int = 1) -> NoReturn:
+        raise NotImplementedError
+
+    @override
+    def recover(self) -> NoReturn:
+        raise NotImplementedError

@@ -1,0 +1,63 @@
+"""One Checkout page of Stripe itself, in test mode: run by `make test-stripe` and by nothing else.
+
+The page is Stripe's, and so are the names of its fields; Stripe may rename them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from playwright.sync_api import Browser, Route
+
+from adapters.stripe.keys import StripeKeys
+from adapters.stripe.provider import StripeProvider
+from adapters.system.clock import SystemClock
+from adapters.system.ids import RandomIds
+from domain.hosted_pages import CardCollected, Pending
+from domain.identifiers import TokenId
+from tests.adapters.stripe.in_test_mode import api_base, test_mode_key
+from tests.builders import MERCHANT_ACCOUNT, a_page_request
+from tests.waiting import wait_until
+
+PAGE_SECONDS = 60
+
+
+def test_a_card_is_typed_on_checkout_and_discarded(browser: Browser) -> None:
+    keys = StripeKeys(secret_key=test_mode_key(), webhook_secrets=("whsec_unused",))
+    provider = StripeProvider({MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=api_base())
+    now = datetime.now(UTC)
+    request = replace(
+        a_page_request(begun_at=now, live_until=now + timedelta(minutes=30)),
+        token_id=TokenId(RandomIds().uuid()),
+        avs=False,
+    )
+    page = provider.start(request)
+    assert provider.outcome(request, page, ()) == Pending()
+
+    def come_back(route: Route) -> None:
+        route.fulfill(body="back at the service")
+
+    guest = browser.new_page()
+    guest.set_default_timeout(PAGE_SECONDS * 1000)
+    guest.route(re.compile(re.escape(request.return_uri)), come_back)
+    guest.goto(page.address)
+    guest.locator("#cardNumber").fill("4242 4242 4242 4242")
+    guest.locator("#cardExpiry").fill("12 / 34")
+    guest.locator("#cardCvc").fill("123")
+    for optional in ("#billingName", "#billingPostalCode"):
+        if guest.locator(optional).is_visible():
+            guest.locator(optional).fill("98101" if "Code" in optional else "Zoe Null")
+    guest.get_by_test_id("hosted-payment-submit-button").click()
+    guest.wait_for_url(re.compile(re.escape(request.return_uri)))
+    guest.close()
+
+    def collected() -> CardCollected | None:
+        outcome = provider.outcome(request, page, ())
+        return outcome if isinstance(outcome, CardCollected) else None
+
+    card = wait_until(collected, seconds=PAGE_SECONDS).card
+    assert (card.card_logo, card.last_four, card.expiry_on) == ("visa", "4242", "12/34")
+    for _ in range(2):
+        provider.discard(MERCHANT_ACCOUNT, card.guest_reference, card.token)
