@@ -144,17 +144,24 @@ def _customer(call: Call, request: HostedPageRequest) -> str:
     What is known of the guest is written to it each time, which also shows that it is there.
     """
     for reference in _candidates(call, request):
-        with suppress(NoSuchObject):
-            try:
-                call.ask(Customer, call.customers.update, reference, customer_parameters(request))
-            except NoSuchObject:
-                raise
-            except ProviderRefused:
-                # Stripe dislikes an address or a number: the guest types it on the page instead.
-                if call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, reference).deleted:
-                    continue
+        if _is_there(call, request, reference):
             return reference
     raise ProviderRefused("Stripe has lost the guest's customer")
+
+
+def _is_there(call: Call, request: HostedPageRequest, reference: str) -> bool:
+    try:
+        call.ask(Customer, call.customers.update, reference, customer_parameters(request))
+        return True
+    except NoSuchObject:
+        return False
+    except ProviderRefused:
+        # Stripe dislikes an address or a number: the guest types it on the page instead.
+        pass
+    try:
+        return not call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, reference).deleted
+    except NoSuchObject:
+        return False
 
 
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:

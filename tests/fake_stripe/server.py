@@ -65,6 +65,8 @@ class Trouble(Enum):
     """400: Stripe refuses the call itself."""
     NONSENSE = auto()
     """200 with what is no JSON."""
+    HUGE = auto()
+    """200 with megabytes around the answer."""
     UNKNOWN_STATUS = auto()
     """200 with a status that nobody has heard of."""
     REDIRECT = auto()
@@ -194,6 +196,8 @@ class FakeStripeServer:
         answer = self._done(environ, trouble)
         if trouble is Trouble.NONSENSE:
             return Answer(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
+        if trouble is Trouble.HUGE:
+            return Answer(200, answer.body + b" " * 2**21)
         if trouble is Trouble.UNKNOWN_STATUS:
             return Answer(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', answer.body))
         return answer

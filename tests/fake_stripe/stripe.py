@@ -162,10 +162,11 @@ class FakeStripe:
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
         """Update a customer; one that was deleted is gone."""
+        checked = check(given, _CUSTOMER)
         customer = _find(merchant.customers, "customer", reference)
         if customer.get("deleted"):
             raise _missing("customer", reference)
-        customer |= check(given, _CUSTOMER)
+        customer |= checked
         return customer
 
     def retrieve_customer(

@@ -160,14 +160,17 @@ class TestStart:
         again = provider.start(replace(REQUEST, attempt=3, guest_reference=page.guest_reference))
         assert again.guest_reference == page.guest_reference
 
-    def test_a_deleted_customer_is_noticed_behind_an_address_that_stripe_dislikes(
-        self, provider: StripeProvider, server: FakeStripeServer
+    @pytest.mark.parametrize("reference", [None, "cus_of_another_account"])
+    def test_a_customer_who_is_gone_is_noticed_behind_an_address_that_stripe_dislikes(
+        self, provider: StripeProvider, server: FakeStripeServer, reference: str | None
     ) -> None:
-        gone = provider.start(REQUEST).guest_reference
-        server.stripe.delete_customer(server.stripe.main, gone)
-        server.have(Trouble.REFUSED, UPDATE_CUSTOMER + gone)
+        gone = GuestReference(reference or provider.start(REQUEST).guest_reference)
+        if reference is None:
+            server.stripe.delete_customer(server.stripe.main, gone)
 
-        assert provider.start(replace(NEXT, guest_reference=gone)).guest_reference != gone
+        page = provider.start(replace(NEXT, guest_reference=gone, guest_email="zoe@localhost"))
+
+        assert page.guest_reference != gone
 
     def test_merchant_accounts_share_nothing(
         self, provider: StripeProvider, server: FakeStripeServer
@@ -440,6 +443,13 @@ class TestFaults:
     ) -> None:
         server.have(trouble, CREATE_SESSION, times=2)
         assert provider.start(REQUEST).reference == only_session(server)["id"]
+
+    def test_f22_an_answer_without_an_end_in_sight_is_an_outage(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.have(Trouble.HUGE, CREATE_SESSION)
+        with pytest.raises(ProviderUnavailable):
+            provider.start(REQUEST)
 
     def test_f22_nobody_listens(self, server: FakeStripeServer) -> None:
         provider = adapter_for(server, HURRIED)
