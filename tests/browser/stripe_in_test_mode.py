@@ -17,7 +17,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.hosted_pages import CardCollected, Pending
 from domain.identifiers import TokenId
-from tests.adapters.stripe.in_test_mode import api_base, test_mode_key
+from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
 from tests.builders import MERCHANT_ACCOUNT, a_page_request
 from tests.waiting import wait_until
 
@@ -25,7 +25,7 @@ PAGE_SECONDS = 60
 
 
 def test_a_card_is_typed_on_checkout_and_discarded(browser: Browser) -> None:
-    keys = StripeKeys(secret_key=test_mode_key(), webhook_secrets=("whsec_unused",))
+    keys = StripeKeys(secret_key=key_of_test_mode(), webhook_secrets=("whsec_unused",))
     provider = StripeProvider({MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=api_base())
     now = datetime.now(UTC)
     request = replace(

@@ -1,4 +1,7 @@
-"""The hosted page `/c/pay/{id}`: a plain form, as far as a guest's browser needs one."""
+"""The hosted page `/c/pay/{id}`: a plain form, as far as a guest's browser needs one.
+
+Its fields have the names that Stripe's page has, so that one test can be tried on both.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +59,10 @@ def show(stripe: FakeStripe, environ: WSGIEnvironment) -> Answer:
 
 
 def _submit(stripe: FakeStripe, reference: str, typed: dict[str, str]) -> str:
-    month, year = (int(part) for part in typed["expiry"].split("/"))
+    month, year = (int(part) for part in typed["cardExpiry"].split("/"))
     return stripe.submit_card(
         reference,
-        typed["number"].replace(" ", ""),
+        typed["cardNumber"].replace(" ", ""),
         expiry=(month, 2000 + year),
         address={name: typed[name] for name in _ADDRESS if name in typed},
     )
@@ -68,15 +71,15 @@ def _submit(stripe: FakeStripe, reference: str, typed: dict[str, str]) -> str:
 def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
     customer = merchant.customers[session["customer"]]
     fields = [
-        ("number", "Card number", ""),
-        ("expiry", "Expiration", ""),
-        ("cvc", "CVC", ""),
+        ("cardNumber", "Card number", ""),
+        ("cardExpiry", "Expiration", ""),
+        ("cardCvc", "CVC", ""),
     ]
     if session.get("billing_address_collection") == "required":
         known = customer.get("address") or {}
         fields += [(name, label, known.get(name, "")) for name, label in _ADDRESS.items()]
     inputs = "".join(
-        f'<p><label>{label} <input name="{name}" value="{html.escape(value)}" required></label></p>'
+        f'<p><label>{label} <input id="{name}" name="{name}" value="{html.escape(value)}" required></label></p>'
         for name, label, value in fields
     )
     consent = session.get("custom_text", {}).get("submit", {}).get("message", "")
@@ -84,7 +87,7 @@ def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
         f"<h1>Save your card</h1><p>{html.escape(customer.get('email') or '')}</p>"
         + (f'<p role="alert">{alert}</p>' if alert else "")
         + f'<form method="post">{inputs}<p>{html.escape(consent)}</p>'
-        + "<button>Save card</button></form>"
+        + '<button data-testid="hosted-payment-submit-button">Save card</button></form>'
         + f'<p><a href="{html.escape(session["cancel_url"])}">Back</a></p>'
     )
 

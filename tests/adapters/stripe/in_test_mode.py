@@ -42,7 +42,7 @@ from tests.fake_stripe.stripe import signature
 KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
 
 
-def test_mode_key() -> str:
+def key_of_test_mode() -> str:
     """Give the key of test mode; any other is refused, since it would make real customers."""
     key = os.environ[KEY_SETTING]
     assert key.startswith(("sk_test_", "rk_test_")), f"{KEY_SETTING} is no key of test mode"
@@ -68,13 +68,13 @@ class StripeInTestMode(PspUnderTest):
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
-        keys = StripeKeys(secret_key=test_mode_key(), webhook_secrets=tuple(webhook_secrets))
+        keys = StripeKeys(secret_key=key_of_test_mode(), webhook_secrets=tuple(webhook_secrets))
         other = replace(keys, webhook_secrets=("whsec_other",))
         return StripeProvider({MAIN: keys, OTHER: other}, clock=self.clock, api_base=api_base())
 
     @override
     def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
-        client = stripe.StripeClient(test_mode_key(), base_addresses={"api": api_base()})
+        client = stripe.StripeClient(key_of_test_mode(), base_addresses={"api": api_base()})
         client.v1.customers.delete(reference)
 
     @override
