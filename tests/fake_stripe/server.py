@@ -6,8 +6,9 @@ import http.client
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -44,9 +45,9 @@ class Trouble(Enum):
     ANSWER_DROPPED = auto()
     """It is done, and the connection breaks before the answer."""
     DRIPS = auto()
-    """It is done, and the answer comes byte by byte, without an end."""
+    """It is done, and the answer comes byte by byte, for longer than anybody waits."""
     HEADERS_DRIP = auto()
-    """It is done, and the answer's headers come byte by byte, without an end."""
+    """It is done, and the answer's headers come byte by byte, for longer than anybody waits."""
     TOO_MANY = auto()
     """429."""
     FAULT = auto()
@@ -182,9 +183,9 @@ class FakeStripeServer:
         if trouble is Trouble.ANSWER_LOST:
             return self._hold(respond)
         if trouble is Trouble.DRIPS:
-            return self._drip(respond)
+            return self._drip(respond, answer)
         if trouble is Trouble.HEADERS_DRIP:
-            return self._drip_headers(environ)
+            return self._drip_headers(environ, answer)
         return _send(respond, answer, ("Request-Id", f"req_{next(self._requests):014}"))
 
     def _answer(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
@@ -260,21 +261,26 @@ class FakeStripeServer:
         self._released.wait(GIVE_UP_SECONDS)
         return _send(respond, _json(500, _FAULT))
 
-    def _drip(self, respond: StartResponse) -> Iterator[bytes]:
-        respond("200 OK", [("Content-Type", "application/json"), ("Content-Length", "1000000")])
-        yield b"{"
-        while not self._released.wait(0.01):
+    def _drip(self, respond: StartResponse, answer: Answer) -> Iterator[bytes]:
+        """Answer well, after so many spaces that whoever has a deadline has given up."""
+        respond("200 OK", [("Content-Type", "application/json")])
+        for _ in self._drops():
             yield b" "
+        yield answer.body
 
-    def _drip_headers(self, environ: WSGIEnvironment) -> Iterable[bytes]:
+    def _drip_headers(self, environ: WSGIEnvironment, answer: Answer) -> Iterable[bytes]:
         raw = environ["tests.raw"]
-        raw.write(b"HTTP/1.0 200 OK\r\nX-Padding: ")
-        try:
-            while not self._released.wait(0.01):
+        with suppress(OSError):
+            raw.write(b"HTTP/1.0 200 OK\r\nX-Padding: ")
+            for _ in self._drops():
                 raw.write(b"x")
-        except OSError:
-            pass
+            raw.write(b"\r\n\r\n" + answer.body)
         raise ConnectionAbortedError
+
+    def _drops(self) -> Iterator[None]:
+        give_up_at = time.monotonic() + GIVE_UP_SECONDS
+        while not self._released.wait(0.01) and time.monotonic() < give_up_at:
+            yield
 
 
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
