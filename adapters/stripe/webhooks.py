@@ -42,10 +42,10 @@ class _Head(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """The Checkout Session or SetupIntent of an event."""
+    """The Checkout Session or SetupIntent of an event; its metadata may be null."""
 
     id: str
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str] | None = None
 
 
 class _Data(msgspec.Struct):
@@ -73,7 +73,7 @@ def read(
     if head.type not in PAGE_EVENTS | INTENT_EVENTS:
         return ()
     told_of = _decode(delivery.body, _Body).data.object
-    token_id = told_of.metadata.get("token_id")
+    token_id = (told_of.metadata or {}).get("token_id")
     if token_id is None:
         return ()
     return (

@@ -99,9 +99,9 @@ def test_other_kinds_say_nothing(provider: StripeProvider, kind: str) -> None:
     assert provider.read_webhook(delivery(an_event(type=kind, data={"object": 1}))) == ()
 
 
-@pytest.mark.parametrize("metadata", [{}, {"order": "17"}])
+@pytest.mark.parametrize("metadata", [None, {}, {"order": "17"}])
 def test_a_page_of_the_merchants_other_programs_says_nothing(
-    provider: StripeProvider, metadata: dict[str, str]
+    provider: StripeProvider, metadata: dict[str, str] | None
 ) -> None:
     theirs = {"object": {"id": "cs_test_2", "metadata": metadata}}
     assert provider.read_webhook(delivery(an_event(data=theirs))) == ()
