@@ -192,14 +192,13 @@ class CheckoutSession(Answer):
     url: str | None = None
     customer: _Id | None = None
     client_reference_id: str | None = None
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str] | None = None
     setup_intent: SetupIntent | str | None = None
 
     def is_for(self, request: HostedPageRequest) -> bool:
         """Tell whether it was made for this attempt."""
-        return self.client_reference_id == request.token_id and self.metadata.get(ATTEMPT) == str(
-            request.attempt
-        )
+        attempt = (self.metadata or {}).get(ATTEMPT)
+        return (self.client_reference_id, attempt) == (request.token_id, str(request.attempt))
 
 
 class Sessions(msgspec.Struct):

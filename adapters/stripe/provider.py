@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import structlog
 from typing_extensions import override
@@ -36,6 +37,9 @@ from domain.hosted_pages import (
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import Clock, PaymentProvider, ProviderRefused, ProviderUnavailable
+
+if TYPE_CHECKING:
+    from stripe.params.checkout import SessionListParams
 
 log = structlog.get_logger()
 
@@ -185,9 +189,12 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 
 
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
-    """Find the page of an attempt whose key tells nothing. Raises ProviderRefused without one."""
-    sessions = call.ask(Sessions, call.sessions.list, {"customer": customer, "limit": 100})
-    for session in sessions.data:
-        if session.is_for(request) and session.status is SessionStatus.OPEN:
+    """Find the page of an attempt whose key tells nothing. Raises ProviderRefused without one.
+
+    The merchant's other programs may have made sessions of all kinds for the same customer.
+    """
+    asked: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
+    for session in call.ask(Sessions, call.sessions.list, asked).data:
+        if session.is_for(request):
             return session
     raise ProviderRefused("the idempotency key is spent, and no page was made under it")

@@ -95,6 +95,11 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "custom_text": {"submit": {"message": text(1200)}},
     "billing_address_collection": one_of("auto", "required"),
 }
+_SESSION_LIST: Final[Mapping[str, Form]] = {
+    "customer": text(),
+    "status": one_of("open", "complete", "expired"),
+    "limit": integer,
+}
 _REQUIRED: Final = ("mode", "allowed_payment_method_types", "success_url")
 
 
@@ -265,14 +270,17 @@ class FakeStripe:
         return session
 
     def list_sessions(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
-        """List a customer's Checkout Sessions, newest first."""
-        asked = check(given, {"customer": text(), "limit": integer})
+        """List a customer's Checkout Sessions that have a status, newest first."""
+        asked = check(given, _SESSION_LIST)
+        sessions = [self._session(merchant, reference) for reference in merchant.sessions]
         found = [
-            self._session(merchant, reference)
-            for reference, each in reversed(merchant.sessions.items())
-            if asked["customer"] == each["customer"]
+            each
+            for each in reversed(sessions)
+            if (asked["customer"], asked["status"]) == (each["customer"], each["status"])
         ]
         at_most = int(str(asked.get("limit", 10)))
+        if not 1 <= at_most <= 100:
+            raise Refused("Invalid limit", code="parameter_invalid_integer", param="limit")
         return {
             "object": "list",
             "url": "/v1/checkout/sessions",

@@ -371,6 +371,22 @@ class TestFaults:
         assert only_session(server)["id"] == page.reference
         assert provider.start(REQUEST) == page
 
+    @pytest.mark.parametrize(
+        "theirs",
+        [
+            {"client_reference_id": None, "metadata": None},
+            {"client_reference_id": None, "metadata": {}, "status": None},
+        ],
+    )
+    def test_f20_a_page_is_found_among_what_others_made_for_the_customer(
+        self, provider: StripeProvider, server: FakeStripeServer, theirs: dict[str, Any]
+    ) -> None:
+        other = provider.start(REQUEST).reference
+        server.stripe.main.sessions[other] |= theirs
+        server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
+        page = provider.start(NEXT)
+        assert server.stripe.main.sessions[page.reference]["metadata"]["attempt"] == "2"
+
     def test_f20_a_saved_fault_without_a_page_is_a_refusal_so_that_the_next_attempt_begins(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
