@@ -158,7 +158,7 @@ class CardDetails(msgspec.Struct):
     last4: Annotated[str, msgspec.Meta(pattern="^[0-9]{4}$")]
     exp_month: Annotated[int, msgspec.Meta(ge=1, le=12)]
     exp_year: Annotated[int, msgspec.Meta(ge=1970, le=9999)]
-    fingerprint: _Id
+    fingerprint: _Id | None = None
     checks: Checks | None = None
 
 
@@ -276,7 +276,9 @@ def _collected(intent: SetupIntent, page: HostedPage) -> CardCollected:
         card=Card(
             guest_reference=page.guest_reference,
             token=CardToken(method.id),
-            fingerprint=method.card.fingerprint,
+            # Stripe may have none. The card is stored all the same, and has to be kept or discarded:
+            # it then counts as a card that is like no other.
+            fingerprint=method.card.fingerprint or method.id,
             card_logo=method.card.brand,
             last_four=method.card.last4,
             expiry_month=method.card.exp_month,

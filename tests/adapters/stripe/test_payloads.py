@@ -115,6 +115,12 @@ def test_without_checks_nothing_was_checked() -> None:
     assert outcome.avs is AvsResult.NOT_CHECKED
 
 
+def test_a_card_without_a_fingerprint_is_like_no_other() -> None:
+    outcome = told("complete", an_intent("succeeded", payment_method=a_method(fingerprint=None)))
+    assert isinstance(outcome, CardCollected)
+    assert outcome.card.fingerprint == outcome.card.token == "pm_1"
+
+
 @pytest.mark.parametrize(
     "intent",
     [None, "seti_1", an_intent("succeeded"), an_intent("succeeded", payment_method="pm_1")],
@@ -132,7 +138,7 @@ def test_what_was_left_out_is_not_guessed(intent: Any) -> None:
         a_method(last4="\u0664\u0662\u0664\u0662"),
         a_method(exp_month=13),
         a_method(exp_year="2031"),
-        a_method(fingerprint=None),
+        a_method(fingerprint=""),
         a_method({"address_line1_check": "perhaps"}),
         {**a_method(), "type": "sepa_debit"},
         {**a_method(), "created": -1},
