@@ -138,18 +138,25 @@ class Transport(stripe.HTTPClient):
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         ):
-            sock = socket.socket(family, kind, protocol)
             try:
-                sock.settimeout(self._connect_seconds())
-                sock.connect(address)
-                if self._tls is None:
-                    return sock
-                sock.settimeout(self._connect_seconds())
-                return self._tls.wrap_socket(sock, server_hostname=host)
+                # Making the socket may fail by itself: the machine may not have this family.
+                return self._connect_to(socket.socket(family, kind, protocol), address, host)
             except OSError as error:
-                sock.close()
                 refusal = error
         raise refusal
+
+    # Any: what the system calls an address depends on the family.
+    def _connect_to(self, sock: socket.socket, address: Any, host: str) -> socket.socket:
+        try:
+            sock.settimeout(self._connect_seconds())
+            sock.connect(address)
+            if self._tls is None:
+                return sock
+            sock.settimeout(self._connect_seconds())
+            return self._tls.wrap_socket(sock, server_hostname=host)
+        except OSError:
+            sock.close()
+            raise
 
     def _connect_seconds(self) -> float:
         return min(self._patience.connect_seconds, self._deadline.remaining())

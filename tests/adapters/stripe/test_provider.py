@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -44,6 +45,9 @@ CREATE_CUSTOMER = "^POST /v1/customers$"
 UPDATE_CUSTOMER = "^POST /v1/customers/"
 CREATE_SESSION = "^POST /v1/checkout/sessions$"
 RETRIEVE_SESSION = "^GET /v1/checkout/sessions/"
+
+NO_FAMILY = 255
+"""No machine has sockets of this family."""
 
 
 def only_session(server: FakeStripeServer) -> dict[str, Any]:
@@ -472,6 +476,18 @@ class TestFaults:
         server.close()
         with pytest.raises(ProviderUnavailable):
             provider.start(REQUEST)
+
+    def test_f22_an_address_of_a_family_that_the_machine_lacks_is_passed_over(
+        self, provider: StripeProvider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look_up = socket.getaddrinfo
+
+        def with_another(*args: Any, **options: Any) -> list[Any]:
+            found = look_up(*args, **options)
+            return [(NO_FAMILY, *found[0][1:]), *found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", with_another)
+        assert provider.start(REQUEST).reference
 
     @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
     def test_f23_what_cannot_be_understood_makes_that_session_wait_and_no_other(
