@@ -147,6 +147,7 @@ class Call:
             error=kind,
             status=error and error.http_status,
             code=error and error.code,
+            param=getattr(error, "param", None),
             request_id=error and error.request_id,
         )
 

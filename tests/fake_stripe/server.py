@@ -191,7 +191,8 @@ class FakeStripeServer:
     def _answer(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
         if trouble is not None and trouble in _REFUSALS:
             status, type_, code = _REFUSALS[trouble]
-            return _json(status, {"error": {"type": type_, "code": code, "message": SECRETIVE}})
+            error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
+            return _json(status, {"error": error})
         if trouble is Trouble.REDIRECT:
             return Answer(302, b"<html>moved</html>", (("Location", f"{self.url}/elsewhere"),))
         answer = self._done(environ, trouble)

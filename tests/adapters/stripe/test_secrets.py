@@ -90,6 +90,7 @@ def test_a_failed_call_is_told_with_what_stripes_support_asks_for(
             "error": "InvalidRequestError",
             "status": 400,
             "code": "parameter_invalid",
+            "param": "expires_at",
             "request_id": "req_00000000000001",
         }
     ]
