@@ -77,15 +77,22 @@ class Transport(stripe.HTTPClient):
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
+        failure = ""
         for tries_left in reversed(range(MAX_TRIES)):
-            answer = self._try(method, url, dict(headers or {}), post_data)
+            answer: _Answer | None = None
+            try:
+                answer = self._try(method, url, dict(headers or {}), post_data)
+            except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+                self.close()
+                # Its kind alone: the failure itself would keep the broken connection from closing.
+                failure = type(error).__name__
             may_repeat = tries_left > 0 and self._has_time_left()
             if answer is not None and not (may_repeat and answer.is_worth_repeating):
                 return answer.body, answer.status, answer.headers
             if not may_repeat:
                 break
             time.sleep(self._patience.pause_seconds)
-        raise stripe.APIConnectionError("Stripe gave no answer in time")  # type: ignore[no-untyped-call]  # the SDK left it bare
+        raise stripe.APIConnectionError("Stripe gave no answer", code=failure)  # type: ignore[no-untyped-call]  # the SDK left it bare
 
     @override
     def close(self) -> None:
@@ -94,24 +101,18 @@ class Transport(stripe.HTTPClient):
         if connection is not None:
             connection.close()
 
-    def _try(
-        self, method: str, url: str, headers: dict[str, str], data: str | None
-    ) -> _Answer | None:
-        """Send a request and give the answer, or None when none came whole."""
+    def _try(self, method: str, url: str, headers: dict[str, str], data: str | None) -> _Answer:
+        """Send a request and give the answer; raises whatever keeps it from coming whole."""
         target = urlsplit(url)
         path = f"{target.path}?{target.query}" if target.query else target.path
-        try:
-            connection = self._open(target.hostname or "", target.port)
-            connection.sock.settimeout(self._deadline.remaining())
-            connection.request(method.upper(), path, body=data, headers=headers)
-            response = connection.getresponse()
-            body = response.read(MAX_ANSWER_BYTES + 1)
-            if len(body) <= MAX_ANSWER_BYTES:
-                return _Answer(response.status, response.headers, body.decode())
-        except (OSError, http.client.HTTPException, UnicodeDecodeError):
-            pass
-        self.close()
-        return None
+        connection = self._open(target.hostname or "", target.port)
+        connection.sock.settimeout(self._deadline.remaining())
+        connection.request(method.upper(), path, body=data, headers=headers)
+        response = connection.getresponse()
+        body = response.read(MAX_ANSWER_BYTES + 1)
+        if len(body) > MAX_ANSWER_BYTES:
+            raise http.client.HTTPException("the answer is too long")
+        return _Answer(response.status, response.headers, body.decode())
 
     def _open(self, host: str, port: int | None) -> http.client.HTTPConnection:
         """Give the connection, made anew when there is none or Stripe has closed it."""

@@ -21,7 +21,7 @@ from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount
 from domain.ports import ProviderRefused, ProviderUnavailable
-from tests.adapters.stripe.conftest import KEYS, adapter_for
+from tests.adapters.stripe.conftest import HURRIED, KEYS, adapter_for
 from tests.builders import a_page_request
 from tests.clock import START
 from tests.fake_stripe.server import SECRETIVE, FakeStripeServer, Trouble
@@ -94,6 +94,20 @@ def test_a_failed_call_is_told_with_what_stripes_support_asks_for(
             "request_id": "req_00000000000001",
         }
     ]
+
+
+def test_why_there_was_no_answer_is_told_by_its_kind(server: FakeStripeServer) -> None:
+    without_tls = server.url.replace("http:", "https:")
+    provider = StripeProvider(
+        {REQUEST.merchant_account: KEYS},
+        clock=server.stripe.clock,
+        api_base=without_tls,
+        patience=HURRIED,
+    )
+    with capture_logs() as lines, pytest.raises(ProviderUnavailable):
+        provider.start(REQUEST)
+    assert [(line["error"], line["code"]) for line in lines] == [("APIConnectionError", "SSLError")]
+    assert server.calls == []
 
 
 def test_an_account_without_keys_is_told(provider: StripeProvider) -> None:
