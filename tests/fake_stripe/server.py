@@ -56,8 +56,12 @@ class Trouble(Enum):
     """500, saved under the idempotency key; yet it is done."""
     AWAY = auto()
     """503 from before the API; nothing is saved."""
+    AWAY_FOR_LONG = auto()
+    """503, with the advice not to try again."""
     CONFLICT = auto()
     """409: another call has the key in use."""
+    LOCKED = auto()
+    """429: another call has the object in use; with the advice to try again."""
     UNAUTHORIZED = auto()
     """401: the key was revoked."""
     FORBIDDEN = auto()
@@ -77,11 +81,14 @@ class Trouble(Enum):
 _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
     Trouble.TOO_MANY: (429, "invalid_request_error", "rate_limit"),
     Trouble.AWAY: (503, "api_error", None),
+    Trouble.AWAY_FOR_LONG: (503, "api_error", None),
+    Trouble.LOCKED: (429, "invalid_request_error", "lock_timeout"),
     Trouble.CONFLICT: (409, "idempotency_error", "idempotency_key_in_use"),
     Trouble.UNAUTHORIZED: (401, "invalid_request_error", None),
     Trouble.FORBIDDEN: (403, "invalid_request_error", None),
     Trouble.REFUSED: (400, "invalid_request_error", "parameter_invalid"),
 }
+_ADVICE: Final = {Trouble.AWAY_FOR_LONG: "false", Trouble.LOCKED: "true"}
 _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occurred"}}
 
 
@@ -192,7 +199,9 @@ class FakeStripeServer:
         if trouble is not None and trouble in _REFUSALS:
             status, type_, code = _REFUSALS[trouble]
             error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
-            return _json(status, {"error": error})
+            advice = _ADVICE.get(trouble)
+            headers = (("Stripe-Should-Retry", advice),) if advice else ()
+            return Answer(status, _json(status, {"error": error}).body, headers)
         if trouble is Trouble.REDIRECT:
             return Answer(302, b"<html>moved</html>", (("Location", f"{self.url}/elsewhere"),))
         answer = self._done(environ, trouble)

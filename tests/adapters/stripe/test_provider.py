@@ -441,7 +441,9 @@ class TestFaults:
         [
             Trouble.TOO_MANY,
             Trouble.AWAY,
+            Trouble.AWAY_FOR_LONG,
             Trouble.CONFLICT,
+            Trouble.LOCKED,
             Trouble.UNAUTHORIZED,
             Trouble.FORBIDDEN,
             Trouble.REDIRECT,
@@ -457,12 +459,21 @@ class TestFaults:
             CALLS[method](provider, page)
         assert not any("elsewhere" in call for call in server.calls)
 
-    @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT])
+    @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT, Trouble.LOCKED])
     def test_f22_what_passes_by_itself_is_waited_for(
         self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
     ) -> None:
         server.have(trouble, CREATE_SESSION, times=2)
         assert provider.start(REQUEST).reference == only_session(server)["id"]
+
+    @pytest.mark.parametrize("trouble", [Trouble.AWAY_FOR_LONG, Trouble.TOO_MANY])
+    def test_f22_what_stripe_does_not_want_again_is_not_sent_again(
+        self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
+    ) -> None:
+        server.have(trouble)
+        with pytest.raises(ProviderUnavailable):
+            provider.start(REQUEST)
+        assert server.calls == ["POST /v1/customers"]
 
     def test_f22_an_answer_without_an_end_in_sight_is_an_outage(
         self, provider: StripeProvider, server: FakeStripeServer
