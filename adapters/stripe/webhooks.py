@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from adapters.stripe.keys import StripeKeys
+from adapters.stripe.payloads import TOKEN_ID
 from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, TokenId
 from domain.ports import WebhookRejected
@@ -73,7 +74,7 @@ def read(
     if head.type not in PAGE_EVENTS | INTENT_EVENTS:
         return ()
     told_of = _decode(delivery.body, _Body).data.object
-    token_id = (told_of.metadata or {}).get("token_id")
+    token_id = (told_of.metadata or {}).get(TOKEN_ID)
     if token_id is None:
         return ()
     return (
