@@ -135,6 +135,7 @@ def test_f34_a_secret_is_rolled(clock: SettableClock) -> None:
 
     assert reads(("whsec_old",), "whsec_old")
     assert reads(("whsec_old", "whsec_new"), "whsec_old")
+    assert reads(("whsec_old", "whsec_new"), "whsec_new")
     assert reads(("whsec_old", "whsec_new"), "whsec_old", "whsec_new")
     assert reads(("whsec_old",), "whsec_new", "whsec_old")
     assert reads(("whsec_new",), "whsec_new")
