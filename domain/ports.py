@@ -189,8 +189,8 @@ class PaymentConfigurations(Protocol):
         """Remove the center's configuration; nothing happens when there is none."""
         ...
 
-    def providers(self) -> frozenset[ProviderName]:
-        """Name the PSPs that centers are configured for."""
+    def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
+        """Name the merchant accounts that centers are configured for, each with its PSP."""
         ...
 
 

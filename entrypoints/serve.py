@@ -83,9 +83,17 @@ class Service:
 
 
 def refuse_missing_psps(container: Container) -> None:
-    """Raise ServeError when a center is configured for a PSP that is not set up here."""
+    """Raise ServeError when a center is configured for what is not set up here.
+
+    That is a PSP, or a merchant account whose keys are not set.
+    """
     with container.storage().read() as unit:
-        missing = sorted(unit.configurations.providers() - container.psps().keys())
+        configured = unit.configurations.merchant_accounts()
+    missing = sorted({provider for provider, _ in configured} - container.psps().keys())
+    without_keys = sorted(
+        {account for provider, account in configured if provider == STRIPE}
+        - container.settings().stripe_accounts.keys()
+    )
     if FAKE in missing:
         raise ServeError(
             "centers are configured for the fake PSP, which is for trying things out on this "
@@ -93,6 +101,11 @@ def refuse_missing_psps(container: Container) -> None:
         )
     if STRIPE in missing:
         raise ServeError(f"centers are configured for Stripe: {HOW_TO_SET_UP_STRIPE}")
+    if without_keys:
+        raise ServeError(
+            "centers are configured for merchant accounts at Stripe without keys: "
+            f"{', '.join(without_keys)}; {HOW_TO_SET_UP_STRIPE}"
+        )
     if missing:
         raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
 

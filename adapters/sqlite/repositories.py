@@ -145,9 +145,14 @@ class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
         self._db.execute("DELETE FROM payment_configurations WHERE center_id = ?", (center_id,))
 
     @override
-    def providers(self) -> frozenset[ProviderName]:
-        names = self._db.execute("SELECT DISTINCT provider FROM payment_configurations")
-        return frozenset(ProviderName(name) for (name,) in names.fetchall())
+    def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
+        named = self._db.execute(
+            "SELECT DISTINCT provider, merchant_account FROM payment_configurations"
+        )
+        return frozenset(
+            (ProviderName(provider), MerchantAccount(account))
+            for provider, account in named.fetchall()
+        )
 
 
 class CardSessions(_InUnit, ports.CardSessions):

@@ -458,8 +458,10 @@ class TestProducts:
             for number in range(imports):
                 first = (importer * imports + number) * of_each
                 # Some of them are there already, and keep their places.
-                numbers = [0, *range(first, first + of_each), max(first - 1, 0)]
-                put_products(storage, *map(a_product, dict.fromkeys(numbers)))
+                numbers = dict.fromkeys([0, *range(first, first + of_each), first - 1])
+                with storage.write() as unit:
+                    unit.products.put_many(map(a_product, numbers))
+                    unit.commit()
 
         def read_all() -> None:
             seen: list[Product] = []
@@ -487,13 +489,18 @@ class TestProducts:
 
     def test_imports_and_sessions_do_not_disturb_each_other(self, storage: Storage) -> None:
         guests = [a_guest(id=GuestId(a_uuid(number))) for number in range(200)]
+        put_products(storage)
 
         def import_or_add(number: int) -> None:
             for again in range(5):
                 if number == 0:
                     put(storage, lambda unit: unit.guests.put_many(guests))
                 elif number == 1:
-                    put_products(storage, *map(a_product, range(again * 100, again * 100 + 100)))
+                    with storage.write() as unit:
+                        unit.products.put_many(
+                            map(a_product, range(100 * again, 100 * again + 100))
+                        )
+                        unit.commit()
                 else:
                     session = a_session(token_id=TokenId(a_uuid(number * 10 + again)), due_at=NOW)
                     put_sessions(storage, session)
@@ -534,13 +541,16 @@ class TestPaymentConfigurations:
         with storage.read() as unit:
             assert unit.configurations.get(CENTER_ID) is None
 
-    def test_the_psps_of_all_centers_are_named(self, storage: Storage) -> None:
+    def test_the_merchant_accounts_of_all_centers_are_named(self, storage: Storage) -> None:
+        accounts = [("fake", "main"), ("stripe", "main"), ("stripe", "harbor"), ("fake", "main")]
         with storage.write() as unit:
-            assert unit.configurations.providers() == frozenset()
-            for number, name in enumerate(["fake", "stripe", "fake"]):
-                configuration = a_configuration(provider=ProviderName(name))
+            assert unit.configurations.merchant_accounts() == frozenset()
+            for number, (provider, account) in enumerate(accounts):
+                configuration = a_configuration(
+                    provider=ProviderName(provider), merchant_account=MerchantAccount(account)
+                )
                 unit.configurations.put(CenterId(a_uuid(number)), configuration)
-            assert unit.configurations.providers() == {"fake", "stripe"}
+            assert unit.configurations.merchant_accounts() == set(accounts)
 
 
 class TestCardSessions:

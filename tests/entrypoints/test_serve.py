@@ -17,6 +17,7 @@ from adapters.http import connections
 from adapters.http.server import Server
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
+from domain.identifiers import MerchantAccount
 from entrypoints import serve as serving
 from entrypoints.container import FAKE, STRIPE
 from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps, serve
@@ -359,3 +360,19 @@ def test_a_center_on_stripe_without_keys_refuses_to_start(installation: Installa
 
     with pytest.raises(ServeError, match="for Stripe: set CARDONFILE_STRIPE_SECRET_KEY"):
         refuse_missing_psps(installation.container)
+
+
+def test_a_merchant_account_without_keys_is_named_at_the_start(tmp_path: Path) -> None:
+    installation = Installation(
+        tmp_path,
+        CARDONFILE_STRIPE_SECRET_KEY="sk_test_1",
+        CARDONFILE_STRIPE_WEBHOOK_SECRETS="whsec_1",
+    )
+    installation.configure(provider=STRIPE)
+    refuse_missing_psps(installation.container)
+
+    installation.configure(provider=STRIPE, merchant_account=MerchantAccount("harbor_spa"))
+
+    with pytest.raises(ServeError, match="at Stripe without keys: harbor_spa; set "):
+        refuse_missing_psps(installation.container)
+    installation.close()
