@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 import psycopg
 import structlog
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
@@ -32,8 +33,6 @@ log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
 """How long a unit waits for a connection, and a new connection for the server."""
-MAX_WAITING: Final = 100
-"""How many threads may wait for a connection: more than there are, in a server that is healthy."""
 CHECK_SECONDS: Final = 1.5
 """How long a server may take to say that it is there, before the connection is given up."""
 LOCK_SECONDS: Final = 5
@@ -47,6 +46,7 @@ _CONFLICTS: Final = (psycopg.errors.SerializationFailure, psycopg.errors.Deadloc
 _UNAVAILABLE: Final = (
     psycopg.OperationalError,
     psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.InsufficientPrivilege,
     psycopg.errors.InternalError_,
     psycopg.errors.DataCorrupted,
     psycopg.errors.IndexCorrupted,
@@ -172,6 +172,7 @@ class Connections:
         self._max_connections = connections
         self._pool: ConnectionPool[Connection] | None = None
         self._opening = threading.Lock()
+        self._in_use: set[Connection] = set()
         self._is_away = False
         self._waiting_for_return = threading.Lock()
         self._of_thread = threading.local()
@@ -231,9 +232,11 @@ class Connections:
     def _lent(self) -> Iterator[Connection]:
         pool = self._opened()
         connection = self._taken_from(pool)
+        self._in_use.add(connection)
         try:
             yield connection
         finally:
+            self._in_use.discard(connection)
             with suppress(psycopg.Error):
                 if connection.info.transaction_status in _ROLLED_BACK:
                     connection.execute("ROLLBACK")
@@ -250,9 +253,10 @@ class Connections:
         try:
             connection = pool.getconn()
         except psycopg.OperationalError:
-            if not self._is_away:
+            # Where others have one, the server is there, and it is connections that are wanting.
+            if not self._is_away and not self._in_use:
                 log.error("database_away")
-            self._is_away = True
+                self._is_away = True
             raise
         finally:
             if waits:
@@ -265,6 +269,7 @@ class Connections:
     def _opened(self) -> ConnectionPool[Connection]:
         with self._opening:
             if self._pool is None:
+                _require_readable(self._url)
                 self._pool = ConnectionPool(
                     self._url,
                     connection_class=Connection,
@@ -272,7 +277,9 @@ class Connections:
                     min_size=1,
                     max_size=self._max_connections,
                     timeout=CONNECT_SECONDS,
-                    max_waiting=MAX_WAITING,
+                    # Those who waited in vain would count until a connection is there again, and
+                    # where they are too many, the pool opens none. There are few threads to wait.
+                    max_waiting=0,
                     # A server that is away is tried again when somebody asks, not ever more rarely.
                     reconnect_timeout=1,
                     check=self._check,
@@ -310,8 +317,7 @@ def connect(url: str) -> Connection:
 
     Raises AddressInvalid, and psycopg.Error.
     """
-    if not _IS_READ_AS_MEANT.fullmatch(url):
-        raise AddressInvalid
+    _require_readable(url)
     try:
         connection = Connection.connect(url, connect_timeout=CONNECT_SECONDS)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
@@ -319,11 +325,23 @@ def connect(url: str) -> Connection:
     try:
         connection.autocommit = True
         _configure(connection)
+        # Who has waited for a lock is to see what the others have done.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.autocommit = False
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _require_readable(url: str) -> None:
+    """Raise AddressInvalid for an address that cannot be read, or is not read as it is meant."""
+    try:
+        conninfo_to_dict(url)
+    except (psycopg.ProgrammingError, UnicodeEncodeError):
+        raise AddressInvalid from None
+    if not _IS_READ_AS_MEANT.fullmatch(url):
+        raise AddressInvalid
 
 
 @contextmanager

@@ -1,0 +1,39 @@
+"""Going past the repositories, and past the storage."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import psycopg
+
+from adapters.postgresql.connection import Transaction
+from domain.ports import UnitOfWork
+
+_OTHERS: Final = """
+    FROM pg_stat_activity WHERE datname = current_database()
+    AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+def statements_of(unit: UnitOfWork) -> Transaction:
+    """Give what runs the statements of a unit."""
+    by_hand: Any = unit  # the port knows nothing of it
+    transaction: Transaction = by_hand._transaction
+    return transaction
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything
+    """Run a statement on a connection of its own, and give its rows."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def states(url: str) -> list[str]:
+    """Give the states of the processes that serve others in a database."""
+    return [state for (state,) in execute(url, f"SELECT state {_OTHERS}")]
+
+
+def cut_off(url: str) -> None:
+    """End the processes that serve others in a database, and wait until they have ended."""
+    execute(url, f"SELECT pg_terminate_backend(pid, 10000) {_OTHERS}")

@@ -1,0 +1,115 @@
+"""A network between a storage and its server that a test can cut, or have fall silent."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+_CHUNK: Final = 65_536
+
+
+class Relay:
+    """Passes bytes on between clients and a PostgreSQL server. It has an address of its own.
+
+    `before_commit` and `after_commit` are called, once, when a COMMIT is about to be passed on to
+    the server, and when its answer is about to be passed back: what they cut is not passed on.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Take the address of a database on the server, and connections from now on."""
+        parts = urlsplit(url)
+        self._server = (parts.hostname or "", parts.port or 5432)
+        self._ends: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._passes = threading.Event()
+        self._passes.set()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        host, self._port = self._listening.getsockname()
+        self.url = parts._replace(netloc=f"{parts.username}@{host}:{self._port}").geturl()
+        self.before_commit: Callable[[], None] | None = None
+        self.after_commit: Callable[[], None] | None = None
+        self._run(self._accept, self._listening)
+
+    def cut(self) -> None:
+        """Cut every connection."""
+        for end in list(self._ends):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        """Cut every connection, and refuse new ones."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+
+    def start(self) -> None:
+        """Take connections again, at the same address."""
+        self._listening = socket.create_server(("127.0.0.1", self._port))
+        self._run(self._accept, self._listening)
+
+    def fall_silent(self) -> None:
+        """Take connections and whatever is sent, and pass nothing on."""
+        self._passes.clear()
+
+    def speak_again(self) -> None:
+        """Pass everything on again, beginning with what was held back."""
+        self._passes.set()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self.speak_again()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _run(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                server = socket.create_connection(self._server)
+                self._ends |= {client, server}
+                self._run(self._pass_on, client, server, self._see_what_is_sent)
+                self._run(self._pass_on, server, client, self._see_what_is_answered)
+
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, look: Callable[[bytes], None]
+    ) -> None:
+        with suppress(OSError):
+            while received := source.recv(_CHUNK):
+                self._passes.wait()
+                look(received)
+                target.sendall(received)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        self._ends.discard(source)
+        source.close()
+
+    def _see_what_is_sent(self, sent: bytes) -> None:
+        if b"COMMIT\0" in sent and self.before_commit is not None:
+            act, self.before_commit = self.before_commit, None
+            act()
+
+    def _see_what_is_answered(self, answered: bytes) -> None:
+        if b"COMMIT\0" in answered and self.after_commit is not None:
+            act, self.after_commit = self.after_commit, None
+            act()
+
+
+@contextmanager
+def relay_to(url: str) -> Iterator[Relay]:
+    """Lend a relay to a database."""
+    relay = Relay(url)
+    try:
+        yield relay
+    finally:
+        relay.close()

@@ -1,0 +1,101 @@
+"""What becomes of a commit whose answer never comes: the server is asked."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from adapters.postgresql import connection
+from adapters.postgresql.connection import Connection, connect
+from adapters.postgresql.storage import PostgresqlStorage
+from domain.errors import ServiceUnavailable
+from domain.ports import WriteUnit
+from tests.adapters.postgresql.by_hand import execute
+from tests.adapters.postgresql.relay import Relay
+from tests.builders import TOKEN_ID, a_session
+from tests.concurrency import at_once
+from tests.waiting import wait_until
+
+
+def add(unit: WriteUnit) -> str:
+    unit.sessions.add(a_session())
+    unit.commit()
+    return "added"
+
+
+def has_session(storage: PostgresqlStorage) -> bool:
+    with storage.read() as unit:
+        return unit.sessions.get(TOKEN_ID) is not None
+
+
+def test_a_commit_whose_answer_is_lost_counts_when_the_server_says_so(
+    relay: Relay, relayed: PostgresqlStorage
+) -> None:
+    relay.after_commit = relay.cut
+    assert relayed.transact(add) == "added"
+    assert has_session(relayed)
+
+
+def test_a_commit_that_never_arrived_does_not_count(
+    relay: Relay, relayed: PostgresqlStorage
+) -> None:
+    relay.before_commit = relay.cut
+    with pytest.raises(ServiceUnavailable):
+        relayed.transact(add)
+    assert not has_session(relayed)
+    assert relayed.transact(add) == "added"
+
+
+@pytest.mark.parametrize("was_kept", [True, False])
+@pytest.mark.usefixtures("impatient")
+def test_while_nobody_can_be_asked_it_is_unavailable(
+    url: str, relay: Relay, relayed: PostgresqlStorage, was_kept: bool
+) -> None:
+    if was_kept:
+        relay.after_commit = relay.stop
+    else:
+        relay.before_commit = relay.stop
+    with pytest.raises(ServiceUnavailable):
+        relayed.transact(add)
+    with closing(PostgresqlStorage(url)) as storage:
+        assert has_session(storage) is was_kept
+
+
+def test_one_that_is_still_being_made_is_waited_for(
+    url: str, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        url,
+        """
+        CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+        CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON card_sessions
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait()
+        """,
+    )
+    asked: list[str] = []
+
+    def connect_and_count(address: str) -> Connection:
+        asked.append(address)
+        if len(asked) == 3:
+            other.rollback()
+        return connect(address)
+
+    def cut_while_it_waits() -> None:
+        wait_until(lambda: execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
+        relay.cut()
+
+    def add_or_cut(number: int) -> None:
+        if number:
+            cut_while_it_waits()
+        else:
+            assert relayed.transact(add) == "added"
+
+    monkeypatch.setattr(connection, "connect", connect_and_count)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(1)")
+        at_once(2, add_or_cut)
+    assert len(asked) >= 3
+    assert has_session(relayed)

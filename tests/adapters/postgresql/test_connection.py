@@ -1,0 +1,489 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from threading import Barrier, Event, Lock
+
+import psycopg
+import pytest
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from adapters.postgresql import connection
+from adapters.postgresql.connection import AddressInvalid, connect
+from adapters.postgresql.migrations import migrate, pending
+from adapters.postgresql.storage import PostgresqlStorage
+from domain.errors import ServiceUnavailable
+from domain.identifiers import TokenId
+from domain.ports import WriteUnit
+from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of, states
+from tests.adapters.postgresql.relay import Relay
+from tests.builders import TOKEN_ID, a_center, a_session, a_uuid
+from tests.concurrency import at_once, elsewhere
+from tests.postgresql import new_database
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+NOBODY_LISTENS = "127.0.0.1:1"
+SECRET = "s3same"
+
+
+def add_session(storage: PostgresqlStorage, number: int = 21) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session(token_id=TokenId(a_uuid(number))))
+        unit.commit()
+
+
+def has_session(storage: PostgresqlStorage) -> bool:
+    with storage.read() as unit:
+        return unit.sessions.get(TOKEN_ID) is not None
+
+
+def open_connections(storage: PostgresqlStorage, number: int) -> None:
+    """Have so many connections in the pool."""
+    barrier = Barrier(number)
+
+    def hold(_: int) -> None:
+        with storage.read():
+            barrier.wait(10)
+
+    at_once(number, hold)
+
+
+def is_back(storage: PostgresqlStorage) -> bool:
+    with suppress(ServiceUnavailable):
+        storage.check()
+        return True
+    return False
+
+
+USES: dict[str, Callable[[PostgresqlStorage], object]] = {
+    "read": has_session,
+    "write": add_session,
+    "transact": lambda storage: storage.transact(lambda unit: unit.commit()),
+    "check": lambda storage: storage.check(),
+}
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [
+            ("TimeZone", "UTC"),
+            ("lock_timeout", "5s"),
+            ("idle_in_transaction_session_timeout", "1min"),
+            ("synchronous_commit", "on"),
+        ],
+    )
+    def test_what_keeps_records_safe_is_in_force(
+        self, storage: PostgresqlStorage, setting: str, value: str
+    ) -> None:
+        with storage.write() as unit:
+            assert statements_of(unit).one(f"SHOW {setting}") == (value,)
+
+    @pytest.mark.parametrize(
+        ("default", "in_force"), [("off", "on"), ("local", "local"), ("remote_apply",) * 2]
+    )
+    def test_an_answer_is_on_disk_whatever_the_default_says(
+        self, url: str, storage: PostgresqlStorage, default: str, in_force: str
+    ) -> None:
+        database = url.rpartition("/")[2]
+        execute(url, f"ALTER DATABASE {database} SET synchronous_commit = {default}")
+        with storage.write() as unit:
+            assert statements_of(unit).one("SHOW synchronous_commit") == (in_force,)
+
+    def test_units_have_the_isolation_that_the_repositories_count_on(
+        self, url: str, storage: PostgresqlStorage
+    ) -> None:
+        database = url.rpartition("/")[2]
+        execute(url, f"ALTER DATABASE {database} SET default_transaction_isolation = serializable")
+        with storage.write() as unit:
+            assert statements_of(unit).one("SHOW transaction_isolation") == ("read committed",)
+        with storage.read() as reading:
+            assert statements_of(reading).one("SHOW transaction_isolation") == ("repeatable read",)
+
+
+class TestPool:
+    def test_nothing_is_opened_before_it_is_needed(
+        self, url: str, storage: PostgresqlStorage
+    ) -> None:
+        assert states(url) == []
+
+    def test_no_more_are_open_than_allowed(self, url: str) -> None:
+        with closing(PostgresqlStorage(url, connections=3)) as storage:
+            at_once(12, lambda number: add_session(storage, number))
+            assert 1 <= len(states(url)) <= 3
+
+    def test_closing_closes_them_all(self, url: str, storage: PostgresqlStorage) -> None:
+        open_connections(storage, 4)
+        assert len(states(url)) >= 4
+        storage.close()
+        wait_until(lambda: not states(url))
+
+    def test_nothing_is_left_open_by_a_unit(self, url: str, storage: PostgresqlStorage) -> None:
+        def add_and_fail(unit: WriteUnit) -> None:
+            unit.sessions.add(a_session())
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            storage.transact(add_and_fail)
+        has_session(storage)
+        add_session(storage)
+        assert set(states(url)) == {"idle"}
+
+    def test_waiting_for_a_free_one_is_not_taken_for_an_outage(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
+        held, refused, released = Barrier(3), Event(), Event()
+        with closing(PostgresqlStorage(url, connections=2)) as storage:
+
+            def hold() -> None:
+                with storage.read():
+                    held.wait(10)
+                    released.wait(10)
+
+            def is_refused() -> None:
+                held.wait(10)
+                with pytest.raises(ServiceUnavailable):
+                    has_session(storage)
+                queued = times_queued()
+                refused.set()
+                wait_until(lambda: times_queued() == queued + 2)
+                released.set()
+
+            def times_queued() -> int:
+                assert storage._connections._pool is not None
+                return storage._connections._pool.get_stats()["requests_queued"]
+
+            def waits() -> None:
+                assert refused.wait(10)
+                has_session(storage)
+
+            open_connections(storage, 2)
+            work = [hold, hold, is_refused, waits, waits]
+            at_once(5, lambda number: work[number]())
+
+    @pytest.mark.slow
+    def test_it_is_opened_after_a_fork(self, url: str) -> None:
+        program = """
+import os, sys
+from adapters.postgresql.storage import PostgresqlStorage
+
+def backend():
+    with storage.read() as unit:
+        return unit._transaction.one("SELECT pg_backend_pid()")[0]
+
+storage = PostgresqlStorage(sys.argv[1])
+for _ in range(2):
+    if os.fork() == 0:
+        print(backend(), flush=True)
+        storage.close()
+        os._exit(0)
+print(backend(), flush=True)
+print(os.wait()[1], os.wait()[1], backend())
+"""
+        printed = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program, url],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        *pids, ends = printed.stdout.splitlines()
+        assert len(set(pids)) == 3
+        assert ends.split()[:2] == ["0", "0"]
+        assert printed.stderr == ""
+
+
+class TestOutage:
+    @pytest.mark.parametrize("use", USES.values(), ids=USES)
+    def test_no_unit_meets_a_connection_that_was_cut_off_before(
+        self, url: str, storage: PostgresqlStorage, use: Callable[[PostgresqlStorage], object]
+    ) -> None:
+        open_connections(storage, 10)
+        cut_off(url)
+        use(storage)
+
+    @pytest.mark.slow
+    def test_nor_do_many_at_once(self, url: str, storage: PostgresqlStorage) -> None:
+        def add_after(before: int, number: int) -> None:
+            add_session(storage, before + number)
+
+        for again in range(2):
+            open_connections(storage, 10)
+            cut_off(url)
+            at_once(16, partial(add_after, 16 * again))
+        assert execute(url, "SELECT count(*) FROM card_sessions") == [(32,)]
+
+    @pytest.mark.parametrize("cut_before", ["statement", "commit"])
+    def test_a_unit_that_loses_its_connection_is_given_up(
+        self, url: str, storage: PostgresqlStorage, cut_before: str
+    ) -> None:
+        def add(unit: WriteUnit) -> None:
+            calls.append(unit)
+            unit.sessions.add(a_session())
+            cut_off(url)
+            if cut_before == "statement":
+                unit.sessions.get(TOKEN_ID)
+            unit.commit()
+
+        calls: list[WriteUnit] = []
+        with pytest.raises(ServiceUnavailable):
+            storage.transact(add)
+        assert len(calls) == 1
+        assert not has_session(storage)
+        add_session(storage)
+
+    @pytest.mark.parametrize("use", USES.values(), ids=USES)
+    def test_a_server_that_is_away_is_unavailable(
+        self, use: Callable[[PostgresqlStorage], object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
+        storage = PostgresqlStorage(f"postgresql://nobody@{NOBODY_LISTENS}/nowhere")
+        with closing(storage), pytest.raises(ServiceUnavailable):
+            use(storage)
+
+    @pytest.mark.slow
+    def test_one_that_comes_back_is_used_again(
+        self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
+        wait_until(lambda: is_back(relayed))
+        add_session(relayed)
+        relay.stop()
+        for use in USES.values():
+            with pytest.raises(ServiceUnavailable):
+                use(relayed)
+        relay.start()
+        wait_until(lambda: is_back(relayed))
+        at_once(8, lambda number: add_session(relayed, 100 + number))
+
+    @pytest.mark.slow
+    def test_one_that_was_away_for_long_is_used_again(
+        self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.005)
+        relay.stop()
+        for _ in range(120):
+            assert not is_back(relayed)
+        pool = relayed._connections._pool
+        assert pool is not None
+        # Until it has given up, and tries again only when somebody asks.
+        wait_until(lambda: pool.get_stats()["pool_size"] == 0)
+        relay.start()
+        wait_until(lambda: is_back(relayed))
+
+    def test_while_it_is_away_one_thread_waits_and_the_others_are_told_at_once(
+        self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
+        relay.stop()
+        assert not is_back(relayed)
+        waiting: list[object] = []
+        refused: list[object] = []
+        all_but_one_refused = Event()
+
+        def wait_for_the_others(pool: ConnectionPool) -> None:
+            waiting.append(pool)
+            assert all_but_one_refused.wait(10)
+            raise PoolTimeout
+
+        def ask(number: int) -> None:
+            with pytest.raises(ServiceUnavailable):
+                add_session(relayed, number)
+            with counting:
+                refused.append(number)
+                if len(refused) == 7:
+                    all_but_one_refused.set()
+
+        counting = Lock()
+        with monkeypatch.context() as patch:
+            patch.setattr(ConnectionPool, "getconn", wait_for_the_others)
+            at_once(8, ask)
+        assert len(waiting) == 1
+        relay.start()
+        wait_until(lambda: is_back(relayed))
+
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("impatient")
+    def test_one_that_hangs_keeps_nobody(
+        self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
+        wait_until(lambda: is_back(relayed))
+        with relayed.write() as unit:
+            unit.sessions.add(a_session())
+            relay.fall_silent()
+            with pytest.raises(psycopg.OperationalError):
+                unit.sessions.get(TOKEN_ID)
+        for use in USES.values():
+            with pytest.raises(ServiceUnavailable):
+                use(relayed)
+        relay.speak_again()
+        wait_until(lambda: is_back(relayed))
+        assert not has_session(relayed)
+
+    def test_a_database_that_is_not_there_is_unavailable(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
+        with closing(PostgresqlStorage(f"{url}_not")) as storage, pytest.raises(ServiceUnavailable):
+            has_session(storage)
+
+    def test_a_database_without_tables_does_not_pass_the_check(
+        self, postgresql_server: str
+    ) -> None:
+        with (
+            new_database(postgresql_server, migrated=False) as url,
+            closing(PostgresqlStorage(url)) as storage,
+            pytest.raises(ServiceUnavailable),
+        ):
+            storage.check()
+
+    def test_a_server_that_takes_no_writes_is_unavailable_to_them(
+        self, url: str, storage: PostgresqlStorage
+    ) -> None:
+        database = url.rpartition("/")[2]
+        execute(url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        for name in ("write", "check"):
+            with pytest.raises(ServiceUnavailable):
+                USES[name](storage)
+        assert not has_session(storage)
+
+    def test_records_that_may_not_be_touched_are_unavailable(self, url: str) -> None:
+        clerk = f"clerk_of_{url.rpartition('/')[2]}"
+        execute(url, f"CREATE ROLE {clerk} LOGIN")
+        try:
+            as_clerk = url.replace("postgres@", f"{clerk}@", 1)
+            with closing(PostgresqlStorage(as_clerk)) as storage:
+                for name in ("read", "write", "check"):
+                    with pytest.raises(ServiceUnavailable):
+                        USES[name](storage)
+        finally:
+            execute(url, f"DROP ROLE {clerk}")
+
+    def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(
+        self, storage: PostgresqlStorage
+    ) -> None:
+        with pytest.raises(psycopg.errors.UndefinedTable), storage.write() as unit:
+            statements_of(unit).execute("SELECT * FROM centres")
+        add_session(storage)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            add_session(storage)
+
+
+class TestUnits:
+    def test_a_unit_in_which_a_statement_failed_cannot_be_committed(
+        self, storage: PostgresqlStorage
+    ) -> None:
+        with storage.write() as unit:
+            unit.sessions.add(a_session())
+            with suppress(psycopg.errors.UniqueViolation):
+                unit.sessions.add(a_session())
+            with pytest.raises(RuntimeError, match="has failed before"):
+                unit.commit()
+        assert not has_session(storage)
+
+    @pytest.mark.parametrize("is_committed", [True, False])
+    def test_a_unit_that_is_over_runs_no_statement(
+        self, storage: PostgresqlStorage, is_committed: bool
+    ) -> None:
+        with storage.write() as unit:
+            if is_committed:
+                unit.commit()
+                with pytest.raises(RuntimeError, match="is over"):
+                    unit.commit()
+        with pytest.raises(RuntimeError, match="is over"):
+            unit.commit()
+        with pytest.raises(RuntimeError, match="is over"):
+            unit.sessions.get(TOKEN_ID)
+        with storage.read() as reading:
+            pass
+        with pytest.raises(RuntimeError, match="is over"):
+            reading.sessions.get(TOKEN_ID)
+
+    def test_a_thread_may_not_nest_units_and_others_have_their_own(
+        self, storage: PostgresqlStorage
+    ) -> None:
+        with storage.write():
+            with pytest.raises(RuntimeError, match="do not nest"):
+                storage.check()
+            elsewhere(lambda: add_session(storage))
+        assert has_session(storage)
+
+    def test_a_center_with_products_cannot_vanish_under_them(
+        self, storage: PostgresqlStorage
+    ) -> None:
+        with storage.write() as unit:
+            unit.centers.put_many([a_center()])
+            statements_of(unit).execute(
+                "INSERT INTO products SELECT %(id)s, id, 1, '', '', '', 1, 'EUR' FROM centers",
+                {"id": a_uuid(1)},
+            )
+            with pytest.raises(psycopg.errors.ForeignKeyViolation):
+                statements_of(unit).execute("DELETE FROM centers")
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        "use",
+        [*USES.values(), migrate, pending],
+        ids=[*USES, "migrate", "pending"],
+    )
+    @pytest.mark.parametrize(
+        "address",
+        [
+            f"postgresql://postgres:{SECRET}@{NOBODY_LISTENS}/nowhere",
+            f"postgresql://postgres:{SECRET}%zz@{NOBODY_LISTENS}/nowhere",
+            f"postgresql://postgres:{SECRET}@{NOBODY_LISTENS}/nowhere?{SECRET}=1",
+            f"postgresql://postgres:{SECRET} {SECRET}@no host:port/nowhere",
+            f"postgresql://postgres:not@{SECRET}@{NOBODY_LISTENS}/nowhere",
+            f"postgresql://postgres:{SECRET}/not@{NOBODY_LISTENS}/nowhere",
+            f"postgresql://postgres:1/{SECRET}@{NOBODY_LISTENS}/nowhere",
+        ],
+        ids=["away", "percent", "option", "space", "at", "slash", "number"],
+    )
+    def test_a_password_is_told_to_nobody(
+        self,
+        address: str,
+        use: Callable[[object], object],
+        caplog: pytest.LogCaptureFixture,
+        capfd: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
+        caplog.set_level(logging.DEBUG)
+        with closing(PostgresqlStorage(address)) as storage:
+            subject = storage if use in USES.values() else address
+            with pytest.raises((ServiceUnavailable, AddressInvalid)) as refused:
+                use(subject)
+            told = [
+                repr(storage),
+                repr(storage._connections),
+                repr(storage._connections._pool),
+                repr(refused.value),
+                *traceback.format_exception(refused.value),
+                caplog.text,
+                *capfd.readouterr(),
+            ]
+        assert not any(SECRET in each for each in told)
+
+    def test_nor_by_a_connection_that_works(
+        self, url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        with_password = url.replace("postgres@", f"postgres:{SECRET}@", 1)
+        with closing(connect(with_password)) as connected:
+            assert SECRET not in repr(connected)
+        with closing(PostgresqlStorage(with_password)) as storage:
+            add_session(storage)
+            cut_off(url)
+            add_session(storage, 22)
+        assert SECRET not in caplog.text

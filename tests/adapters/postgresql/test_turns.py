@@ -1,0 +1,144 @@
+"""Who waits for whom: nobody, unless it is about the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from adapters.postgresql.storage import PostgresqlStorage
+from domain.identifiers import CardToken, TokenId
+from domain.pagination import PageRequest
+from domain.ports import WriteUnit
+from tests.builders import (
+    CALLER,
+    CENTER_ID,
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    PROVIDER,
+    TOKEN_ID,
+    a_center,
+    a_discard,
+    a_guest,
+    a_payment_account,
+    a_product,
+    a_session,
+    a_uuid,
+    an_evidence,
+)
+from tests.concurrency import elsewhere
+
+OTHER_TOKEN_ID = TokenId(a_uuid(22))
+TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
+
+
+@pytest.fixture
+def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
+    """Give a storage with two of everything that is due."""
+    with storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.products.put_many([a_product(1)])
+        for token_id, token in ((TOKEN_ID, TOKEN), (OTHER_TOKEN_ID, OTHER_TOKEN)):
+            unit.sessions.add(a_session(token_id=token_id, due_at=NOW))
+            unit.discards.add(a_discard(token=token, due_at=NOW))
+            unit.idempotency_keys.claim(CALLER, token, token_id, now=NOW, since=NOW)
+        unit.commit()
+    return storage
+
+
+def take_session(unit: WriteUnit) -> TokenId | None:
+    return unit.sessions.take_due(NOW, until=NOW.replace(year=2027))
+
+
+def take_discard(unit: WriteUnit) -> CardToken | None:
+    taken = unit.discards.take_due(NOW, until=NOW.replace(year=2027))
+    return taken.token if taken else None
+
+
+def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]) -> object:
+    """Give what some work gives in a unit of another thread, which leaves nothing behind."""
+    return elsewhere(lambda: storage.transact(work))
+
+
+def test_a_session_that_is_locked_is_skipped_and_not_waited_for(filled: PostgresqlStorage) -> None:
+    with filled.write() as unit:
+        assert take_session(unit) is not None
+        locked = [unit.sessions.get(TOKEN_ID), unit.sessions.get(OTHER_TOKEN_ID)]
+        assert all(locked)
+        assert elsewhere_in(filled, take_session) is None
+    with filled.write() as unit:
+        unit.sessions.get(TOKEN_ID)
+        assert elsewhere_in(filled, take_session) == OTHER_TOKEN_ID
+
+
+def test_a_discard_that_is_locked_is_skipped_and_not_waited_for(filled: PostgresqlStorage) -> None:
+    with filled.write() as unit:
+        first = take_discard(unit)
+        second = elsewhere_in(filled, take_discard)
+        assert {first, second} == {TOKEN, OTHER_TOKEN}
+        assert take_discard(unit) is not None
+        assert elsewhere_in(filled, take_discard) is None
+
+
+def test_a_taker_that_dies_gives_back_what_it_took(filled: PostgresqlStorage) -> None:
+    def die(unit: WriteUnit) -> None:
+        assert {take_session(unit), take_session(unit)} == {TOKEN_ID, OTHER_TOKEN_ID}
+        assert {take_discard(unit), take_discard(unit)} == {TOKEN, OTHER_TOKEN}
+        raise ZeroDivisionError
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            filled.transact(die)
+
+
+def test_a_key_that_is_being_claimed_is_not_forgotten_and_not_waited_for(
+    filled: PostgresqlStorage,
+) -> None:
+    later = NOW.replace(year=2027)
+
+    def forget(unit: WriteUnit) -> None:
+        unit.idempotency_keys.forget(before=later)
+        unit.commit()
+
+    with filled.write() as unit:
+        unit.idempotency_keys.claim(CALLER, TOKEN, OTHER_TOKEN_ID, now=later, since=NOW)
+        elsewhere_in(filled, forget)
+        unit.commit()
+    with filled.read() as reading:
+        get = reading.idempotency_keys.get
+        since = NOW.replace(year=2025)
+        assert get(CALLER, TOKEN, since=since) == OTHER_TOKEN_ID
+        assert get(CALLER, OTHER_TOKEN, since=since) is None
+
+
+def test_an_import_keeps_nobody_but_other_imports_of_its_kind_waiting(
+    filled: PostgresqlStorage,
+) -> None:
+    def others(unit: WriteUnit) -> int:
+        unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
+        unit.sessions.add(a_session(token_id=TokenId(a_uuid(23))))
+        unit.accounts.add(a_payment_account())
+        assert unit.centers.get(CENTER_ID) == a_center()
+        return unit.products.page(CENTER_ID, PageRequest()).total
+
+    with filled.write() as unit:
+        unit.centers.put_many([a_center(name="Harbor Spa and Sauna")])
+        unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
+        assert elsewhere_in(filled, others) == 1
+
+
+def test_what_is_about_different_things_does_not_wait(filled: PostgresqlStorage) -> None:
+    def look(unit: WriteUnit, token_id: TokenId, token: CardToken, number: int) -> None:
+        guest_id = (GUEST_ID, OTHER_GUEST_ID)[number]
+        assert unit.sessions.get(token_id) is not None
+        assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, token) is not None
+        assert not unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token)
+        assert not unit.accounts.active_at(guest_id, CENTER_ID)
+        unit.accounts.add(a_payment_account(number, guest_id=guest_id))
+        unit.evidence.add(token_id, an_evidence())
+
+    with filled.write() as unit:
+        look(unit, TOKEN_ID, TOKEN, 0)
+        elsewhere_in(filled, lambda unit: look(unit, OTHER_TOKEN_ID, OTHER_TOKEN, 1))
