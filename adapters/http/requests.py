@@ -80,7 +80,11 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
 
     Raises UnsupportedMediaType, RequestBodyTooLarge or InvalidRequestBody, in this order.
     """
-    body = msgspec.convert(read_json_object(req), AddCardBody)
+    try:
+        body = msgspec.convert(read_json_object(req), AddCardBody)
+    except UnicodeEncodeError as error:
+        # The name of a field, escaped as half a character: no text has it.
+        raise InvalidRequestBody from error
     return AddCardRequest(
         guest_id=guest_id,
         center_id=body.center_id,

@@ -207,6 +207,7 @@ def test_a_center_outside_the_token_is_forbidden(installation: Installation) -> 
         b'{"source": 1, "source": 5}',
         b'{"billing_info": {"city": "a", "city": "b"}}',
         b'{"center_id": "\xff"}',
+        b'{"\\ud800": 1}',
         b'{"source": ' + b"9" * 5000 + b"}",
         b"\xef\xbb\xbf{}",
         json.dumps({}).encode("utf-16"),
