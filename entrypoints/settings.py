@@ -131,7 +131,7 @@ def parse_database_url(
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
-    if path == url or not path:
+    if path == url or not Path(path).name:
         raise SettingsError(
             f"{name} must look like sqlite:///cardonfile.db, "
             "sqlite:////var/lib/cardonfile/cardonfile.db for an absolute path, or "

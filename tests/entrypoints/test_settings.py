@@ -102,6 +102,7 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
     [
         ("DATABASE_URL", "cardonfile.db"),
         ("DATABASE_URL", "sqlite:///"),
+        ("DATABASE_URL", "sqlite:////"),
         ("DATABASE_URL", "mysql://host/db"),
         ("DATABASE_CONNECTIONS", "0"),
         ("DATABASE_CONNECTIONS", "ten"),
