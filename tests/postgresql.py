@@ -74,7 +74,10 @@ class PostgresqlServer:
         wait_until(self._answers)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: by SIGINT, which cuts every connection, or as if it crashed, by SIGKILL."""
+        """Stop it: by SIGINT, which cuts every connection and leaves everything in order.
+
+        Or without order: by SIGQUIT, or as if it crashed, by SIGKILL.
+        """
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(30)
@@ -105,7 +108,8 @@ def own_server() -> Iterator[PostgresqlServer]:
             server.start()
             yield server
         finally:
-            server.stop()
+            # At once: nobody wants what is in it.
+            server.stop(signal.SIGQUIT)
 
 
 @contextmanager

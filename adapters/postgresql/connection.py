@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from typing import Final, TypeAlias, TypeVar
 
 import psycopg
@@ -33,6 +34,8 @@ log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
 """How long a unit waits for a connection, and a new connection for the server."""
+RETURN_SECONDS: Final = 0.5
+"""How long a unit waits for a server that is known to be away."""
 CHECK_SECONDS: Final = 1.5
 """How long a server may take to say that it is there, before the connection is given up."""
 LOCK_SECONDS: Final = 5
@@ -65,7 +68,9 @@ SELECT set_config('TimeZone', 'UTC', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),
        -- What was answered must be on disk, whatever a role's defaults say. More is fine.
        CASE WHEN current_setting('synchronous_commit') = 'off'
-            THEN set_config('synchronous_commit', 'on', false) END
+            THEN set_config('synchronous_commit', 'on', false) END,
+       -- When the server lost its statistics: whenever it comes up after a crash.
+       (SELECT stats_reset FROM pg_stat_bgwriter)
 """
 
 
@@ -87,16 +92,30 @@ class Conflict(Exception):
 class Connection(psycopg.Connection[TupleRow]):
     """A connection whose statements end in time even when the server hangs or the network is gone.
 
-    `seconds` is what a statement may take, None for as long as it likes.
+    `seconds` is what a statement may take, None for as long as it likes. `recovered_at` is when
+    the server came up after its last crash.
     """
 
     seconds: float | None = STATEMENT_SECONDS
+    _asked_at: float | None = None
+    recovered_at: datetime | None = None
 
     @override
     def wait(
         self, gen: PQGen[Answer], interval: float = 0.1, timeout: float | None = None
     ) -> Answer:
-        return super().wait(gen, interval, self.seconds if timeout is None else timeout)
+        self._asked_at = time.monotonic()
+        try:
+            return super().wait(gen, interval, self.seconds if timeout is None else timeout)
+        finally:
+            self._asked_at = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it is not lost, and has not waited for the server for long."""
+        asked_at = self._asked_at
+        is_waiting = asked_at is not None and time.monotonic() - asked_at > CHECK_SECONDS
+        return not (self.closed or is_waiting)
 
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
@@ -214,7 +233,7 @@ class Connections:
             raise
         except psycopg.OperationalError as error:
             connection.close()
-            if not self._was_committed(transaction.number):
+            if not self._was_committed(transaction.number, connection.recovered_at):
                 raise ServiceUnavailable from error
         else:
             if committed != "COMMIT":
@@ -251,10 +270,10 @@ class Connections:
         if waits and not self._waiting_for_return.acquire(blocking=False):
             raise ServiceUnavailable
         try:
-            connection = pool.getconn()
+            connection = pool.getconn(RETURN_SECONDS if waits else None)
         except psycopg.OperationalError:
             # Where others have one, the server is there, and it is connections that are wanting.
-            if not self._is_away and not self._in_use:
+            if not self._is_away and not any(each.is_alive for each in tuple(self._in_use)):
                 log.error("database_away")
                 self._is_away = True
             raise
@@ -299,11 +318,14 @@ class Connections:
                 self._pool.drain()
             raise
 
-    def _was_committed(self, number: str | None) -> bool:
+    def _was_committed(self, number: str | None, recovered_at: datetime | None) -> bool:
         give_up_at = time.monotonic() + FATE_SECONDS
         while time.monotonic() < give_up_at:
             # Not one of the pool: those may all be held by threads that are asking the same.
             with suppress(psycopg.Error), closing(connect(self._url)) as connection:
+                if connection.recovered_at != recovered_at:
+                    # After a crash, others get the numbers of those that it cut off.
+                    return False
                 asked = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,))
                 (status,) = _one(asked)
                 if status != "in progress":
@@ -369,7 +391,7 @@ def _translated(*, writing: bool) -> Iterator[None]:
 def _configure(connection: Connection) -> None:
     # The domain keeps UUIDs as text.
     connection.adapters.register_loader("uuid", TextLoader)
-    connection.execute(_CONFIGURE.encode())
+    *_, connection.recovered_at = _one(connection.execute(_CONFIGURE.encode()))
 
 
 def _one(cursor: psycopg.Cursor[TupleRow]) -> TupleRow:

@@ -7,15 +7,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pytest
 from click.testing import CliRunner
@@ -34,13 +32,11 @@ from entrypoints.serve import listen
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.concurrency import at_once
 from tests.installation import Installation
+from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS: Final = 40
-SERVE: Final = 'from entrypoints.cli import main; main(prog_name="cardonfile")'
 IMPATIENT_SERVE: Final = f"from entrypoints import processes\nprocesses.FINISH_SECONDS = 2\n{SERVE}"
 
 # Processes that do nothing: `work` is up to the test.
@@ -70,67 +66,6 @@ together = processes.Processes(1, {set_up})
 together.run()
 sys.exit(together.finish())
 """
-
-
-class Program:
-    """A program in a process group of its own, and what it has logged."""
-
-    def __init__(self, folder: Path, program: str, *arguments: str, **environment: str) -> None:
-        kept = {name: each for name, each in os.environ.items() if "CARDONFILE" not in name}
-        self.log = folder / "log"
-        with self.log.open("wb") as log:
-            # Its standard output is silent; it ends when the last process that holds it has ended.
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", program, *arguments],
-                cwd=folder,
-                env={**kept, "PYTHONPATH": str(ROOT), **environment},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
-
-    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Give the lines of the log, each whole."""
-        whole, _, _ = self.log.read_text().rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines() if not line.startswith("Error: ")]
-        return [line for line in lines if event in (None, line["event"])]
-
-    def wait_for(self, event: str, *, count: int = 1, **fields: object) -> None:
-        """Wait until that many lines tell of such an event."""
-        wait_until(
-            lambda: sum(fields.items() <= line.items() for line in self.lines(event)) >= count
-        )
-
-    def pids(self) -> list[int]:
-        """Give the processes that run, the parent aside."""
-        over = {line["pid"] for line in self.lines() if line["event"] in _ENDS}
-        return [line["pid"] for line in self.lines("process_started") if line["pid"] not in over]
-
-    def tell(self, number: signal.Signals) -> None:
-        """Send a signal to the parent alone."""
-        self.process.send_signal(number)
-
-    def ends(self) -> int:
-        """Wait until no process is left; give the exit status of the parent."""
-        printed, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
-        assert printed == b""
-        return self.process.returncode
-
-
-_ENDS: Final = {"process_died", "process_finished"}
 
 
 class Serving(Program):
@@ -256,12 +191,6 @@ def only(pid: int, *, among: Sequence[int]) -> Iterator[None]:
             os.kill(each, signal.SIGCONT)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 # Who answers.
 
 
@@ -276,6 +205,7 @@ def test_requests_are_answered_by_more_than_one_process(tmp_path: Path) -> None:
 
 def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(tmp_path: Path) -> None:
     with Serving(tmp_path, 3) as serving:
+        serving.wait_until_all_answer()
 
         def add_cards(_: int) -> list[TokenId]:
             with closing(serving.connect()) as connection:

@@ -270,6 +270,7 @@ class TestOutage:
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.005)
+        monkeypatch.setattr(connection, "RETURN_SECONDS", 0.005)
         relay.stop()
         for _ in range(120):
             assert not is_back(relayed)
@@ -278,6 +279,7 @@ class TestOutage:
         # Until it has given up, and tries again only when somebody asks.
         wait_until(lambda: pool.get_stats()["pool_size"] == 0)
         relay.start()
+        monkeypatch.setattr(connection, "RETURN_SECONDS", 0.5)
         wait_until(lambda: is_back(relayed))
 
     def test_while_it_is_away_one_thread_waits_and_the_others_are_told_at_once(
@@ -290,7 +292,7 @@ class TestOutage:
         refused: list[object] = []
         all_but_one_refused = Event()
 
-        def wait_for_the_others(pool: ConnectionPool) -> None:
+        def wait_for_the_others(pool: ConnectionPool, _: float) -> None:
             waiting.append(pool)
             assert all_but_one_refused.wait(10)
             raise PoolTimeout
