@@ -52,9 +52,12 @@ class OpenHostedPage:
         session = find_session(self.storage, token_id)
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
-        if session.attempt is not None and session.attempt.has_live_page:
-            is_over = session.is_past_end(self.clock.now())
-            session = session if is_over else self.settle(session.token_id) or session
+        if (
+            session.attempt is not None
+            and session.attempt.has_live_page
+            and not session.is_past_end(self.clock.now())
+        ):
+            self.settle(session.token_id)
         session = self._with_attempt(session)
         if not session.is_settled and session.current_attempt.is_unanswered:
             session = self.obtain_page(session)
