@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from domain.identifiers import (
     AccountId,
@@ -37,9 +37,8 @@ class Card:
     expiry_year: int
 
     def has_expired(self, now: datetime) -> bool:
-        """Tell whether the last day of the expiry month is over (in UTC)."""
-        today = now.astimezone(UTC)
-        return (today.year, today.month) > (self.expiry_year, self.expiry_month)
+        """Tell whether the last day of the expiry month is over; `now` is in UTC."""
+        return (now.year, now.month) > (self.expiry_year, self.expiry_month)
 
     def expires_with(self, other: Card) -> bool:
         """Tell whether both carry the same expiry date."""
