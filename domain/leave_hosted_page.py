@@ -47,10 +47,9 @@ class ReturnFromHostedPage:
 
     def _keep_evidence(self, session: CardSession, parameters: Mapping[str, str]) -> None:
         needed = self.providers[session.configuration.provider].return_parameters
-        content = json.dumps(
-            {name: value for name, value in parameters.items() if name in needed}, sort_keys=True
-        )
-        if content == "{}" or len(content) > MAX_EVIDENCE_LENGTH:
+        kept = {name: value for name, value in parameters.items() if name in needed}
+        content = json.dumps(kept, sort_keys=True)
+        if not kept or len(content) > MAX_EVIDENCE_LENGTH:
             return
         evidence = Evidence(
             origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
