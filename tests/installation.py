@@ -72,6 +72,7 @@ class Trouble(Enum):
 class TroubledProvider(PaymentProvider):
     """Calls a real adapter, unless it is told of trouble.
 
+    Like many a PSP it has to be asked about a page with the request that the page was made for.
     `calls` names the calls that got through, `evidence` holds what each question came with.
     `meanwhile` is what happens elsewhere after the PSP has answered a call of this name.
     """
@@ -82,6 +83,7 @@ class TroubledProvider(PaymentProvider):
         self.calls: list[str] = []
         self.evidence: list[tuple[str, ...]] = []
         self.meanwhile: dict[str, Callable[[], object]] = {}
+        self._made_for: dict[str, HostedPageRequest] = {}
 
     def have(self, trouble: Trouble, *methods: str) -> None:
         """Have trouble in these methods, or in all of them, until `recover`."""
@@ -95,12 +97,13 @@ class TroubledProvider(PaymentProvider):
     @property
     @override
     def return_parameters(self) -> frozenset[str]:
-        return frozenset({"result"})
+        return frozenset({"result", "state"})
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         self._before("start")
         page = self._provider.start(request)
+        self._made_for[page.reference] = request
         self._after("start")
         return page
 
@@ -108,6 +111,7 @@ class TroubledProvider(PaymentProvider):
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
+        assert request == self._made_for.get(page.reference, request)
         self.evidence.append(tuple(each.content for each in evidence))
         self._before("outcome")
         outcome = self._provider.outcome(request, page, evidence)
@@ -116,6 +120,7 @@ class TroubledProvider(PaymentProvider):
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        assert request == self._made_for.get(page.reference, request)
         self._before("close")
         self._provider.close(request, page)
         self._after("close")

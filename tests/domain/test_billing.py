@@ -21,6 +21,10 @@ from tests.strategies import anything
         ("country_code", "DE"),
         ("phone", "+49 (30) 901820-0"),
         ("phone", "+12125550100"),
+        ("phone", "+1234567"),
+        ("phone", "+123456789012345"),
+        # Its last digit checks the others, as a card's does.
+        ("phone", "+49 1512 3456787"),
         ("address", "1 Main St"),
         ("address", "1234567890123 Main St"),
     ],

@@ -68,6 +68,7 @@ def test_cards_of_other_centers_do_not_exist_for_a_limited_caller(
 
     assert listed(installation).total == 2
     assert listed(installation, limited).items == (there,)
+    assert listed(installation, limited, center_ids=[OTHER_CENTER_ID]).items == (there,)
     assert listed(installation, center_ids=[OTHER_CENTER_ID]).items == (there,)
     with pytest.raises(UserNotAuthorized):
         listed(installation, limited, center_ids=[CENTER_ID])
@@ -120,6 +121,19 @@ def test_products_are_listed_in_pages(installation: Installation) -> None:
         installation.caller, center_id=CENTER_ID, pages=["3"], sizes=[]
     )
     assert (page.items, page.total) == (tuple(products[20:]), 25)
+
+
+def test_a_limited_caller_lists_the_products_of_its_own_centers(
+    installation: Installation,
+) -> None:
+    with installation.storage.write() as unit:
+        unit.products.put_many([a_product()])
+        unit.commit()
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    page = installation.use_cases.list_products(limited, center_id=CENTER_ID, pages=[], sizes=[])
+
+    assert page.items == (a_product(),)
 
 
 def test_products_have_refusals_of_their_own(installation: Installation) -> None:

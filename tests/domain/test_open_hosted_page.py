@@ -74,7 +74,7 @@ def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble
 def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.REFUSED)
-    with pytest.raises(ProviderUnavailable):
+    with pytest.raises(ProviderUnavailable, match=r"^the PSP refused to make a page$"):
         installation.open_page(session)
     installation.provider.recover()
 
@@ -100,8 +100,9 @@ def test_pages_are_not_made_without_end(installation: Installation) -> None:
         installation.open_page(session)
         installation.psp.close_page(installation.page_reference(session))
 
-    with pytest.raises(LinkExpired):
+    with pytest.raises(LinkExpired) as expired:
         installation.open_page(session)
+    assert expired.value.redirect_uri == REDIRECT_URI
 
 
 def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
@@ -260,6 +261,42 @@ def test_two_tabs_at_different_times_ask_for_the_same_page(installation: Install
 
     assert address == installation.open_page(session)
     assert installation.session(session.token_id).current_attempt.request.attempt == 1
+
+
+def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def go_through_a_page_in_another_tab() -> None:
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.open_page(session)
+
+    installation.provider.meanwhile["start"] = go_through_a_page_in_another_tab
+
+    address = installation.open_page(session)
+
+    attempt = installation.session(session.token_id).current_attempt
+    assert attempt.page is not None
+    assert (attempt.request.attempt, attempt.page.address) == (2, address)
+    assert not installation.psp.page(attempt.page.reference).is_over
+
+
+def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def lose_the_page_in_another_tab() -> None:
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.settle(session.token_id)
+
+    installation.provider.meanwhile["start"] = lose_the_page_in_another_tab
+
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
 
 
 def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> None:

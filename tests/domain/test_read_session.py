@@ -4,7 +4,7 @@ import pytest
 
 from domain.errors import SessionNotFound, UserNotAuthorized
 from domain.permissions import Permission
-from tests.builders import GUEST_ID, OTHER_GUEST_ID, a_guest, a_uuid
+from tests.builders import CENTER_ID, GUEST_ID, OTHER_GUEST_ID, a_guest, a_uuid
 from tests.installation import Installation
 
 
@@ -32,6 +32,19 @@ def test_a_session_does_not_exist_for_others(installation: Installation) -> None
     ):
         with pytest.raises(SessionNotFound):
             installation.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
+
+
+def test_a_limited_caller_reads_the_sessions_of_its_own_centers(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    read = installation.use_cases.read_session(
+        limited, guest_id=GUEST_ID, token_id=session.token_id
+    )
+
+    assert read == session
 
 
 def test_reading_needs_permission(installation: Installation) -> None:

@@ -8,9 +8,10 @@ import pytest
 from adapters.fake_psp.signatures import sign
 from domain.card_sessions import CardSession, SessionStatus
 from domain.hosted_pages import WebhookDelivery, WebhookNotice
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.ports import ProviderUnavailable, WebhookRejected
 from entrypoints.container import FAKE
+from tests.builders import a_uuid
 from tests.installation import MERCHANT, Installation
 
 
@@ -71,7 +72,7 @@ def test_a_webhook_of_another_merchant_account_is_rejected(installation: Install
         unit.sessions.update(replace(current, configuration=theirs))
         unit.commit()
 
-    with pytest.raises(WebhookRejected):
+    with pytest.raises(WebhookRejected, match=r"^the sessions belong to another merchant account$"):
         installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
 
 
@@ -98,7 +99,7 @@ def test_a_webhook_about_nothing_we_know_is_ignored(installation: Installation) 
 
 
 def test_a_psp_that_is_not_set_up_sends_no_webhooks(installation: Installation) -> None:
-    with pytest.raises(ProviderUnavailable):
+    with pytest.raises(ProviderUnavailable, match=r"^no PSP named other is set up here$"):
         installation.use_cases.receive_webhook(
             ProviderName("other"), WebhookDelivery(headers={}, body=b"")
         )
@@ -116,24 +117,47 @@ def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installati
     assert installation.session(session.token_id) == done
 
 
-def test_a_foreign_notice_does_not_keep_the_others_out(
+def of_another_merchant_account(installation: Installation) -> CardSession:
+    """Have a session whose center takes cards through another merchant account."""
+    session = installation.opened_session()
+    configuration = replace(session.configuration, merchant_account=MerchantAccount("other"))
+    theirs = replace(session, configuration=configuration)
+    with installation.storage.write() as unit:
+        unit.sessions.update(theirs)
+        unit.commit()
+    return theirs
+
+
+def a_notice_about(token_id: TokenId) -> WebhookNotice:
+    return WebhookNotice(merchant_account=MERCHANT, content="event", token_id=token_id)
+
+
+def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, theirs = installation.opened_session(), installation.opened_session()
-    with installation.storage.write() as unit:
-        configuration = replace(theirs.configuration, merchant_account=MerchantAccount("other"))
-        unit.sessions.update(replace(theirs, configuration=configuration))
-        unit.commit()
-    notices = [
-        WebhookNotice(merchant_account=MERCHANT, content="event", token_id=each.token_id)
-        for each in (theirs, mine)
-    ]
+    theirs = of_another_merchant_account(installation)
+    settled, mine = installation.opened_session(), installation.opened_session()
+    installation.type_card(settled)
+    installation.settle(settled.token_id)
+    named = (TokenId(a_uuid(999)), settled.token_id, theirs.token_id, mine.token_id)
+    notices = [a_notice_about(token_id) for token_id in named]
     monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
 
     installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
 
     assert installation.session(mine.token_id).due_at == installation.clock.now()
     assert installation.session(theirs.token_id).due_at == theirs.due_at
+    assert installation.session(settled.token_id).due_at is None
+
+
+def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+
+    with pytest.raises(WebhookRejected):
+        installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
 
 
 def test_a_notice_may_name_the_page_alone(

@@ -19,12 +19,12 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
-from domain.hosted_pages import CONSENT_VERSION, CardCollected, Evidence, EvidenceOrigin
-from domain.identifiers import CardToken, MerchantAccount
+from domain.hosted_pages import CONSENT_VERSION, CardCollected, Evidence, EvidenceOrigin, Pending
+from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
 from entrypoints.container import FAKE
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center, a_uuid
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -73,9 +73,15 @@ def test_settling_again_changes_nothing(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
     done = settled(installation, session)
+    asked = len(installation.provider.calls)
 
     assert settled(installation, session) == done
     assert len(installation.accounts()) == 1
+    assert len(installation.provider.calls) == asked
+
+
+def test_a_session_that_is_not_there_cannot_be_settled(installation: Installation) -> None:
+    assert installation.settle(TokenId(a_uuid(999))) is None
 
 
 def test_many_at_once_store_the_card_once(installation: Installation) -> None:
@@ -451,11 +457,38 @@ def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Inst
     assert (over.status, over.due_at) == (SessionStatus.OPEN, session.expires_at)
 
 
-def test_an_end_has_its_time(installation: Installation) -> None:
+@pytest.mark.parametrize(
+    ("number", "minutes", "status"),
+    [
+        (OTHER_GOOD_CARD, 1, SessionStatus.COMPLETED),
+        (GOOD_CARD, 1, SessionStatus.FAILED),
+        (None, 30, SessionStatus.EXPIRED),
+    ],
+)
+def test_an_end_has_its_time_and_is_not_looked_at_again(
+    installation: Installation, number: str | None, minutes: int, status: SessionStatus
+) -> None:
+    installation.stored_card(GOOD_CARD)
+    session = installation.opened_session()
+    if number is not None:
+        installation.type_card(session, number)
+    installation.clock.advance(timedelta(minutes=minutes))
+
+    done = settled(installation, session)
+
+    assert (done.status, done.ended_at) == (status, installation.clock.now())
+    assert done.due_at is None
+
+
+def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=30))
+    monkeypatch.setattr(installation.provider, "outcome", lambda *_: Pending())
 
-    assert settled(installation, session).ended_at == installation.clock.now()
+    assert settled(installation, session).status is SessionStatus.EXPIRED
+    assert installation.provider.calls[-1] == "close"
 
 
 def test_evidence_that_comes_during_a_question_is_there_at_the_next(
@@ -507,11 +540,32 @@ def test_evidence_reaches_every_question(installation: Installation) -> None:
 
 def test_evidence_without_end_is_not_kept(installation: Installation) -> None:
     session = installation.opened_session()
-    installation.use_cases.return_from_hosted_page(
-        token_id=session.token_id, parameters={"result": "x" * 4_096}
-    )
+    longest = "x" * (4_096 - len('{"result": ""}'))
+    for result in (longest + "x", longest):
+        installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"result": result}
+        )
+
+    assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
+
+
+def test_a_return_without_parameters_is_no_evidence(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.return_to_shop(session)
 
     assert installation.provider.evidence == [()]
+
+
+def test_the_same_return_is_evidence_once_whatever_the_order_of_its_parameters(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    for names in (("result", "state"), ("state", "result")):
+        installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters=dict.fromkeys(names, "abc")
+        )
+
+    assert installation.provider.evidence == [('{"result": "abc", "state": "abc"}',)] * 2
 
 
 def test_a_refused_question_is_waited_out_like_silence(installation: Installation) -> None:
@@ -568,6 +622,25 @@ def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> Non
     assert installation.tokens_at_psp() == frozenset()
 
 
+def test_a_token_that_the_psp_gives_again_is_alive_again(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=False)
+    installation.reconcile.discard_token(take_discard(installation))
+    installation.clock.advance(timedelta(minutes=1))
+    again = CardCollected(
+        card=page.card, avs=AvsResult.NOT_CHECKED, collected_at=installation.clock.now()
+    )
+    monkeypatch.setattr(installation.provider, "outcome", lambda *_: again)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+    with installation.storage.read() as unit:
+        assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
+
+
 def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
     installation: Installation,
 ) -> None:
@@ -609,6 +682,20 @@ def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installatio
     installation.clock.advance(timedelta(seconds=30))
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_the_browser_coming_back_goes_on_when_its_psp_is_set_up_no_more(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.container.psps().clear()
+
+    address = installation.use_cases.return_from_hosted_page(
+        token_id=session.token_id, parameters={"result": "abc"}
+    )
+
+    assert address == REDIRECT_URI
+    assert installation.session(session.token_id).unanswered_since == installation.clock.now()
 
 
 def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: Path) -> None:

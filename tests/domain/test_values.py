@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from domain.hosted_pages import Consent, consent_for
 from domain.identifiers import plain_uuid
 from domain.payment_configuration import PaymentConfiguration, check_session_minutes
 from domain.text import is_clean
@@ -60,8 +61,25 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
 
 @pytest.mark.parametrize("minutes", [14, 1441, 0, -1, 10**30])
 def test_a_session_lives_from_a_quarter_of_an_hour_to_a_day(minutes: int) -> None:
-    with pytest.raises(ValueError, match="15 to 1440"):
+    with pytest.raises(ValueError, match=r"^a session lives from 15 to 1440 minutes$"):
         check_session_minutes(minutes)
+
+
+@pytest.mark.parametrize("minutes", [15, 30, 1440])
+def test_a_session_may_live_for_exactly_that_long(minutes: int) -> None:
+    assert check_session_minutes(minutes) == minutes
+
+
+def test_a_consent_text_is_known_by_its_version() -> None:
+    """A text that changes needs a version of its own: accounts keep the version alone."""
+    assert consent_for("Harbor Spa") == Consent(
+        version="2026-11",
+        text=(
+            "By adding this card you allow Harbor Spa to keep it on file and to charge it for "
+            "services, products and fees that you agree to. Harbor Spa will tell you before these "
+            "terms change. You can withdraw at any time by asking for the card to be removed."
+        ),
+    )
 
 
 @pytest.mark.parametrize(
