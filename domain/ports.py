@@ -159,7 +159,6 @@ class ImportRefused(Exception):
 
     def __init__(self, index: int) -> None:
         self.index = index
-        super().__init__(index)
 
 
 class DuplicateInImport(ImportRefused):
