@@ -589,6 +589,16 @@ def test_old_news_of_a_card_do_not_undo_its_renewal(installation: Installation) 
     assert installation.tokens_at_psp() == {account.token}
 
 
+def test_news_of_the_same_second_are_not_old(installation: Installation) -> None:
+    """PSPs tell the time in seconds, and a guest may correct an expiry date at once."""
+    account = installation.stored_card()
+    session = installation.opened_session()
+    installation.type_card(session, expiry=(9, 2035))
+
+    assert settled(installation, session).account_id == account.account_id
+    assert installation.account(account.account_id).expiry_on == "09/35"
+
+
 def test_the_same_card_at_another_merchant_account_is_another(installation: Installation) -> None:
     installation.stored_card()
     installation.configure(merchant_account=MerchantAccount("second"))
