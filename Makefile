@@ -4,7 +4,8 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-stripe stripe-test-key screenshot lint format lock clean
+.PHONY: help install demo check test test-stripe stripe-test-key mutants screenshot lint format lock \
+	clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -60,6 +61,12 @@ stripe-test-key:
 		exit 1; \
 	fi
 
+# From nothing each time: mutmut keeps its verdicts, also on mutants that a new test would notice.
+mutants: .venv/dev.stamp ## Break the domain in each of 1,400 ways, and see that the tests notice
+	rm -rf mutants
+	$(BIN)/mutmut run --max-children $(WORKERS)
+	@$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score
+
 screenshot: .venv/dev.stamp ## Take the picture of the hosted page in docs/ anew, as a browser test
 	SCREENSHOT=docs/hosted-page.png $(BIN)/python -m pytest -q tests/browser -k readme
 
@@ -92,7 +99,7 @@ COMPILE = pyproject.toml --group build --universal --python-version 3.11 --gener
 
 clean: ## Remove what was installed and cached here; databases stay
 	rm -rf .venv .browser build cardonfile.egg-info .hypothesis .import_linter_cache .mypy_cache \
-		.pytest_cache .ruff_cache .schemathesis
+		.pytest_cache .ruff_cache .schemathesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps make a second call instant, and are out of date as soon as a lock changes. The second
