@@ -15,7 +15,7 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 # Where the demo's API listens; its shop has the next port.
 PORT ?= 8000
 
-# What `make install` adds for adapters that need more than the rest: postgresql, stripe.
+# What `make install` adds for adapters that need more than the rest: postgresql, redis, stripe.
 EXTRAS ?=
 
 # How many processes share the tests: more than two starve each other's browsers on a small machine.
@@ -30,7 +30,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
-	@echo "  EXTRAS=stripe       with make install: postgresql, stripe, or both in quotes"
+	@echo "  EXTRAS=stripe       with make install: postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           where the demo listens: its API there, its shop on the next port"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
@@ -91,7 +91,7 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
 
-LOCKED_EXTRAS = postgresql stripe
+LOCKED_EXTRAS = postgresql redis stripe
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \

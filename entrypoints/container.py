@@ -10,12 +10,13 @@ from threading import Event
 
 import falcon
 from dependency_injector import containers, providers
+from limits.storage import Storage as CountStorage
 
 from adapters.fake_psp.pages import add_routes as add_fake_psp_pages
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
-from adapters.http.authentication import RateLimits
+from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.server import THREADS
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
@@ -75,6 +76,24 @@ def make_stripe_provider(settings: Settings, clock: Clock) -> PaymentProvider:
             "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
         ) from None
     return StripeProvider(settings.stripe_accounts, clock=clock, api_base=settings.stripe_api_base)
+
+
+def shared_counts(settings: Settings) -> CountStorage | None:
+    """Give where processes count rate limits together, or None where each does so for itself.
+
+    Raises SettingsError when the client that it needs is not installed.
+    """
+    if settings.rate_limit_storage is None:
+        return None
+    try:
+        return counts_in_redis(settings.rate_limit_storage)
+    except ModuleNotFoundError as missing:
+        if missing.name != "redis":
+            raise
+        raise SettingsError(
+            "CARDONFILE_RATE_LIMIT_STORAGE is set, and the client of Redis is not installed: "
+            "install the extra `redis`"
+        ) from None
 
 
 def build_app(
@@ -181,6 +200,11 @@ class Container(containers.DeclarativeContainer):
             ReceiveWebhook, storage=storage, providers=psps, clock=clock
         ),
     )
+    rate_limits: providers.Provider[RateLimits] = providers.ThreadSafeSingleton(
+        RateLimits,
+        add_card=settings.provided.add_card_limit,
+        shared=providers.Factory(shared_counts, settings),
+    )
     work_for_reconciler: providers.Provider[Event] = providers.ThreadSafeSingleton(Event)
     app: providers.Provider[falcon.App[falcon.Request, falcon.Response]] = (
         providers.ThreadSafeSingleton(
@@ -193,7 +217,7 @@ class Container(containers.DeclarativeContainer):
                 storage=storage,
                 links=links,
                 clock=clock,
-                limits=providers.Factory(RateLimits, add_card=settings.provided.add_card_limit),
+                limits=rate_limits,
                 wake_reconciler=work_for_reconciler.provided.set,
             ),
             fake_psp=fake_psp.provider,

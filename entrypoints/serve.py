@@ -10,7 +10,7 @@ import structlog
 
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
-from entrypoints.container import FAKE, STRIPE, Container, build
+from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
 from entrypoints.settings import (
@@ -54,6 +54,7 @@ class Service:
         settings = container.settings()
         self._host, self._port = listening.getsockname()[:2]
         self._container = container
+        container.rate_limits().look_for_shared()
         self._server = Server(container.app(), listening, trusted_proxy=settings.trusted_proxy)
         self._reconciler = ReconcilerThread(container.reconcile(), container.work_for_reconciler())
         self._webhooks: WebhookSender | None = None
@@ -117,6 +118,8 @@ def serve(container: Container, host: str, port: int, *, processes: int = 1) -> 
     """
     with listen(host, port) as listening:
         refuse_missing_psps(container)
+        # Refused here and once, not by each process.
+        shared_counts(container.settings())
         if processes == 1:
             _serve_alone(container, listening)
         else:

@@ -32,6 +32,7 @@ _STRIPE_ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 _STRIPE_SECRET = re.compile(r"whsec_[!-~]+")
 
 _LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+_REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
 
@@ -76,6 +77,8 @@ class Settings:
     connections a process may open to the latter. `public_base_url` is where guests' browsers reach the service,
     without a slash at its end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
     is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
+    `rate_limit_storage` is the Redis that processes count limits in together; its address may hold
+    a password and is shown nowhere.
     `stripe_accounts` holds the keys of each merchant account at Stripe, by its name.
     """
 
@@ -87,6 +90,7 @@ class Settings:
     log_format: LogFormat = LogFormat.TEXT
     trusted_proxy: str | None = None
     add_card_limit: str | None = None
+    rate_limit_storage: str | None = field(default=None, repr=False)
     stripe_accounts: Mapping[MerchantAccount, StripeKeys] = field(default_factory=dict)
     stripe_api_base: str = API_BASE
 
@@ -119,6 +123,7 @@ class Settings:
             log_format=_log_format(given.get("CARDONFILE_LOG_FORMAT", LogFormat.TEXT)),
             trusted_proxy=_trusted_proxy(given.get("CARDONFILE_TRUSTED_PROXY")),
             add_card_limit=_add_card_limit(given.get("CARDONFILE_ADD_CARD_LIMIT")),
+            rate_limit_storage=_rate_limit_storage(given.get("CARDONFILE_RATE_LIMIT_STORAGE")),
             stripe_accounts=_stripe_accounts(given),
             stripe_api_base=_stripe_api_base(given.get("CARDONFILE_STRIPE_API_BASE")),
         )
@@ -213,6 +218,23 @@ def _add_card_limit(value: str | None) -> str | None:
     if not _LIMIT.fullmatch(value):
         raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
     return value
+
+
+def _rate_limit_storage(url: str | None) -> str | None:
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        # A port that is none raises ValueError when it is read.
+        is_usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not _REDIS.fullmatch(url):
+        raise SettingsError(
+            "CARDONFILE_RATE_LIMIT_STORAGE must look like redis://host, "
+            "redis://:password@host:6379/0, or rediss://… for TLS"
+        )
+    return url
 
 
 def stripe_settings(account: MerchantAccount) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import falcon
 import structlog
 
-from adapters.http.authentication import Authentication, RateLimits
+from adapters.http.authentication import Authentication
 from adapters.http.errors import ErrorAnswers
 from adapters.http.guest_accounts import GuestAccount, GuestAccounts, GuestCardSession
 from adapters.http.health import Alive, Ready
@@ -21,6 +21,7 @@ from adapters.http.hosted_payments import (
 )
 from adapters.http.openapi import OpenApi
 from adapters.http.products import CenterProducts
+from adapters.http.rate_limits import RateLimits
 from adapters.http.webhooks import Webhooks
 from domain.add_card import AddCard
 from domain.hosted_links import HostedLinks

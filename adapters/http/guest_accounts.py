@@ -15,7 +15,8 @@ from adapters.http.answers import (
     StoredCards,
     json_body,
 )
-from adapters.http.authentication import Authentication, RateLimits
+from adapters.http.authentication import Authentication
+from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import Query, read_add_card
 from domain.add_card import AddCard
 from domain.hosted_links import HostedLinks

@@ -25,6 +25,8 @@ EVERYTHING = {
     "CARDONFILE_LOG_FORMAT": "json",
     "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
     "CARDONFILE_ADD_CARD_LIMIT": "60/minute",
+    # Nothing is asked of it until something is counted.
+    "CARDONFILE_RATE_LIMIT_STORAGE": "redis://127.0.0.1:1",
 }
 
 

@@ -33,6 +33,7 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.concurrency import at_once
 from tests.installation import Installation
 from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
+from tests.redis_server import own_redis
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,9 @@ sys.exit(together.finish())
 class Serving(Program):
     """`cardonfile serve` with several processes, on an installation."""
 
-    def __init__(self, folder: Path, count: int, *, program: str = SERVE) -> None:
+    def __init__(
+        self, folder: Path, count: int, *, program: str = SERVE, **environment: str
+    ) -> None:
         self.port = free_port()
         self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
         # The service has the real time.
@@ -84,6 +87,7 @@ class Serving(Program):
             *arguments,
             CARDONFILE_DATABASE_URL=f"sqlite:///{self.installation.settings.database}",
             CARDONFILE_LOG_FORMAT="json",
+            **environment,
         )
         self._count = count
 
@@ -255,6 +259,18 @@ def test_the_fake_psp_sends_each_event_once_and_is_announced_once(tmp_path: Path
 # Who ends, and who is started again.
 
 
+def test_processes_that_share_a_redis_reach_a_limit_together(tmp_path: Path) -> None:
+    with (
+        own_redis() as redis,
+        Serving(tmp_path, 2, CARDONFILE_RATE_LIMIT_STORAGE=redis.url) as serving,
+    ):
+        answers = at_once(40, lambda _: serving.get(ACCOUNTS).status)
+        processes = {line["process"] for line in serving.lines("request") if line["status"] == 401}
+
+    assert len(processes) == 2
+    assert sorted(answers) == [401] * 30 + [429] * 10
+
+
 def test_a_process_that_is_killed_is_replaced(tmp_path: Path) -> None:
     with Serving(tmp_path, 2) as serving:
         killed, other = serving.pids()
@@ -418,6 +434,24 @@ def test_a_psp_that_is_not_allowed_is_refused_once(tmp_path: Path) -> None:
     assert complaint.startswith("Error: centers are configured for the fake PSP")
 
 
+def test_a_client_of_redis_that_is_missing_is_refused_once(tmp_path: Path) -> None:
+    installation = Installation(tmp_path)
+    without_redis = f"import sys\nsys.modules['redis'] = None\n{SERVE}"
+    complaint = refusal(
+        tmp_path,
+        "--port",
+        str(free_port()),
+        program=without_redis,
+        CARDONFILE_RATE_LIMIT_STORAGE="redis://:s3cret@127.0.0.1",
+    )
+    installation.close()
+
+    assert complaint == (
+        "Error: CARDONFILE_RATE_LIMIT_STORAGE is set, and the client of Redis is not installed: "
+        "install the extra `redis`\n"
+    )
+
+
 def test_a_database_that_is_not_up_to_date_is_refused_once(tmp_path: Path) -> None:
     complaint = refusal(tmp_path, "--port", str(free_port()))
 
@@ -432,12 +466,12 @@ def test_a_number_that_is_no_number_of_processes_is_refused(tmp_path: Path, coun
     assert "--processes" in result.stderr
 
 
-def refusal(folder: Path, *arguments: str, **environment: str) -> str:
+def refusal(folder: Path, *arguments: str, program: str = SERVE, **environment: str) -> str:
     """Start three processes, which must be refused in one sentence; give it."""
     database = {"CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'cards.db'}"}
     more = ("--processes", "3", *arguments)
-    with Program(folder, SERVE, "serve", *more, **database, **environment) as program:
-        assert program.ends() == 1
-        complaint = program.log.read_text()
+    with Program(folder, program, "serve", *more, **database, **environment) as refused:
+        assert refused.ends() == 1
+        complaint = refused.log.read_text()
     assert complaint.count("\n") == 1
     return complaint

