@@ -161,7 +161,8 @@ class AccessLog:
         elapsed_seconds = time.perf_counter() - req.context.started_at
         log.info(
             "request",
-            method=req.method,
+            # What is no method of HTTP is a client's own text, of any length.
+            method=req.method if req.method in falcon.HTTP_METHODS else "other",
             route=req.uri_template,
             status=resp.status_code,
             caller=req.context.get("caller"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
+from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -12,6 +15,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
+from waitress.utilities import RequestEntityTooLarge
 
 from adapters.http.errors import (
     InternalError,
@@ -24,6 +28,11 @@ from adapters.http.errors import (
 REQUEST_SECONDS: Final = 30
 """How long a request may take to arrive, however steadily its bytes drip in."""
 
+_TRANSFER_ENCODING: Final = re.compile(
+    rb"^transfer-encoding:([^\r\n]*)", re.IGNORECASE | re.MULTILINE
+)
+_TARGET: Final = re.compile(r"(?:https?:/)?/[^#]*", re.IGNORECASE)
+
 _REFUSALS: Final = {
     each.code: each for each in (RequestBodyTooLarge, RequestHeaderTooLarge, InternalError)
 }
@@ -33,9 +42,23 @@ class StrictParser(HTTPRequestParser):
     """Refuses what proxies and servers may read differently (RFC 9112, chapters 3, 5 and 6)."""
 
     @override
+    def received(self, data: bytes) -> int:
+        consumed = super().received(data)
+        announced = getattr(self.body_rcv, "chunk_remainder", 0)
+        if not self.completed and announced > self.adj.max_request_body_size:
+            # waitress would wait for all of it.
+            self.error = RequestEntityTooLarge("a chunk is too large")
+            self.completed = True
+        return consumed
+
+    @override
     def parse_header(self, header_plus: bytes) -> None:
         if b"\r\n " in header_plus or b"\r\n\t" in header_plus:
             raise ParsingError("a header is folded")
+        # waitress takes the header out, and several codings for one.
+        codings = _TRANSFER_ENCODING.findall(header_plus)
+        if codings and [each.strip(b" \t").lower() for each in codings] != [b"chunked"]:
+            raise ParsingError("another Transfer-Encoding than chunked, once")
         try:
             super().parse_header(header_plus)
         except ValueError as error:
@@ -47,6 +70,12 @@ class StrictParser(HTTPRequestParser):
             raise ParsingError("Transfer-Encoding in version 1.0")
         if self.chunked and "CONTENT_LENGTH" in self.headers:
             raise ParsingError("Content-Length together with Transfer-Encoding")
+        target: str = self.request_uri  # type: ignore[attr-defined]  # the stubs lack it
+        if not _TARGET.fullmatch(target):
+            raise ParsingError("the target is neither a path nor a web address")
+        if '"' in self.headers.get("X_FORWARDED_FOR", ""):
+            # waitress would answer in plain text, and write the value into the log.
+            raise ParsingError("an address in quotes")
         host = self.headers.get("HOST")
         if (host is None and self.version == "1.1") or "," in (host or ""):
             raise ParsingError("not one Host")
@@ -80,9 +109,21 @@ class _ErrorTask(ErrorTask):
         self.write(body)
 
 
+class _WithoutPaths(logging.LoggerAdapter[logging.Logger]):
+    """Leaves out which path was served: paths hold tokens and guests."""
+
+    @override
+    def process(
+        self, msg: str, kwargs: MutableMapping[str, Any]
+    ) -> tuple[str, MutableMapping[str, Any]]:
+        before, serving, _ = msg.partition(" while serving ")
+        return before + serving.rstrip(), kwargs
+
+
 class Connection(HTTPChannel):
     """A client's connection."""
 
+    logger = _WithoutPaths(HTTPChannel.logger)  # type: ignore[assignment]  # it does what one does
     parser_class: type[HTTPRequestParser] = StrictParser
     task_class: type[WSGITask] = _Task
     error_task_class: type[ErrorTask] = _ErrorTask

@@ -112,9 +112,12 @@ def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -
 
 
 def _neighbourhood(address: str) -> str:
-    """Give the address, or of an IPv6 address the 64 bits that one household or host shares."""
+    """Give the address, or of an IPv6 address the 64 bits that one household or host shares.
+
+    What a proxy forwards may be no address but any text; all of these count as one.
+    """
     try:
         is_v6 = ip_address(address).version == 6
     except ValueError:
-        return address
+        return "unknown"
     return str(ip_network(f"{address}/64", strict=False)) if is_v6 else address

@@ -10,8 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from wsgiref.types import StartResponse, WSGIApplication
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.http import connections
 from adapters.http.server import Server
@@ -23,67 +25,9 @@ from entrypoints.container import FAKE, STRIPE
 from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps, serve
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
+from tests.entrypoints.running import Running, run_service
 from tests.installation import GOOD_CARD, Installation
 from tests.waiting import wait_until
-
-
-class Running:
-    """A service that runs in a thread, on a port of its own."""
-
-    def __init__(self, folder: Path, before: Callable[[Installation], None]) -> None:
-        listening = listen("127.0.0.1", 0)
-        self.port: int = listening.getsockname()[1]
-        self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
-        self.token = self.installation.token_for(self.installation.caller)
-        before(self.installation)
-        self.service = Service(self.installation.container, listening)
-        self.thread = threading.Thread(target=self.service.run)
-        self.thread.start()
-
-    def stop(self) -> None:
-        """Drain, and wait for the end."""
-        self.service.stop()
-        self.thread.join(20)
-        assert not self.thread.is_alive()
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Open a connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-
-    def request(
-        self, method: str, path: str, body: str | None = None
-    ) -> tuple[int, http.client.HTTPMessage, str]:
-        """Send a request on a connection of its own."""
-        headers = {
-            "Authorization": f"bearer {self.token}",
-            "Content-Type": "application/json",
-        }
-        with closing(self.connect()) as connection:
-            connection.request(method, path, body=body, headers=headers)
-            response = connection.getresponse()
-            return response.status, response.headers, response.read().decode()
-
-    def send_raw(self, request: bytes) -> bytes:
-        """Send bytes as they are, and give all that comes back until the server closes."""
-        with closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as raw:
-            raw.sendall(request)
-            received = b""
-            with suppress(ConnectionResetError):
-                while part := raw.recv(65536):
-                    received += part
-            return received
-
-
-@contextmanager
-def run_service(
-    folder: Path, *, before: Callable[[Installation], None] = lambda _: None
-) -> Iterator[Running]:
-    """Run a service in a folder, unless the block stops it, to the block's end."""
-    service = Running(folder, before)
-    yield service
-    if service.thread.is_alive():
-        service.stop()
-    service.installation.close()
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +184,60 @@ def test_connections_leave_half_of_the_file_descriptors(monkeypatch: pytest.Monk
         thread.start()
         server.drain()
         thread.join(20)
+
+
+@contextmanager
+def server_of(app: WSGIApplication) -> Iterator[int]:
+    """Serve an application, and give the port."""
+    with closing(listen("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        server = Server(app, listening)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        yield port
+        server.drain()
+        thread.join(20)
+
+
+def test_a_crash_below_the_application_is_logged_without_the_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def crash(_: object, __: object) -> list[bytes]:
+        raise ValueError
+
+    with server_of(crash) as port, closing(http.client.HTTPConnection("127.0.0.1", port)) as client:
+        client.request("GET", "/4242424242424242")
+        response = client.getresponse()
+        assert (response.status, json.loads(response.read())["message"]) == (500, "Internal error")
+
+    assert [each.getMessage() for each in caplog.records] == ["Exception while serving"]
+
+
+def test_what_is_no_method_of_http_is_not_in_the_log(running: Running) -> None:
+    with capture_logs() as lines:
+        running.send_raw(b"4242424242424242 / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        wait_until(lambda: lines)
+
+    assert [(line["method"], line["status"]) for line in lines] == [("other", 404)]
+
+
+def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    has_left = threading.Event()
+
+    def answer(_: object, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        has_left.wait(20)
+        while True:
+            yield b"x" * 100_000
+
+    with server_of(answer) as port:
+        with closing(socket.create_connection(("127.0.0.1", port))) as leaving:
+            leaving.sendall(b"GET /4242424242424242 HTTP/1.1\r\nHost: x\r\n\r\n")
+        has_left.set()
+        wait_until(lambda: caplog.records)
+
+    assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
 
 
 def test_what_is_in_flight_is_answered_before_the_end(stoppable: Running) -> None:

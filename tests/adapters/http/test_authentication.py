@@ -4,6 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.http.rate_limits import RateLimits
+from domain.errors import TooManyRequests
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
 from tests.installation import Installation
 
@@ -88,3 +90,24 @@ def test_failures_are_limited_per_address_and_good_tokens_are_not(
     assert refused(result) == (429, "Too many requests")
     assert 1 <= int(result.headers["retry-after"]) <= 60
     assert api.get(ACCOUNTS).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "shares_a_count_with"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("2001:db8::1", "2001:db8::ffff:2"),
+        ("4242424242424242", "whatever a proxy forwards"),
+    ],
+)
+def test_failures_are_counted_for_whoever_may_be_the_same(
+    address: str, shares_a_count_with: str
+) -> None:
+    limits = RateLimits()
+    for _ in range(30):
+        limits.count_failed_authentication(address)
+
+    limits.count_failed_authentication("198.51.100.8")
+    limits.count_failed_authentication("2001:db8:0:1::1")
+    with pytest.raises(TooManyRequests):
+        limits.count_failed_authentication(shares_a_count_with)

@@ -1,0 +1,281 @@
+"""Bytes that are no proper HTTP, over a raw socket: a clean refusal, and the next one is served."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from waitress.adjustments import Adjustments
+
+from adapters.http.connections import StrictParser
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
+from tests.entrypoints.running import Running, run_service
+
+HOST: Final = b"Host: x\r\n"
+CLOSE: Final = HOST + b"Connection: close\r\n"
+NEXT: Final = b"GET /healthz HTTP/1.1\r\n" + CLOSE + b"\r\n"
+"""What an attacker would have the server take for a request of its own."""
+MEGABYTES: Final = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with run_service(tmp_path_factory.mktemp("malformed")) as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+def no_fault_and_the_next_is_served(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    caplog.set_level(logging.INFO)
+    with capture_logs() as lines:
+        yield
+        assert running.request("GET", "/healthz")[0] == 200
+    assert caplog.records == []
+    assert {line["event"] for line in lines} <= {"request", "webhook_rejected"}
+
+
+def headed(*headers: bytes) -> bytes:
+    """Give a request with these headers, and another one behind its end."""
+    lines = b"".join(header + b"\r\n" for header in headers)
+    return b"POST /webhooks/fake HTTP/1.1\r\n" + HOST + lines + b"\r\n0\r\n\r\n" + NEXT
+
+
+def got(target: bytes, *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
+    """Give a request for a target that ends its connection."""
+    lines = b"".join(header + b"\r\n" for header in headers)
+    return method + b" " + target + b" HTTP/" + version + b"\r\n" + CLOSE + lines + b"\r\n"
+
+
+def chunked(body: bytes) -> bytes:
+    """Give a request with these bytes as its chunks, and another one behind them."""
+    start = b"POST /webhooks/fake HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    return start + body + NEXT
+
+
+def statuses(answers: bytes) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] ([0-9]+) ", answers)]
+
+
+REFUSED: Final = {
+    # Two ends of one body.
+    "space before the colon": headed(b"Transfer-Encoding : chunked"),
+    "chunked twice": headed(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+    "chunked twice in a list": headed(b"Transfer-Encoding: chunked, chunked"),
+    "chunked and nothing": headed(b"Transfer-Encoding: chunked,"),
+    "identity, then chunked": headed(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked"),
+    "chunked, then identity": headed(b"Transfer-Encoding: chunked, identity"),
+    "identity": headed(b"Transfer-Encoding: identity"),
+    "an encoding of nothing": headed(b"Transfer-Encoding:"),
+    "almost chunked": headed(b"Transfer-Encoding: xchunked"),
+    "chunked in quotes": headed(b'Transfer-Encoding: "chunked"'),
+    "chunked behind a tab that is none": headed(b"Transfer-Encoding:\x0bchunked"),
+    "two lengths in capitals": headed(b"CONTENT-LENGTH: 5", b"TRANSFER-ENCODING: CHUNKED"),
+    "one length twice": headed(b"Content-Length: 5", b"Content-Length: 5"),
+    "lengths that differ": headed(b"Content-Length: 5", b"Content-Length: 6"),
+    "a list of lengths": headed(b"Content-Length: 5, 5"),
+    "a length below nothing": headed(b"Content-Length: -1"),
+    "a hexadecimal length": headed(b"Content-Length: 0x5"),
+    "a length of two words": headed(b"Content-Length: 5 5"),
+    "a length in other digits": headed("Content-Length: \u0665".encode()),
+    "a superscript length": headed(b"Content-Length: \xb2"),
+    "a broken length": headed(b"Content-Length: 5.0"),
+    "a length of nothing": headed(b"Content-Length:"),
+    # Lines and words.
+    "bare CR": headed(b"X: y\rTransfer-Encoding: chunked"),
+    "bare LF": headed(b"X: y\nTransfer-Encoding: chunked"),
+    "CR at the end": got(b"/healthz", b"X: y\r"),
+    "NUL in a value": got(b"/healthz", b"X: a\x00b"),
+    "NUL in a name": got(b"/healthz", b"X\x00Y: a"),
+    "a control character": got(b"/healthz", b"X: a\x1b[31m"),
+    "DEL": got(b"/healthz", b"X: a\x7f"),
+    "a name that is no ASCII": got(b"/healthz", b"X\xe9: a"),
+    "a name of nothing": got(b"/healthz", b": a"),
+    "a name of two words": got(b"/healthz", b"X Y: a"),
+    "folded by a tab": got(b"/healthz", b"X: a", b"\tb"),
+    "folded at the start": b"GET /healthz HTTP/1.1\r\n Host: x\r\n\r\n",
+    "two spaces": b"GET  /healthz HTTP/1.1\r\n" + CLOSE + b"\r\n",
+    "tabs": b"GET\t/healthz\tHTTP/1.1\r\n" + CLOSE + b"\r\n",
+    "a method in small letters": got(b"/healthz", method=b"get"),
+    "a method of any length": got(b"/healthz", method=b"A" * 8_000),
+    "a method that is none": got(b"/healthz", method=b"GE\x01T"),
+    "no version": b"GET /healthz\r\n\r\n",
+    "version 1.10": got(b"/healthz", version=b"1.10"),
+    "version 01.1": got(b"/healthz", version=b"01.1"),
+    "the beginning of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "NUL in Host": b"GET /healthz HTTP/1.1\r\nHost: a\x00\r\n\r\n",
+    "a list of hosts": b"GET /healthz HTTP/1.1\r\nHost: a,b\r\n\r\n",
+    "an address in quotes": got(b"/healthz", b'X-Forwarded-For: "203.0.113.9'),
+    # Targets.
+    "a target without a slash": got(b"healthz"),
+    "a backslash": got(b"\\healthz"),
+    "a fragment": got(b"/healthz#x"),
+    "a star": got(b"*", method=b"OPTIONS"),
+    "an authority": got(b"evil.example:80", method=b"CONNECT"),
+    "another scheme": got(b"ftp://evil.example/healthz"),
+    "half an IPv6 address": got(b"http://[::1/healthz"),
+    "a space in the target": got(b"/heal thz"),
+    "a target that is no ASCII": got("/\u00e9".encode()),
+    "a query that is no ASCII": got(b"/hosted-payments?token_id=\xff"),
+    # Chunks.
+    "a chunk of letters": chunked(b"g\r\nx\r\n0\r\n\r\n"),
+    "a chunk below nothing": chunked(b"-1\r\nx\r\n0\r\n\r\n"),
+    "a chunk with a plus": chunked(b"+1\r\nx\r\n0\r\n\r\n"),
+    "a chunk with a prefix": chunked(b"0x1\r\nx\r\n0\r\n\r\n"),
+    "a chunk with an underscore": chunked(b"1_0\r\n" + b"x" * 16 + b"\r\n0\r\n\r\n"),
+    "a chunk with a space": chunked(b"1 \r\nx\r\n0\r\n\r\n"),
+    "a chunk with a NUL": chunked(b"1\x00\r\nx\r\n0\r\n\r\n"),
+    "a chunk in other digits": chunked(b"\xb2\r\nxx\r\n0\r\n\r\n"),
+    "a chunk that is longer": chunked(b"1\r\nxyz\r\n0\r\n\r\n"),
+    "a chunk that does not end": chunked(b"1\r\nx0\r\n\r\n"),
+    "an extension with a NUL": chunked(b"1;a=\x00\r\nx\r\n0\r\n\r\n"),
+    "an extension with a LF": chunked(b"1;a\nb\r\nx\r\n0\r\n\r\n"),
+    "an extension half in quotes": chunked(b'1;a="b\r\n\r\nx\r\n0\r\n\r\n'),
+}
+TOO_LARGE: Final = {
+    "a body of 16 EiB": headed(b"Content-Length: " + b"9" * 20),
+    "a chunk of 16 EiB": chunked(b"F" * 16 + b"\r\nx"),
+    "a chunk whose size has 400 digits": chunked(b"F" * 400 + b"\r\nx"),
+    "an extension of megabytes": chunked(b"1;" + b"a" * MEGABYTES),
+    "a trailer of megabytes": chunked(b"1\r\nx\r\n0\r\nX: " + b"y" * MEGABYTES),
+    "trailers without end": chunked(b"1\r\nx\r\n0\r\n" + b"X: y\r\n" * (MEGABYTES // 6)),
+    "chunks without end": chunked((b"4000\r\n" + b"x" * 0x4000 + b"\r\n") * 100),
+    "headers without end": got(b"/healthz", *[b"X: y"] * 4_000),
+    "a target without end": got(b"/" + b"x" * 20_000),
+}
+ODD: Final = {
+    "an absolute target": (got(b"http://evil.example/healthz"), [200]),
+    "an absolute target without a path": (got(b"http://evil.example"), [404]),
+    "a target with two slashes": (got(b"//evil.example/healthz"), [404]),
+    "an escaped NUL": (got(b"/v1/centers/%00/products"), [401]),
+    "an escape that is none": (got(b"/v1/centers/%zz%/products"), [401]),
+    "an escaped line break": (got(b"/v1/centers/%0d%0aX:%20y/products"), [401]),
+    "an escape that is no UTF-8": (got(b"/v1/centers/%c0%af%ff/products"), [401]),
+    "a way out": (got(b"/fake-psp/static/../../../etc/passwd"), [404]),
+    "an escaped way out": (got(b"/fake-psp/static/..%2f..%2fpsp.py"), [404]),
+    "an escaped NUL in a file": (got(b"/fake-psp/static/page.css%00"), [404]),
+    "a query of separators": (got(b"/hosted-payments?;;;&&&===%&%0d%0a=%00"), [404]),
+    "parameters without end": (got(b"/hosted-payments?" + b"a&" * 5_000), [400]),
+    "a thousand headers": (got(b"/healthz", *[b"X: y"] * 1_000), [200]),
+    "headers with underscores": (got(b"/healthz", b"Content_Length: 5", b"X_Y: z"), [200]),
+    "two tokens": (got(b"/v1/centers/x/products", *[b"Authorization: bearer x"] * 2), [401]),
+    "another protocol": (got(b"/healthz", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk"), [200]),
+    "an odd range": (got(b"/fake-psp/static/page.css", b"Range: bytes=x"), [200]),
+    "odd conditions": (got(b"/fake-psp/static/page.css", b'If-None-Match: "'), [200]),
+    "odd wishes": (got(b"/v1/x", b"Accept: ;;;q=\x80,", b"Cookie: =;;\xff"), [404]),
+    "an odd expectation": (got(b"/healthz", b"Expect: a miracle"), [200]),
+    "empty lines before it": (b"\r\n" * 1_000 + got(b"/healthz"), [200]),
+    "a chunk with an extension": (chunked(b"1;a=b\r\nx\r\n0\r\n\r\n"), [400, 200]),
+    "a trailer with a length": (chunked(b"0\r\nContent-Length: 50\r\n\r\n"), [400, 200]),
+    "many small chunks": (chunked(b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n"), [400, 200]),
+    "a pipeline": (NEXT.replace(CLOSE, HOST) * 3 + NEXT, [200, 200, 200, 200]),
+    "a pipeline with a fault in it": (NEXT.replace(CLOSE, HOST) + b"x\r\n\r\n" + NEXT, [200, 400]),
+    "one request behind the last": (NEXT + NEXT, [200]),
+}
+
+
+@pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
+def test_it_is_refused_once_and_nothing_behind_it_is_read(running: Running, sent: bytes) -> None:
+    answers = running.send_raw(sent)
+
+    head, _, body = answers.partition(b"\r\n\r\n")
+    assert statuses(answers) == [400]
+    assert b"Connection: close" in head
+    assert json.loads(body) == {"code": 400, "message": "Invalid request"}
+
+
+@pytest.mark.parametrize("sent", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_what_is_too_large_is_refused_before_it_is_all_there(running: Running, sent: bytes) -> None:
+    # The refusal itself may be lost when the connection is cut under what is still being sent.
+    assert set(statuses(running.send_raw(sent))) <= {413, 431}
+
+
+@pytest.mark.parametrize(("sent", "expected"), ODD.values(), ids=ODD)
+def test_what_is_odd_but_clear_is_answered(
+    running: Running, sent: bytes, expected: list[int]
+) -> None:
+    assert statuses(running.send_raw(sent)) == expected
+
+
+@pytest.mark.parametrize("cut_at", [0, 1, 20, 60, 150, 250, -1])
+def test_clients_that_leave_early_do_no_harm(running: Running, cut_at: int) -> None:
+    body = json.dumps(GOOD_BODY).encode()
+    length = str(len(body)).encode()
+    token = running.token.encode()
+    sent = (
+        b"POST " + ACCOUNTS.encode() + b" HTTP/1.1\r\n" + HOST + b"Authorization: bearer " + token
+    ) + (b"\r\nContent-Type: application/json\r\nContent-Length: " + length + b"\r\n\r\n" + body)
+    for _ in range(20):
+        with closing(socket.create_connection(("127.0.0.1", running.port))) as leaving:
+            leaving.sendall(sent[:cut_at])
+
+
+PIECES: Final = st.sampled_from(
+    (
+        *(
+            b"\r",
+            b"\n",
+            b"\r\n",
+            b"\r\n\r\n",
+            b"\x00",
+            b" ",
+            b"\t",
+            b":",
+            b"\xff",
+            b"/",
+            b"%",
+            b"#",
+        ),
+        *(b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: y\r\n", b"HTTP/1.1"),
+        *(b"0\r\n\r\n", b"3\r\nabc\r\n", b"http://", b"FFFFFFFFFF", b";a=b"),
+    )
+)
+WHOLE: Final = st.sampled_from([got(b"/healthz"), headed(b"Content-Length: 5"), chunked(b"0\r\n")])
+
+
+@st.composite
+def disturbed(draw: st.DrawFn) -> bytes:
+    """Make a request up into which pieces have got that belong elsewhere."""
+    sent = draw(WHOLE)
+    for piece in draw(st.lists(PIECES | st.binary(max_size=3), max_size=4)):
+        at = draw(st.integers(0, len(sent)))
+        sent = sent[:at] + piece + sent[at + draw(st.integers(0, 4)) :]
+    return sent
+
+
+def read(parts: list[bytes]) -> list[object]:
+    """Give what the server reads out of bytes that arrive in these parts."""
+    limits = Adjustments(max_request_header_size=16_384, max_request_body_size=1_048_576)
+    found: list[object] = []
+    parser: Any = StrictParser(limits)  # the stubs lack most of it
+    for part in parts:
+        rest = part
+        while rest:
+            rest = rest[parser.received(rest) :]
+            if not parser.completed:
+                continue
+            if parser.error:
+                return [*found, type(parser.error).__name__]
+            if not parser.empty:
+                body = parser.get_body_stream().read()
+                found.append((parser.command, parser.path, parser.headers, body))
+            parser = StrictParser(limits)
+    return found
+
+
+@given(sent=disturbed(), cuts=st.lists(st.integers(0, 200), max_size=5))
+def test_what_is_read_does_not_depend_on_how_it_arrives(sent: bytes, cuts: list[int]) -> None:
+    ends = [*sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
+    parts = [sent[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    assert read(parts) == read([sent])
