@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-# ISO/IEC 7812-1: up to 19 digits; people write them in groups.
-_CANDIDATE = re.compile(r"(?<![0-9])[0-9](?:[ \-.]?[0-9]){11,18}(?![0-9])")
+# People write them in groups, and other numbers beside them: digits of any script, and what is
+# neither letter nor digit between them.
+_GROUPED = re.compile(r"\d+(?:[\W_]+\d+)*")
+_GROUP = re.compile(r"\d+")
+_LENGTHS = range(12, 20)
+"""How many digits a number may have (ISO/IEC 7812-1)."""
+_USUAL_LENGTH = 16
 
 
 def passes_luhn(digits: str) -> bool:
@@ -15,5 +21,29 @@ def passes_luhn(digits: str) -> bool:
 
 
 def holds_card_number(text: str) -> bool:
-    """Tell whether 12 to 19 digits in a row, gaps aside, could be a card's number."""
-    return any(passes_luhn(re.sub(r"[^0-9]", "", found[0])) for found in _CANDIDATE.finditer(text))
+    """Tell whether 12 to 19 digits in a row, in one group or several, could be a card's number."""
+    return any(
+        passes_luhn(digits)
+        for grouped in _GROUPED.findall(text)
+        for digits in _rows_of(_GROUP.findall(grouped))
+    )
+
+
+def _rows_of(groups: list[str]) -> Iterator[str]:
+    """Give every row of digits that could be a card's number.
+
+    That is every row of whole groups, and of a group that is longer than most numbers, every part:
+    a security code or a date may follow without a gap.
+    """
+    for start in range(len(groups)):
+        row = ""
+        for group in groups[start:]:
+            row += group
+            if len(row) in _LENGTHS:
+                yield row
+            if len(row) >= _LENGTHS.stop:
+                break
+    for group in groups:
+        if len(group) > _USUAL_LENGTH:
+            for start in range(len(group)):
+                yield from (group[start : start + length] for length in _LENGTHS[1:])

@@ -9,11 +9,12 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
 # How long an example may take says nothing on a machine that is busy with other tests.
-hypothesis.settings.register_profile("cardonfile", deadline=None)
+hypothesis.settings.register_profile("cardonfile", deadline=None, max_examples=100 * TIMES)
 hypothesis.settings.load_profile("cardonfile")
 
 # Threads write their lines while pytest is not capturing; tests that look at lines capture them.

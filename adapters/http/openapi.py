@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias, cast
 
@@ -70,6 +70,8 @@ class Operation:
     answer: type[Struct] | None = None
     refusals: Sequence[Refusal] = ()
     is_authenticated: bool = False
+    leads_to: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operations that take what this one answers, and where each of their parameters comes from."""
     pages: Sequence[tuple[int, str]] = ()
     """Statuses that a guest's browser gets as an HTML page, or as a redirect, and what they say."""
 
@@ -126,6 +128,11 @@ _LINK_PROBLEMS: Final = (
     (500, "A fault of ours."),
 )
 
+_SAME_GUEST: Final = {"guest_id": "$request.path.guest_id"}
+_SAME_CARD: Final = {**_SAME_GUEST, "account_id": "$request.path.account_id"}
+_ITS_CARD: Final = {**_SAME_GUEST, "account_id": "$response.body#/account_id"}
+_FIRST_CARD: Final = {**_SAME_GUEST, "account_id": "$response.body#/accounts/0/account_id"}
+
 _ACCOUNTS: Final = "/api/v1/guests/{guest_id}/accounts"
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -143,6 +150,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body=AddCardBody,
         answer=CardSessionStarted,
         is_authenticated=True,
+        leads_to={
+            "readSession": {**_SAME_GUEST, "token_id": "$response.body#/token_id"},
+            "openHostedPage": {
+                "token_id": "$response.body#/token_id",
+                "redirect_uri": "$request.body#/redirect_uri",
+            },
+            "listCards": _SAME_GUEST,
+        },
         refusals=(
             UnsupportedMediaType(),
             RequestBodyTooLarge(),
@@ -176,6 +191,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
         answer=StoredCards,
         is_authenticated=True,
+        leads_to={"readCard": _FIRST_CARD, "removeCard": _FIRST_CARD},
         refusals=(*_PAGING, errors.InvalidCenterId(), *_GUEST),
     ),
     Operation(
@@ -187,6 +203,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         answer=StoredCardDetails,
         is_authenticated=True,
+        leads_to={"removeCard": _SAME_CARD},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
@@ -201,6 +218,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         answer=Done,
         is_authenticated=True,
+        leads_to={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
@@ -212,6 +230,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID, _TOKEN_ID),
         answer=CardSessionState,
         is_authenticated=True,
+        leads_to={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
         refusals=(errors.SessionNotFound(),),
     ),
     Operation(
@@ -383,7 +402,12 @@ def _operation(operation: Operation) -> Json:
 def _responses(operation: Operation) -> Json:
     responses: Json = {}
     if operation.answer is not None:
-        responses["200"] = _json_response("Done.", _ref(operation.answer))
+        links = {
+            name: {"operationId": name, "parameters": parameters}
+            for name, parameters in operation.leads_to.items()
+        }
+        done = _json_response("Done.", _ref(operation.answer))
+        responses["200"] = {**done, "links": links} if links else done
     for status, meaning in operation.pages:
         responses[str(status)] = _page_response(status, meaning)
     if operation.answer is None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.billing import COUNTRY_CODES, BillingInfo, parse_billing_info
+from domain.billing import COUNTRY_CODES, MAX_LENGTHS, BillingInfo, parse_billing_info
 from domain.errors import BillingInfoInvalid, Refusal
+from domain.text import is_clean
 from tests.strategies import anything
 
 
@@ -66,6 +69,14 @@ def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
         ("first_name", "6011-0009-9013-9424"),
         ("zipcode", "4111111111111111"),
         ("email", "4111111111111111@guests.example"),
+        ("address", "Flat 12, 4111 1111 1111 1111"),
+        ("address", "12 4111111111111111"),
+        ("address", "4111 1111 1111 1111 98101"),
+        ("address", "4111/1111/1111/1111"),
+        ("address", "4111111111111111737"),
+        ("address", "12304111111111111111737"),
+        ("address", "4111 - 1111 - 1111 - 1111"),
+        ("address", "\u0664\u0661" + "\u0661" * 14),
     ],
 )
 def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> None:
@@ -83,10 +94,38 @@ def test_a_country_may_be_written_in_small_letters() -> None:
     assert parse_billing_info({"country_code": "us"}) == BillingInfo(country_code="US")
 
 
-@given(st.dictionaries(st.sampled_from(["email", "phone", "zipcode", "country_code"]), anything))
-def test_billing_info_is_either_read_or_refused(value: dict[str, object]) -> None:
+WORDS = st.sampled_from(
+    (
+        *(
+            "1 Main St",
+            "Zo\u00eb",
+            "zoe@guests.example",
+            "+1 206 555 0100",
+            "us",
+            "DE",
+            "98101",
+            " ",
+        ),
+        *("4242", "4242 4242", "4242424242424242", "-", "@", "\x00", "\u2028", "\ud800", "\u0664"),
+    )
+)
+TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
+
+
+@given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything))
+def test_what_is_kept_of_billing_info_is_short_clean_and_no_card_number(
+    value: dict[str, object],
+) -> None:
     with suppress(Refusal):
-        parse_billing_info(value)
+        read = parse_billing_info(value)
+        kept = {} if read is None else {k: v for k, v in asdict(read).items() if v is not None}
+        for name, text in kept.items():
+            assert text == text.strip() != ""
+            assert len(text) <= MAX_LENGTHS[name]
+            assert is_clean(text)
+            assert "4242424242424242" not in re.sub(r"[\W_]", "", text)
+            assert text.casefold() == str(value[name]).strip().casefold()
+        assert parse_billing_info(kept) == read
 
 
 def test_every_country_is_known() -> None:

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import PageParameterInvalid, Refusal, TooManyItems
+from domain.errors import PageParameterInvalid, TooManyItems
 from domain.pagination import PageRequest
 
 
@@ -39,7 +37,27 @@ def test_a_page_has_ten_items_unless_said_otherwise_and_a_hundred_at_most() -> N
             PageRequest.parse(pages=[], sizes=[size])
 
 
-@given(st.text())
-def test_a_page_number_is_either_read_or_refused(text: str) -> None:
-    with suppress(Refusal):
-        assert PageRequest.parse(pages=[text], sizes=[]).page >= 1
+NUMBERS = st.text(st.sampled_from("0123456789+-_ .ex\u0663\u0966\u00b2\uff11\n\x00"), max_size=8)
+
+
+@given(NUMBERS | st.integers().map(str) | st.text())
+def test_a_number_is_read_if_and_only_if_it_is_decimal_digits(text: str) -> None:
+    is_number = text.isascii() and text.isdecimal() and int(text) >= 1
+    for parameter in ("pages", "sizes"):
+        given: dict[str, list[str]] = {"pages": [], "sizes": [], parameter: [text]}
+        try:
+            read = PageRequest.parse(pages=given["pages"], sizes=given["sizes"])
+        except PageParameterInvalid:
+            assert not is_number
+        except TooManyItems:
+            assert int(text) > 100
+        else:
+            assert is_number
+            assert int(text) == (read.page if parameter == "pages" else read.size)
+
+
+@given(page=st.integers(min_value=1), size=st.integers(min_value=1, max_value=100))
+def test_pages_follow_each_other_without_a_gap(page: int, size: int) -> None:
+    this = PageRequest(page=page, size=size)
+
+    assert PageRequest(page=page + 1, size=size).before == this.before + size

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from domain.errors import RedirectUriInvalid, Refusal
 from domain.redirects import parse_allowed_origin, parse_redirect_uri, redirect_origin
-from tests.strategies import anything
+from tests.strategies import anything, uris
 
 
 @pytest.mark.parametrize(
@@ -81,10 +83,39 @@ def test_an_unusable_redirect_uri_is_refused(uri: str) -> None:
         parse_redirect_uri(uri)
 
 
-@given(anything)
-def test_a_redirect_uri_is_either_kept_or_refused(value: object) -> None:
+@given(anything | uris)
+def test_a_redirect_uri_is_kept_byte_for_byte_or_refused(value: object) -> None:
     with suppress(Refusal):
-        assert parse_redirect_uri(value) == value
+        kept = parse_redirect_uri(value)
+        assert kept == value
+        assert kept.isascii()
+        assert kept.isprintable()
+        assert not set(kept) & set(' \\"<>')
+        assert len(kept) <= 2048
+        assert kept.lower().startswith(("http://", "https://"))
+        parts = urlsplit(kept)
+        assert parts.hostname
+        assert "@" not in parts.netloc
+
+
+@given(uris, uris)
+def test_a_redirect_uri_is_allowed_by_its_own_origin_alone(uri: str, other: str) -> None:
+    origin, other_origin = redirect_origin(uri), redirect_origin(other)
+    if origin is None:
+        return
+
+    assert parse_redirect_uri(uri, allowed=[origin]) == uri
+    assert parse_allowed_origin(origin) == origin
+    if other_origin not in (None, origin):
+        with pytest.raises(RedirectUriInvalid):
+            parse_redirect_uri(uri, allowed=[str(other_origin)])
+
+
+@given(st.text() | uris)
+def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
+    with suppress(ValueError):
+        origin = parse_allowed_origin(text)
+        assert redirect_origin(origin + ("x" if origin.endswith("://") else "/x")) == origin
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tests.builders import (
     a_uuid,
 )
 from tests.entrypoints.conftest import CommandLine
+from tests.fuzzing import TIMES
 
 CENTERS = "id,name\n"
 GUESTS = "id,first_name,last_name,email\n"
@@ -464,7 +465,9 @@ PIECES = st.sampled_from(
 @pytest.mark.parametrize("what", KINDS)
 @given(has_header=st.booleans(), pieces=st.lists(PIECES | st.binary(max_size=20), max_size=30))
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=150 * TIMES,
 )
 def test_whatever_a_file_holds_it_is_stored_or_refused(
     with_centers: CommandLine, what: str, has_header: bool, pieces: list[bytes]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import count, cycle
+from pathlib import Path
 from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case
+from schemathesis import Case, Response
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -17,12 +21,21 @@ from schemathesis.specs.openapi.checks import (
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
+    use_after_free,
 )
 
 from adapters.http.openapi import OPERATIONS, Operation
-from tests.adapters.http.api import Api
+from domain.card_sessions import SessionStatus
+from domain.identifiers import TokenId
+from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
 from tests.builders import CENTER_ID, GUEST_ID, a_product
-from tests.installation import Installation
+from tests.fuzzing import TIMES
+from tests.installation import (
+    DECLINED_CARD,
+    GOOD_CARD,
+    OTHER_GOOD_CARD,
+    Installation,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +51,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     installation.close()
 
 
+FUZZING = settings(derandomize=TIMES == 1, suppress_health_check=list(HealthCheck))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -70,12 +84,7 @@ def test_no_request_gets_an_answer_outside_the_document(
         generation_mode=mode, path_parameters=known if is_known else None
     )
 
-    @settings(
-        max_examples=40,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(FUZZING, max_examples=40 * TIMES)
     @given(cases)
     # Any, because a case may have a body of any type.
     def request_is_answered_as_described(case: Case[Any]) -> None:
@@ -85,7 +94,78 @@ def test_no_request_gets_an_answer_outside_the_document(
     request_is_answered_as_described()
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_history_of_requests_gets_an_answer_outside_the_document(tmp_path: Path) -> None:
+    """Follow the links of the document; guests type cards at the hosted pages that are opened."""
+    folders = (tmp_path / str(number) for number in count())
+    api: Api
+    seen: Counter[tuple[str, int]] = Counter()
+
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return api.installation.container.app()(environ, start_response)
+
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    schema.app = app
+
+    class History(schema.as_state_machine()):  # type: ignore[misc]  # made from the document
+        def setup(self) -> None:
+            nonlocal api
+            folder = next(folders)
+            folder.mkdir()
+            api = Api(Installation(folder))
+            api.installation.stored_card(OTHER_GOOD_CARD)
+            self.cards = cycle([GOOD_CARD, DECLINED_CARD, OTHER_GOOD_CARD])
+            self.removed: set[str] = set()
+
+        def teardown(self) -> None:
+            api.installation.close()
+
+        def before_call(self, case: Case[Any]) -> None:
+            make_known(case)
+
+        def get_call_kwargs(self, _: Case[Any]) -> dict[str, Any]:
+            return {"headers": {"Authorization": f"bearer {api.token}"}}
+
+        def after_call(self, response: Response, case: Case[Any]) -> None:
+            super().after_call(response, case)
+            name = case.operation.definition.raw["operationId"]
+            seen[name, response.status_code] += 1
+            if (name, response.status_code) == ("openHostedPage", 303):
+                type_card(api.installation, TokenId(case.query["token_id"]), next(self.cards))
+            if (name, response.status_code) in (("readCard", 200), ("removeCard", 200)):
+                account_id = case.path_parameters["account_id"]
+                assert account_id not in self.removed
+                self.removed |= {account_id} if name == "removeCard" else set()
+
+        def validate_response(self, response: Response, case: Case[Any], **_: object) -> None:
+            checks = [*CHECKS, use_after_free]
+            case.validate_response(response, checks=checks, recorder=self.recorder)
+
+    History.run(settings=settings(FUZZING, max_examples=40 * TIMES, stateful_step_count=12))
+
+    done = {name for name, status in seen if status in (200, 303)}
+    assert done >= {"addCard", "openHostedPage", "readSession", "listCards", "readCard"}
+    assert seen["removeCard", 200]
+    assert seen["removeCard", 404]
+
+
+def make_known(case: Case[Any]) -> None:
+    """Have a request be about a guest and a center that are there."""
+    known = {name: KNOWN[name] for name in case.path_parameters if name in KNOWN}
+    case.path_parameters.update(known)
+    case.query.pop("center_id", None)
+    if isinstance(case.body, dict):
+        case.body.update(GOOD_BODY)
+
+
+def type_card(installation: Installation, token_id: TokenId, number: str) -> None:
+    """Play the guest, from the hosted page back to the shop."""
+    session = installation.session(token_id)
+    if session.status is SessionStatus.OPEN:
+        installation.type_card(session, number)
+    installation.return_to_shop(session)
+
+
+@FUZZING
 @given(body=st.binary(max_size=500), signature=st.text(st.characters(codec="latin-1")))
 def test_no_webhook_makes_a_fault(fuzzed: Api, body: bytes, signature: str) -> None:
     result = fuzzed.send(
