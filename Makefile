@@ -4,8 +4,8 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-stripe stripe-test-key mutants screenshot lint format lock \
-	clean
+.PHONY: help install demo check test fuzz test-stripe stripe-test-key mutants screenshot lint \
+	format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -17,6 +17,9 @@ PORT ?= 8000
 
 # What `make install` adds for adapters that need more than the rest: postgresql, redis, stripe.
 EXTRAS ?=
+
+# How much longer `make fuzz` looks for inputs that break something.
+TIMES ?= 50
 
 # How many processes share the tests: more than two starve each other's browsers on a small machine.
 WORKERS ?= 2
@@ -33,6 +36,7 @@ help: ## Show this help
 	@echo "  EXTRAS=stripe       with make install: postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           where the demo listens: its API there, its shop on the next port"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
+	@echo "  TIMES=500           with make fuzz: for how much longer (now $(TIMES))"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
 
@@ -46,6 +50,9 @@ check: lint ## The quick part: formatting, lint, types, import contracts, tests 
 
 test: lint ## Everything: the same checks, and the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+fuzz: .venv/dev.stamp ## Try TIMES as many made-up inputs as make test does
+	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
 	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \

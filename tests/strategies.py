@@ -55,3 +55,14 @@ uris: Final = st.builds(
     ),
 )
 """Addresses, most of them such that programs disagree on what they mean."""
+
+
+@st.composite
+def altered(draw: st.DrawFn, original: bytes) -> bytes:
+    """Change bytes here and there; now and then nothing is different in the end."""
+    changed = original
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(changed)))
+        piece = draw(st.sampled_from((b"", b"0", b",", b"=", b" ", b"v1=", b"\xff")) | st.binary())
+        changed = changed[:at] + piece + changed[at + draw(st.integers(0, 3)) :]
+    return changed

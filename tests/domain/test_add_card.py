@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from domain import add_card
 from domain.add_card import AddCardRequest
 from domain.card_sessions import SessionStatus
 from domain.errors import (
@@ -308,3 +311,17 @@ def test_another_request_under_the_same_key_may_come_first_by_a_hair(
 
     with pytest.raises(IdempotencyKeyReused):
         installation.add_card(idempotency_key="key")
+
+
+@given(
+    st.text(st.characters(min_codepoint=0x1F, max_codepoint=0x81), max_size=6)
+    | st.integers(250, 260).map("k".__mul__)
+    | st.text(max_size=3)
+)
+def test_an_idempotency_key_is_taken_as_it_is_or_refused(key: str) -> None:
+    is_key = 1 <= len(key) <= 255 and all("!" <= character <= "~" for character in key)
+    if is_key:
+        assert add_card._parse_idempotency_key(key) == key
+    else:
+        with pytest.raises(IdempotencyKeyInvalid):
+            add_card._parse_idempotency_key(key)

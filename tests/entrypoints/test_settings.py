@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from limits.storage import RedisStorage
 
+from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.stripe.keys import StripeKeys
 from domain.identifiers import MerchantAccount
 from entrypoints.settings import (
@@ -11,6 +18,7 @@ from entrypoints.settings import (
     PostgresqlDatabase,
     Settings,
     SettingsError,
+    parse_database_url,
     stripe_settings,
 )
 
@@ -158,6 +166,90 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"CARDONFILE_{name}") as refused:
         Settings.read({f"CARDONFILE_{name}": value})
     assert "s3cret" not in str(refused.value)
+
+
+Read = TypeVar("Read")
+
+pieces = st.sampled_from(
+    (
+        *("sqlite:///", "sqlite:////", "postgresql://", "postgres://", "redis://", "rediss://"),
+        *(
+            "https://",
+            "http://",
+            "host",
+            "s3cret",
+            "127.0.0.1",
+            "[::1]",
+            ":6379",
+            ":99999",
+            "/0",
+            "/",
+        ),
+        *(
+            "@",
+            ":",
+            "?",
+            "#",
+            "%",
+            "%zz",
+            " ",
+            "\n",
+            "\u00b2",
+            "[",
+            "1",
+            "60/minute",
+            "0/day",
+            "json",
+        ),
+    )
+)
+# No environment variable holds a NUL.
+texts = st.lists(
+    pieces | st.text(st.characters(exclude_characters="\0"), max_size=3), max_size=6
+).map("".join)
+PLAIN = (
+    *("DATABASE_URL", "DATABASE_CONNECTIONS", "PUBLIC_BASE_URL", "FAKE_PSP_DATABASE", "LOG_FORMAT"),
+    *("TRUSTED_PROXY", "ADD_CARD_LIMIT", "RATE_LIMIT_STORAGE", "STRIPE_API_BASE"),
+    *("STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRETS", "STRIPE_X_SECRET_KEY"),
+)
+
+
+def read_or_complain(read: Callable[[], Read]) -> Read | str:
+    """Give what is read, or the complaint."""
+    try:
+        return read()
+    except SettingsError as complaint:
+        return str(complaint)
+
+
+@given(st.dictionaries(st.sampled_from(PLAIN).map("CARDONFILE_{}".format), texts))
+def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
+    environment: dict[str, str],
+) -> None:
+    settings = read_or_complain(lambda: Settings.read(environment))
+    if isinstance(settings, str):
+        assert settings.isprintable()
+        assert "s3cret" not in settings
+        return
+    assert re.fullmatch(r"https?://[^/@\s]+", settings.public_base_url)
+    RateLimits(add_card=settings.add_card_limit)
+    if settings.rate_limit_storage is not None:
+        assert isinstance(counts_in_redis(settings.rate_limit_storage), RedisStorage)
+
+
+@given(texts)
+def test_the_address_of_a_database_names_a_file_or_a_server(url: str) -> None:
+    database = read_or_complain(lambda: parse_database_url(url))
+    if isinstance(database, str):
+        assert not url.startswith(("postgresql://", "postgres://"))
+        assert url.removeprefix("sqlite:///") in ("", url)
+        assert "s3cret" not in database
+        return
+    if isinstance(database, PostgresqlDatabase):
+        assert database.url == url
+        assert "s3cret" not in f"{database!r}{database}"
+    else:
+        assert database == Path(url.removeprefix("sqlite:///"))
 
 
 class TestStripe:

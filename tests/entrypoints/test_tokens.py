@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.system.clock import SystemClock
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
+from entrypoints import cli
 from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
 from tests.clock import SettableClock
 from tests.entrypoints.conftest import CommandLine
@@ -189,3 +193,24 @@ def test_a_prefix_of_several_tokens_is_refused(cardonfile: CommandLine) -> None:
 
     assert complaint == "several tokens begin like this; give more of it"
     assert {row[-1] for row in listed(cardonfile)} == {"active"}
+
+
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@given(
+    st.builds("".join, st.tuples(st.integers(0, 10**10).map(str), st.sampled_from("smhdMw ")))
+    | st.text(st.sampled_from("0123456789smhd-+_. \u0663\n"), max_size=6)
+)
+def test_a_ttl_is_read_if_and_only_if_it_is_a_number_and_a_unit_within_bounds(text: str) -> None:
+    number, unit = text[:-1], text[-1:]
+    seconds = (
+        int(number) * UNITS[unit]
+        if number.isascii() and number.isdecimal() and len(number) < 10 and unit in UNITS
+        else 0
+    )
+    if 60 <= seconds <= 3650 * 86_400:
+        assert cli._read_ttl(text) == timedelta(seconds=seconds)
+    else:
+        with pytest.raises(click.ClickException, match="--ttl must look like"):
+            cli._read_ttl(text)

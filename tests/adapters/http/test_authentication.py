@@ -3,10 +3,18 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from falcon import testing
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
 
+from adapters.http.authentication import Authentication
 from adapters.http.rate_limits import RateLimits
-from domain.errors import TooManyRequests
+from domain.errors import TooManyRequests, UserNotAuthenticated
+from domain.permissions import Caller
+from domain.ports import Identity
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
+from tests.builders import a_caller
 from tests.installation import Installation
 
 
@@ -111,3 +119,47 @@ def test_failures_are_counted_for_whoever_may_be_the_same(
     limits.count_failed_authentication("2001:db8:0:1::1")
     with pytest.raises(TooManyRequests):
         limits.count_failed_authentication(shares_a_count_with)
+
+
+class OneToken(Identity):
+    """Knows one token."""
+
+    TOKEN = "cof_6bK8qzn1IopDD5IZcgb2jemnwnjM32xRq8NujqkHaNw"
+
+    @override
+    def authenticate(self, token: str) -> Caller | None:
+        return a_caller() if token == self.TOKEN else None
+
+
+PARTS = st.sampled_from(
+    (
+        *("bearer", "Bearer", "BEARER", "basic", "bear", "er", OneToken.TOKEN, OneToken.TOKEN[:-1]),
+        *(
+            " ",
+            "  ",
+            "\t",
+            ",",
+            "=",
+            "\u00a0",
+            "\x0b",
+            "\x00",
+            "x",
+            "bearer ",
+            f"bearer {OneToken.TOKEN}",
+        ),
+    )
+)
+
+
+@given(st.lists(PARTS | st.text(st.characters(codec="latin-1"), max_size=3), max_size=5))
+def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: list[str]) -> None:
+    header = "".join(parts)
+    authenticate = Authentication(identity=OneToken(), limits=RateLimits())
+    request = testing.create_req(headers={"Authorization": header})
+
+    word, _, rest = header.strip().partition(" ")
+    if word.lower() == "bearer" and rest.lstrip(" ") == OneToken.TOKEN:
+        assert authenticate(request) == a_caller()
+    else:
+        with pytest.raises(UserNotAuthenticated):
+            authenticate(request)

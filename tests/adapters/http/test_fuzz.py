@@ -37,7 +37,7 @@ from tests.installation import (
     Installation,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.fuzz]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_no_request_gets_an_answer_outside_the_document(
         generation_mode=mode, path_parameters=known if is_known else None
     )
 
-    @settings(FUZZING, max_examples=40 * TIMES)
+    @settings(FUZZING, max_examples=25 * TIMES)
     @given(cases)
     # Any, because a case may have a body of any type.
     def request_is_answered_as_described(case: Case[Any]) -> None:
@@ -140,7 +140,7 @@ def test_no_history_of_requests_gets_an_answer_outside_the_document(tmp_path: Pa
             checks = [*CHECKS, use_after_free]
             case.validate_response(response, checks=checks, recorder=self.recorder)
 
-    History.run(settings=settings(FUZZING, max_examples=40 * TIMES, stateful_step_count=12))
+    History.run(settings=settings(FUZZING, max_examples=25 * TIMES, stateful_step_count=12))
 
     done = {name for name, status in seen if status in (200, 303)}
     assert done >= {"addCard", "openHostedPage", "readSession", "listCards", "readCard"}

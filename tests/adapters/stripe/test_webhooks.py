@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
@@ -19,6 +23,7 @@ from tests.builders import TOKEN_ID, a_page_request
 from tests.clock import START, SettableClock
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, signature
+from tests.strategies import altered
 
 REQUEST = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30))
 
@@ -38,6 +43,27 @@ def an_event(**changes: Any) -> bytes:
         },
     }
     return json.dumps({**event, **changes}, indent=2).encode()
+
+
+odd: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+events = st.fixed_dictionaries(
+    {"id": st.just("evt_1") | odd, "type": st.sampled_from(sorted(webhooks.PAGE_EVENTS)) | odd},
+    optional={
+        "livemode": st.just(False) | odd,
+        "account": odd,
+        "data": odd
+        | st.fixed_dictionaries(
+            {
+                "object": odd
+                | st.fixed_dictionaries(
+                    {"id": st.just("cs_test_1") | odd},
+                    optional={"metadata": odd | st.dictionaries(st.just("token_id"), odd)},
+                )
+            }
+        ),
+    },
+)
+"""Events of which any part may be missing or of another type."""
 
 
 def delivery(
@@ -243,3 +269,31 @@ def test_an_account_that_is_not_set_up_is_not_here(
 ) -> None:
     with pytest.raises(ProviderUnavailable):
         provider.read_webhook(delivery(an_event(), account=account))
+
+
+@given(st.data())
+def test_whatever_is_altered_is_rejected(data: st.DataObject) -> None:
+    provider = StripeProvider({MAIN: KEYS}, clock=SettableClock())
+    sent = delivery(an_event())
+    signed = sent.headers[webhooks.HEADER]
+    time, mac = (part.partition("=")[2] for part in signed.split(","))
+    body = data.draw(st.just(sent.body) | altered(sent.body))
+    header = data.draw(altered(signed.encode()) | st.binary()).decode("latin-1")
+
+    parts = [part.partition("=")[::2] for part in header.split(",")]
+    times = [value for name, value in parts if name == "t" and re.fullmatch("[0-9]{1,12}", value)]
+    is_signed = body == sent.body and times == [time] and ("v1", mac) in parts
+    delivered = replace(sent, headers={webhooks.HEADER: header}, body=body)
+    if is_signed:
+        assert provider.read_webhook(delivered)
+    else:
+        with pytest.raises(WebhookRejected):
+            provider.read_webhook(delivered)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists) | events)
+def test_a_signed_body_of_any_kind_is_read_or_rejected(content: object) -> None:
+    provider = StripeProvider({MAIN: KEYS}, clock=SettableClock())
+    with suppress(WebhookRejected):
+        for notice in provider.read_webhook(delivery(json.dumps(content).encode())):
+            assert notice.merchant_account == MAIN
