@@ -108,7 +108,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCollected:
-    """The PSP has stored a card; `avs` is what the bank said of the address."""
+    """The PSP holds a card that can be charged; `avs` is what the bank said of the address."""
 
     card: Card
     avs: AvsResult

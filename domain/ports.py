@@ -80,7 +80,8 @@ class PaymentProvider(Protocol):
     ) -> Outcome:
         """Tell what has become of a page, from the PSP's answer and the evidence so far.
 
-        A page that the PSP does not know is closed: it can bring no card.
+        A page that the PSP does not know is closed: it can bring no card. One whose card has been
+        discarded does not tell of it again: it must not come back when records are restored.
         """
         ...
 

@@ -81,14 +81,15 @@ class FakeProvider(PaymentProvider):
         try:
             with _translated():
                 found = self._psp.page(page.reference)
+                is_held = found.card is not None and self._psp.holds(found.card.token)
         except UnknownPage:
             return PageClosed()
         match found.state:
-            case PageState.COMPLETED if found.card and found.collected_at:
+            case PageState.COMPLETED if is_held and found.card and found.collected_at:
                 return CardCollected(
                     card=found.card, avs=found.avs, collected_at=found.collected_at
                 )
-            case PageState.CLOSED:
+            case PageState.COMPLETED | PageState.CLOSED:
                 return PageClosed()
             case PageState.OPEN if found.refusal:
                 return CardRefused()

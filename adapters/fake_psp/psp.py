@@ -232,6 +232,10 @@ class FakePsp:
                 (token, merchant_account, guest_reference),
             )
 
+    def holds(self, token: CardToken) -> bool:
+        """Tell whether a token can still be charged."""
+        return bool(self._database.read("SELECT 1 FROM cards WHERE token = ?", (token,)))
+
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
         """Give every token that can still be charged at a merchant account."""
         found = self._database.read(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import falcon
+import structlog
 
 from adapters.http.answers import (
     CardSessionStarted,
@@ -26,6 +27,8 @@ from domain.ports import Clock
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.remove_account import RemoveAccount
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,8 @@ class GuestAccount:
         """Remove a card on file, here and at the PSP."""
         caller = self.authenticate(req)
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
+        # Whoever restores a backup finds here which cards have been removed since.
+        log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
         self.wake_reconciler()
         json_body(resp, Done())
 

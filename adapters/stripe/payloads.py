@@ -169,6 +169,7 @@ class CollectedMethod(msgspec.Struct):
     type: Literal["card"]
     created: _Time
     card: CardDetails
+    customer: _Id | None = None
 
 
 class SetupError(msgspec.Struct):
@@ -242,13 +243,15 @@ def outcome_of(session: CheckoutSession, page: HostedPage) -> Outcome:
     """Give what a Checkout Session tells of its page.
 
     A SetupIntent that has succeeded is the truth whatever the session says of itself: from then on
-    the card is stored at Stripe, and has to be kept or discarded.
+    the card is stored at Stripe, and has to be kept or discarded. Once it is detached it can never
+    be charged again, and the page brings no card.
     """
     if isinstance(session.setup_intent, str):
         raise ProviderUnavailable("Stripe left the SetupIntent out")
     match session.status, session.setup_intent:
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
-            return _collected(intent, page)
+            collected = _collected(intent, page)
+            return collected if _is_attached(intent) else Pending()
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -266,6 +269,12 @@ def outcome_of(session: CheckoutSession, page: HostedPage) -> Outcome:
         case _:
             # Nothing typed yet, or the bank's challenge is open.
             return Pending()
+
+
+def _is_attached(intent: SetupIntent) -> bool:
+    """Tell whether a customer holds the card. Its page is waited for until its end, then given up."""
+    method = intent.payment_method
+    return isinstance(method, CollectedMethod) and method.customer is not None
 
 
 def _collected(intent: SetupIntent, page: HostedPage) -> CardCollected:

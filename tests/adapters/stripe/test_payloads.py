@@ -21,6 +21,7 @@ def a_method(checks: Any = None, **card: Any) -> dict[str, Any]:
         "id": "pm_1",
         "type": "card",
         "created": CREATED,
+        "customer": "cus_1",
         "card": {
             "brand": "visa",
             "last4": "4242",
@@ -85,6 +86,12 @@ def test_a_card_that_stripe_has_stored_is_told_whatever_the_page_says(status: st
     outcome = told(status, an_intent("succeeded", payment_method=a_method()))
     assert isinstance(outcome, CardCollected)
     assert outcome.collected_at == START
+
+
+@pytest.mark.parametrize("status", ["open", "complete", "expired"])
+def test_a_card_that_nobody_holds_any_more_is_not_collected(status: str) -> None:
+    detached = {**a_method(), "customer": None}
+    assert told(status, an_intent("succeeded", payment_method=detached)) == Pending()
 
 
 @pytest.mark.parametrize(

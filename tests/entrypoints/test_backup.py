@@ -1,0 +1,110 @@
+"""A backup of a while ago is restored, as docs/operations.md says (F11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pysqlite3 import dbapi2
+from structlog.testing import capture_logs
+
+from domain.card_sessions import SessionStatus
+from tests.adapters.http.api import ACCOUNTS, Api
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+
+
+class Backup:
+    """A copy of a database that is in use, and the way back to it."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._copy = installation.database.with_name("backup.db")
+        database = dbapi2.connect(str(installation.database))
+        database.execute(f"VACUUM INTO '{self._copy}'")
+        database.close()
+
+    def restore(self) -> None:
+        """Put it in place of the database, an hour later."""
+        self._installation.storage.close()
+        for beside in ("cards.db-wal", "cards.db-shm"):
+            self._installation.database.with_name(beside).unlink(missing_ok=True)
+        self._copy.replace(self._installation.database)
+        self._installation.clock.advance(timedelta(hours=1))
+        self._installation.reconcile_until_idle()
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    installation = Installation(tmp_path)
+    yield Api(installation)
+    installation.close()
+
+
+def test_a_session_in_it_settles_again(api: Api) -> None:
+    installation = api.installation
+    session = installation.opened_session()
+    backup = Backup(installation)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    backup.restore()
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    (account,) = installation.accounts()
+    assert {account.token} == installation.tokens_at_psp()
+
+
+def test_a_card_that_was_stored_and_removed_since_does_not_come_back(api: Api) -> None:
+    installation = api.installation
+    session = installation.opened_session()
+    backup = Backup(installation)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    assert api.send("DELETE", f"{ACCOUNTS}/{account.account_id}").status_code == 200
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+    backup.restore()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.accounts() == ()
+
+
+def test_a_card_in_it_that_was_removed_since_is_removed_by_the_same_request_again(api: Api) -> None:
+    installation = api.installation
+    kept = installation.stored_card(GOOD_CARD)
+    removed = installation.stored_card(OTHER_GOOD_CARD)
+    backup = Backup(installation)
+    request = ("DELETE", f"{ACCOUNTS}/{removed.account_id}")
+    with capture_logs() as lines:
+        assert api.send(*request).status_code == 200
+    (line,) = (line for line in lines if line["event"] == "card_removed")
+    assert ACCOUNTS == f"/api/v1/guests/{line['guest_id']}/accounts"
+    assert line["account_id"] == removed.account_id
+    installation.reconcile_until_idle()
+
+    backup.restore()
+
+    assert installation.tokens_at_psp() == {kept.token}
+    assert api.send(*request).status_code == 200
+    installation.reconcile_until_idle()
+    assert installation.accounts() == (kept,)
+
+
+def test_a_session_that_is_lost_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
+    installation = api.installation
+    backup = Backup(installation)
+    session = installation.opened_session()
+    installation.type_card(session)
+    page = installation.psp.page(installation.page_reference(session))
+
+    backup.restore()
+
+    answer = api.get(f"{ACCOUNTS}/sessions/{session.token_id}")
+    assert answer.status_code == 404
+    assert page.request.token_id == session.token_id
+    assert page.card is not None
+    assert installation.tokens_at_psp() == {page.card.token}
