@@ -82,7 +82,7 @@ def test_a_card_in_it_that_was_removed_since_is_removed_by_the_same_request_agai
     with capture_logs() as lines:
         assert api.send(*request).status_code == 200
     (line,) = (line for line in lines if line["event"] == "card_removed")
-    assert ACCOUNTS == f"/api/v1/guests/{line['guest_id']}/accounts"
+    assert f"/api/v1/guests/{line['guest_id']}/accounts" == ACCOUNTS
     assert line["account_id"] == removed.account_id
     installation.reconcile_until_idle()
 

@@ -1,0 +1,209 @@
+"""A card number and a security code are sent wherever something can be sent (S11).
+
+A service that really runs is killed in the end. Neither may be in its files or in its log.
+What a client makes its own `redirect_uri` or `Idempotency-Key` of is kept as it is, and is left out.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from adapters.fake_psp.cards import TEST_CARDS
+from adapters.fake_psp.signatures import HEADER, sign
+from adapters.http.openapi import OPERATIONS, Operation
+from domain.billing import MAX_LENGTHS
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
+from tests.builders import CENTER_ID, GUEST_ID
+from tests.entrypoints.test_processes import SERVE, Program, free_port
+from tests.installation import Installation
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+NUMBER: Final = "4111111111111111"
+CODE: Final = "cvc-8731-canary"
+CANARIES: Final = (NUMBER, " ".join(re.findall("....", NUMBER)), NUMBER[:-4], CODE, quote(CODE))
+BOTH: Final = f"{NUMBER} {CODE}"
+
+# A fault of ours quotes what it was given, as faults do.
+CRASHING: Final = f"""
+from domain.add_card import AddCard
+add_card = AddCard.__call__
+def crash(self, caller, request):
+    if request.source == 5:
+        raise RuntimeError(request)
+    return add_card(self, caller, request)
+AddCard.__call__ = crash
+{SERVE}
+"""
+
+
+class Service:
+    """A service in a process of its own, and what is sent to it."""
+
+    def __init__(self, folder: Path, log_format: str) -> None:
+        self._port = free_port()
+        self.address = f"http://127.0.0.1:{self._port}"
+        self.installation = Installation(folder, base_url=self.address)
+        self.installation.clock.advance(datetime.now(UTC) - self.installation.clock.now())
+        self.token = self.installation.token_for(self.installation.caller)
+        self.program = Program(
+            folder,
+            CRASHING,
+            *("serve", "--port", str(self._port)),
+            CARDONFILE_DATABASE_URL=f"sqlite:///{self.installation.database}",
+            CARDONFILE_LOG_FORMAT=log_format,
+        )
+
+    def is_up(self) -> bool:
+        with suppress(OSError):
+            return self.send("GET", "/healthz").status == 200
+        return False
+
+    def send(
+        self, method: str, path: str, body: str | None = None, **headers: str
+    ) -> http.client.HTTPResponse:
+        """Send a request; gives its answer, which has been read."""
+        sent = {"Authorization": f"bearer {self.token}", "Content-Type": "application/json"}
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
+            connection.request(method, path, body=body, headers={**sent, **headers})
+            answer = connection.getresponse()
+            self.text = answer.read().decode()
+            return answer
+
+    def send_raw(self, sent: bytes) -> None:
+        """Send bytes, and go away."""
+        with closing(socket.create_connection(("127.0.0.1", self._port))) as raw:
+            raw.sendall(sent)
+
+    def open_page(self) -> str:
+        """Give the path of a hosted page that is open."""
+        assert self.send("POST", ACCOUNTS, json.dumps(GOOD_BODY)).status == 200
+        link = json.loads(self.text)["hosted_payment_uri"].removeprefix(self.address)
+        return self.send("GET", link).headers["Location"].removeprefix(self.address)
+
+
+@pytest.fixture(params=["text", "json"])
+def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
+    service = Service(tmp_path, request.param)
+    with service.program:
+        wait_until(service.is_up)
+        yield service
+    service.installation.close()
+
+
+def send_to_every_place(service: Service, operation: Operation) -> None:
+    """Send the canaries in each part of a path, in the query, in headers, and as the method."""
+    method = operation.method.upper()
+    known = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "provider": "fake", "account": "default"}
+    for number in re.findall(r"\{(\w+)\}", operation.path):
+        path = operation.path.format_map(
+            {**dict.fromkeys(_names(operation), "x"), **known, number: NUMBER}
+        )
+        service.send(method, path)
+    path = operation.path.format_map({**dict.fromkeys(_names(operation), NUMBER), **known})
+    for name in ("page", "size", "center_id", "token_id", "redirect_uri", "card", NUMBER):
+        service.send(method, f"{path}?{urlencode({name: BOTH})}")
+    for name in (
+        *("Authorization", "Content-Type", "Content-Encoding", "Cookie", "Referer", "User-Agent"),
+        *("Origin", "Host", "X-Forwarded-For", "X-Request-Id", HEADER, "Accept", "Expect", "Range"),
+    ):
+        service.send(method, path, "{}", **{name: BOTH})
+    service.send(method, path, json.dumps([BOTH, {NUMBER: CODE}]))
+    service.send(method, path, f'{{"{NUMBER}": {CODE}')
+    service.send(NUMBER, path)
+
+
+def _names(operation: Operation) -> list[str]:
+    return re.findall(r"\{(\w+)\}", operation.path)
+
+
+def send_in_every_field(service: Service) -> None:
+    """Send the number in each field of add-card, and both in fields that are not known."""
+    bodies: list[dict[str, Any]] = [
+        {"center_id": NUMBER},
+        {"redirect_uri": NUMBER},
+        {"redirect_uri": f"https://{NUMBER}:{CODE}@shop.example"},
+        {"source": int(NUMBER)},
+        {"source": 5, "number": NUMBER, "cvc": CODE, "billing_info": {"city": "Seattle"}},
+        {"billing_info": NUMBER},
+        {"billing_info": {"card": NUMBER, "cvc": CODE, "city": "Seattle"}},
+        {"card": {"number": NUMBER, "cvc": CODE}},
+    ]
+    texts = (NUMBER, f"Flat 12, {CANARIES[1]}", f"{NUMBER}8731")
+    bodies += [{"billing_info": {name: text}} for name in MAX_LENGTHS for text in texts]
+    for body in bodies:
+        service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **body}))
+    # It crashed, and says nothing of it.
+    assert service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **bodies[4]})).status == 500
+    assert NUMBER not in service.text
+
+
+def send_by_webhook(service: Service) -> None:
+    """Send what a PSP would never send, unsigned and signed."""
+    event = {"id": "event_1", "type": "page.completed", "card": NUMBER, "cvc": CODE}
+    for body in (json.dumps(event), BOTH, json.dumps({**event, "type": NUMBER})):
+        secret = service.installation.psp.webhook_secret
+        signature = sign(body.encode(), secret=secret, now=datetime.now(UTC))
+        for headers in ({HEADER: signature}, {HEADER: BOTH}):
+            service.send("POST", "/webhooks/fake", body, **headers)
+
+
+def type_into_the_hosted_page(service: Service) -> None:
+    """Type the canaries into each field, and cards that are taken with a code that is none."""
+    page = service.open_page()
+    service.send("GET", page)
+    found = re.search(r'name="form_token" value="([0-9a-f]+)"', service.text)
+    assert found is not None
+    good = {"form_token": found[1], "number": NUMBER, "expiry": "08 / 30", "cvc": CODE}
+    forms: list[dict[str, str]] = [{**good, name: BOTH} for name in (*good, *MAX_LENGTHS, "other")]
+    forms += [{**good, "number": number} for number in TEST_CARDS]
+    forms += [good, {"number": NUMBER, "cvc": CODE}]
+    for form in forms:
+        for path in (page, f"{page}/challenge", f"/fake-psp/pages/{NUMBER}"):
+            service.send(
+                "POST",
+                path,
+                urlencode(form),
+                **{"Content-Type": "application/x-www-form-urlencoded", "Origin": service.address},
+            )
+    service.send("GET", f"/fake-psp/static/{NUMBER}")
+
+
+def test_neither_is_in_a_file_or_in_the_log(service: Service, tmp_path: Path) -> None:
+    for operation in OPERATIONS:
+        send_to_every_place(service, operation)
+    send_in_every_field(service)
+    send_by_webhook(service)
+    type_into_the_hosted_page(service)
+    body = json.dumps({**GOOD_BODY, "billing_info": {"city": NUMBER}}).encode()
+    head = f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {service.token}\r\n"
+    start = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    for cut in (b"", b"\r\n\r\n" + BOTH.encode(), BOTH.encode() + b"\x00"):
+        service.send_raw(start + body + cut)
+    with closing(socket.create_connection(("127.0.0.1", service._port))) as in_flight:
+        in_flight.sendall(start + body[:-1])
+        service.program.tell(signal.SIGKILL)
+        service.program.process.wait(30)
+
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert {"cards.db", "cards.db-wal", "cards-fake-psp.db", "cards-fake-psp.db-wal", "log"} <= set(
+        kept
+    )
+    assert b"internal_error" in kept["log"]
+    hits = [
+        (name, each) for name, held in kept.items() for each in CANARIES if each.encode() in held
+    ]
+    assert hits == []
