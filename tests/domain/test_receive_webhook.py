@@ -37,6 +37,32 @@ def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> Non
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+@pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
+def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
+    installation: Installation, webhook: str
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    told = delivery(installation, session)
+
+    def receive() -> None:
+        installation.use_cases.receive_webhook(FAKE, told)
+
+    if webhook in ("before", "instead"):
+        receive()
+    if webhook == "during":
+        installation.provider.meanwhile["outcome"] = receive
+    if webhook != "instead":
+        installation.return_to_shop(session)
+    if webhook == "after":
+        receive()
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    (account,) = installation.accounts()
+    assert installation.tokens_at_psp() == {account.token}
+
+
 def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)

@@ -19,7 +19,14 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
-from domain.hosted_pages import CONSENT_VERSION, CardCollected, Evidence, EvidenceOrigin, Pending
+from domain.hosted_pages import (
+    CONSENT_VERSION,
+    CardCollected,
+    Evidence,
+    EvidenceOrigin,
+    Outcome,
+    Pending,
+)
 from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
@@ -624,6 +631,7 @@ def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> Non
     session = installation.opened_session()
     page = installation.type_card(session)
     assert page.card is not None
+    goes_on_telling(installation, session)
     note_discard(installation, page.card.token, begun=False)
     installation.reconcile.discard_token(take_discard(installation))
 
@@ -657,6 +665,7 @@ def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
     session = installation.opened_session()
     page = installation.type_card(session)
     assert page.card is not None
+    goes_on_telling(installation, session)
     note_discard(installation, page.card.token, begun=True)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
     for _ in range(24):
@@ -673,6 +682,19 @@ def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.tokens_at_psp() == frozenset()
+
+
+def goes_on_telling(installation: Installation, session: CardSession) -> None:
+    """Have the PSP tell of the session's card for ever, also once it is discarded."""
+    provider, attempt = installation.provider, session.current_attempt
+    assert attempt.page is not None
+    told = provider.outcome(attempt.request, attempt.page, ())
+
+    def tell(*_: object) -> Outcome:
+        provider.calls.append("outcome")
+        return told
+
+    provider.outcome = tell  # type: ignore[method-assign, assignment]  # to go on telling
 
 
 def take_discard(installation: Installation) -> Discard:

@@ -271,6 +271,27 @@ def test_processes_that_share_a_redis_reach_a_limit_together(tmp_path: Path) -> 
     assert sorted(answers) == [401] * 30 + [429] * 10
 
 
+def test_no_secret_is_in_the_log_or_in_the_list_of_processes(tmp_path: Path) -> None:
+    secrets = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_s3cret",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_s3cret",
+        "CARDONFILE_RATE_LIMIT_STORAGE": "redis://:s3cret@127.0.0.1:1",
+    }
+    with Serving(tmp_path, 2, **secrets) as serving:
+        # Redis is away, which is told, and everything else goes on.
+        assert serving.get(ACCOUNTS).status == 401
+        serving.wait_for("rate_limit_storage_away", count=2)
+        pids = (serving.process.pid, *serving.pids())
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+        serving.tell(signal.SIGTERM)
+        assert serving.ends() == 0
+
+    assert len(commands) == 3
+    for shown in (serving.log.read_bytes(), *commands):
+        assert b"s3cret" not in shown
+        assert serving.token.encode() not in shown
+
+
 def test_a_process_that_is_killed_is_replaced(tmp_path: Path) -> None:
     with Serving(tmp_path, 2) as serving:
         killed, other = serving.pids()

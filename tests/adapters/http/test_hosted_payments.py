@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, SessionStatus
+from entrypoints.serve import listen
 from tests.adapters.http.api import Api
-from tests.installation import BASE_URL, REDIRECT_URI, Trouble
+from tests.installation import (
+    BASE_URL,
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    REDIRECT_URI,
+    Trouble,
+)
 
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
 
@@ -64,6 +72,43 @@ def test_coming_back_stores_the_card_and_shows_nothing_of_it(api: Api) -> None:
 
     assert result.headers["location"] == REDIRECT_URI
     assert len(api.installation.accounts()) == 1
+
+
+@pytest.mark.parametrize("typed", [None, DECLINED_CARD, CHALLENGED_CARD])
+def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
+    api: Api, typed: str | None
+) -> None:
+    session = api.installation.opened_session()
+    if typed:
+        api.installation.type_card(session, typed)
+
+    for claim in ("", "&result=success", "&status=completed&card=card_1", "&result=" + "x" * 5000):
+        result = api.send(
+            "GET",
+            "/hosted-payments/return",
+            query=f"token_id={session.token_id}{claim}",
+            authenticated=False,
+        )
+        assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
+
+    assert api.installation.session(session.token_id).status is SessionStatus.OPEN
+    assert api.installation.accounts() == ()
+
+
+def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
+    with closing(listen("127.0.0.1", 0)) as shop:
+        shop.setblocking(False)
+        port = shop.getsockname()[1]
+        session = api.installation.opened_session(redirect_uri=f"http://127.0.0.1:{port}/cards")
+        api.installation.type_card(session)
+        for leg in ("return", "cancel"):
+            query = f"token_id={session.token_id}"
+            api.send("GET", f"/hosted-payments/{leg}", query=query, authenticated=False)
+        api.installation.reconcile_until_idle()
+
+        assert len(api.installation.accounts()) == 1
+        with pytest.raises(BlockingIOError):
+            shop.accept()
 
 
 def test_coming_back_goes_on_while_the_psp_does_not_answer(api: Api) -> None:

@@ -7,6 +7,7 @@ import pytest
 from adapters.fake_psp.signatures import sign
 from domain.card_sessions import CardSession, SessionStatus
 from tests.adapters.http.api import Api, refused_bare
+from tests.concurrency import at_once
 from tests.installation import Installation
 
 WEBHOOK = "/webhooks/fake"
@@ -34,6 +35,21 @@ def test_a_webhook_is_kept_and_the_reconciler_woken(api: Api) -> None:
     assert api.installation.session(session.token_id).due_at == api.installation.clock.now()
     api.installation.reconcile_until_idle()
     assert api.installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_hundred_at_once_store_one_card(api: Api) -> None:
+    session = api.installation.opened_session()
+    body, headers = signed_event(api.installation, session)
+
+    def deliver(_: int) -> int:
+        answer = api.send("POST", WEBHOOK, body=body, headers=headers, authenticated=False)
+        api.installation.reconcile()
+        return answer.status_code
+
+    assert at_once(100, deliver) == [200] * 100
+    api.installation.reconcile_until_idle()
+    (account,) = api.installation.accounts()
+    assert api.installation.tokens_at_psp() == {account.token}
 
 
 @pytest.mark.parametrize("age_seconds", [301, -301])
