@@ -125,7 +125,9 @@ class SettleSession:
             if discard.due_at is not None:
                 return session.waiting_until(max(discard.due_at, now + WAIT_FOR_DISCARD))
             if discard.done_at is not None and collected.collected_at <= discard.done_at:
-                # The PSP still tells of the card, but its token is dead.
+                # The PSP still tells of the card, but its token is dead. If it was typed again at
+                # this very moment, or our clock is ahead, it is not: then it must go again.
+                note_discard(unit, *at_psp, card, now)
                 return session.without_card(now)
         try:
             account = self._store(unit, session, collected, now)

@@ -659,6 +659,26 @@ def test_a_token_that_the_psp_gives_again_is_alive_again(
         assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
 
 
+def test_a_token_that_came_to_life_as_it_was_discarded_is_discarded_again(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    # A PSP that gives a card the same token again: by our clock it did so before the discard.
+    note_discard(installation, page.card.token, begun=True)
+    with installation.storage.write() as unit:
+        discard = unit.discards.get(FAKE, MERCHANT, page.card.token)
+        assert discard is not None
+        unit.discards.update(discard.done(installation.clock.now()))
+        unit.commit()
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    assert installation.accounts() == ()
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
 def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
     installation: Installation,
 ) -> None:
