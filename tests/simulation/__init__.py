@@ -1,0 +1,1 @@
+"""The whole service under control of one seed, and what must hold whatever happens to it."""

@@ -1,0 +1,102 @@
+"""Ports whose every call is told of, before it is made and after it was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final, Protocol, cast
+
+from typing_extensions import override
+
+from domain.ports import PaymentProvider, Result, Storage, UnitOfWork, WriteUnit
+
+
+class Moment(StrEnum):
+    """When something happens, as seen from a call to a port."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Watcher(Protocol):
+    """Is told of every call. What it raises, the caller gets in place of an answer."""
+
+    def __call__(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
+        """Hear of a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
+        ...
+
+
+PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard")
+"""The calls that go across the wire; `psp.read_webhook` makes none."""
+
+
+class WatchedStorage(Storage):
+    """A storage that tells of every unit, and of every call to a repository within."""
+
+    def __init__(self, storage: Storage, watcher: Watcher) -> None:
+        self._storage = storage
+        self._watcher = watcher
+
+    @override
+    @contextmanager
+    def read(self) -> Iterator[UnitOfWork]:
+        self._watcher("storage.read", Moment.BEFORE)
+        with self._storage.read() as unit:
+            yield cast(UnitOfWork, _Watched(unit, "read", self._watcher))
+        self._watcher("storage.read", Moment.AFTER)
+
+    @override
+    @contextmanager
+    def write(self) -> Iterator[WriteUnit]:
+        self._watcher("storage.write", Moment.BEFORE)
+        with self._storage.write() as unit:
+            yield cast(WriteUnit, _Watched(unit, "write", self._watcher))
+        self._watcher("storage.write", Moment.AFTER)
+
+    @override
+    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+        self._watcher("storage.write", Moment.BEFORE)
+        result = self._storage.transact(
+            lambda unit: work(cast(WriteUnit, _Watched(unit, "write", self._watcher)))
+        )
+        self._watcher("storage.write", Moment.AFTER)
+        return result
+
+    @override
+    def check(self) -> None:
+        self._storage.check()
+
+    @override
+    def close(self) -> None:
+        self._storage.close()
+
+
+def watched_provider(provider: PaymentProvider, watcher: Watcher) -> PaymentProvider:
+    """Give a PSP that tells of every call."""
+    return cast(PaymentProvider, _Watched(provider, "psp", watcher))
+
+
+class _Watched:
+    """Passes every call on, and tells of it; so it need not know what the port can do."""
+
+    def __init__(self, port: object, name: str, watcher: Watcher) -> None:
+        self._port = port
+        self._name = name
+        self._watcher = watcher
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        call = f"{self._name}.{name}"
+        if isinstance(found, frozenset):
+            return found
+        if not callable(found):
+            return _Watched(found, call, self._watcher)
+
+        def told(*arguments: Any, **named: Any) -> Any:
+            self._watcher(call, Moment.BEFORE, arguments)
+            answer = found(*arguments, **named)
+            self._watcher(call, Moment.AFTER, arguments)
+            return answer
+
+        return told

@@ -1,0 +1,91 @@
+"""A process of the service: what is in memory, made anew over the same files after its death."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from dependency_injector import providers
+from typing_extensions import override
+
+from adapters.fake_psp.psp import FakePsp
+from adapters.sqlite.storage import SqliteStorage
+from domain.ports import Clock, Ids
+from entrypoints.container import build
+from entrypoints.settings import Settings
+from tests.installation import BASE_URL
+from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_provider
+from tests.simulation.psp import LastingTokens
+
+# Nobody ever waits: whoever holds the lock is further up in the same thread.
+_BUSY_SECONDS: Final = 0.05
+
+
+class Killed(BaseException):
+    """The process was killed; nothing in it may go on."""
+
+
+class ClockOfProcess(Clock):
+    """A clock that is wrong by `ahead`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.ahead = timedelta(0)
+
+    @override
+    def now(self) -> datetime:
+        return self._clock.now() + self.ahead
+
+
+class Process:
+    """One of the processes that serve an installation. A dead one makes no more calls."""
+
+    def __init__(
+        self, name: str, folder: Path, *, clock: Clock, ids: Ids, psp: FakePsp, watcher: Watcher
+    ) -> None:
+        self.name = name
+        self.clock = ClockOfProcess(clock)
+        self.is_dead = False
+        self._database = folder / "cards.db"
+        self._settings = Settings.read(
+            {
+                "CARDONFILE_DATABASE_URL": f"sqlite:///{self._database}",
+                "CARDONFILE_PUBLIC_BASE_URL": BASE_URL,
+            }
+        )
+        self._ids = ids
+        self._psp = psp
+        self._watcher = watcher
+        self.start()
+
+    def start(self) -> None:
+        """Make everything that is in memory."""
+        container = build(self._settings)
+        container.clock.override(providers.Object(self.clock))
+        container.ids.override(providers.Object(self._ids))
+        container.fake_psp.override(providers.Object(self._psp))
+        self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
+        container.storage.override(providers.Object(WatchedStorage(self._storage, self._hear)))
+        provider = LastingTokens(container.fake_provider(), self._psp)
+        container.fake_provider.override(providers.Object(watched_provider(provider, self._hear)))
+        self.use_cases = container.use_cases()
+        self.settle = container.settle_session()
+        self.reconcile = container.reconcile()
+        self.is_dead = False
+
+    def stop(self) -> None:
+        """Throw everything away that is in memory."""
+        self._storage.close()
+
+    def die(self) -> None:
+        """Be killed, here and now."""
+        self.is_dead = True
+        raise Killed
+
+    def _hear(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
+        if self.is_dead:
+            raise Killed
+        self._watcher(call, moment, arguments)
+        if self.is_dead:
+            raise Killed

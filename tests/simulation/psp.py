@@ -1,0 +1,99 @@
+"""The fake PSP as two merchant accounts see it: at one of them a card keeps its token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from adapters.fake_psp.psp import FakePsp, PageState, PspPage
+from domain.hosted_pages import (
+    CardCollected,
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.payment_accounts import Card
+from domain.ports import PaymentProvider
+
+NEW_TOKENS: Final = MerchantAccount("default")
+"""Here each card that is typed gets a token of its own, even when it was typed before."""
+
+LASTING_TOKENS: Final = MerchantAccount("lasting")
+"""Here the same card of the same guest has the same token, as with some PSPs."""
+
+
+def pages_at(psp: FakePsp) -> list[PspPage]:
+    """Give every page that the PSP has made, oldest first."""
+    found = psp._database.read("SELECT page FROM pages ORDER BY rowid", ())
+    return [msgspec.json.decode(str(row["page"]), type=PspPage) for row in found]
+
+
+def token_of(merchant_account: MerchantAccount, card: Card) -> CardToken:
+    """Give the token that a card has at a merchant account."""
+    if merchant_account == LASTING_TOKENS:
+        return CardToken(f"{card.guest_reference}/{card.fingerprint[:16]}")
+    return card.token
+
+
+def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccount, CardToken]]:
+    """Give every token that can be charged at the PSP."""
+    alive = {row["token"] for row in psp._database.read("SELECT token FROM cards", ())}
+    return {
+        (page.request.merchant_account, token_of(page.request.merchant_account, page.card))
+        for page in pages
+        if page.state is PageState.COMPLETED and page.card and page.card.token in alive
+    }
+
+
+class LastingTokens(PaymentProvider):
+    """The adapter of the fake PSP, with lasting tokens at one merchant account."""
+
+    def __init__(self, provider: PaymentProvider, psp: FakePsp) -> None:
+        self._provider = provider
+        self._psp = psp
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        return self._provider.return_parameters
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        return self._provider.start(request)
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        outcome = self._provider.outcome(request, page, evidence)
+        if not isinstance(outcome, CardCollected):
+            return outcome
+        token = token_of(request.merchant_account, outcome.card)
+        return replace(outcome, card=replace(outcome.card, token=token))
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        self._provider.close(request, page)
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        for page in pages_at(self._psp):
+            card = page.card
+            if card is None or page.request.merchant_account != merchant_account:
+                continue
+            if token_of(merchant_account, card) == token:
+                self._provider.discard(merchant_account, guest_reference, card.token)
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        return self._provider.read_webhook(delivery)

@@ -1,0 +1,656 @@
+"""A whole installation, everybody who uses it, and whatever may go wrong, out of one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from adapters.fake_psp import signatures
+from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
+from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState
+from adapters.sqlite.storage import SqliteStorage
+from domain.add_card import AddCardRequest
+from domain.card_sessions import CardSession
+from domain.centers import Center
+from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
+from domain.guests import Guest
+from domain.hosted_pages import WebhookDelivery
+from domain.identifiers import CallerName, CenterId, GuestId, TokenId
+from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.permissions import Caller, Permission
+from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
+from entrypoints.container import FAKE
+from tests.builders import a_uuid
+from tests.clock import SettableClock
+from tests.databases import make_database
+from tests.ids import SeededIds
+from tests.installation import BASE_URL
+from tests.simulation.books import Observer
+from tests.simulation.faults import Fault, Faults, Step
+from tests.simulation.invariants import (
+    FARTHEST_CLOCKS,
+    Invariants,
+    Known,
+    configuration_of,
+    require,
+)
+from tests.simulation.ports import PSP_CALLS, Moment
+from tests.simulation.processes import Killed, Process
+from tests.simulation.psp import LASTING_TOKENS, NEW_TOKENS, pages_at
+
+GUESTS: Final = (
+    Guest(id=GuestId(a_uuid(11)), first_name="Ada", last_name="Lima", email="ada@guests.example"),
+    Guest(id=GuestId(a_uuid(12)), first_name="Ben", last_name="Moss"),
+    Guest(id=GuestId(a_uuid(13)), first_name="Cleo", last_name="Nash"),
+)
+
+HARBOR: Final = Center(id=CenterId(a_uuid(1)), name="Harbor")
+GARDEN: Final = Center(id=CenterId(a_uuid(2)), name="Garden")
+SUMMIT: Final = Center(id=CenterId(a_uuid(3)), name="Summit")
+CENTERS: Final = (HARBOR, GARDEN, SUMMIT)
+
+CONFIGURATIONS: Final[Mapping[CenterId, PaymentConfiguration]] = {
+    HARBOR.id: PaymentConfiguration(provider=FAKE, merchant_account=NEW_TOKENS),
+    GARDEN.id: PaymentConfiguration(provider=FAKE, merchant_account=LASTING_TOKENS, avs=True),
+    SUMMIT.id: PaymentConfiguration(
+        provider=FAKE,
+        merchant_account=LASTING_TOKENS,
+        cards_per_guest=CardsPerGuest.ONE,
+        session_minutes=15,
+    ),
+}
+
+SHOP: Final = Caller(name=CallerName("shop"), permissions=frozenset(Permission))
+APP: Final = Caller(name=CallerName("app"), permissions=frozenset(Permission))
+KIOSK: Final = Caller(
+    name=CallerName("kiosk"), permissions=frozenset(Permission), centers=frozenset({HARBOR.id})
+)
+
+ADDRESS: Final = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+EXPIRIES: Final = ((9, 2031), (3, 2034))
+GOOD_CARD: Final = "4242424242424242"
+
+CALLS_UNTIL_FAULT: Final = 24
+"""The fault of a step comes at one of so many calls to ports, if the step makes as many."""
+
+SECONDS_AHEAD: Final = (0, 1, 60, 120)
+"""How wrong the clocks of processes are. That of the PSP is right."""
+
+KEYS_LAST: Final = timedelta(hours=24) - FARTHEST_CLOCKS
+
+ENDS_WITHIN: Final = timedelta(days=3)
+"""Once all is well, everything that is under way ends within this time."""
+
+ROUNDS_AT_THE_END: Final = 500
+LOOKS_AT_FILES_EVERY: Final = 10
+
+NAMES: Final[Mapping[str, str]] = {
+    **{each.id: each.first_name for each in GUESTS},
+    **{each.id: each.name for each in CENTERS},
+}
+
+Answer = TypeVar("Answer")
+Thing = TypeVar("Thing")
+
+NoAnswer: TypeAlias = (
+    Refusal | LinkUnknown | LinkAltered | LinkExpired | ProviderUnavailable | WebhookRejected
+)
+NO_ANSWER: Final = (
+    Refusal,
+    LinkUnknown,
+    LinkAltered,
+    LinkExpired,
+    ProviderUnavailable,
+    WebhookRejected,
+)
+
+
+@dataclass(slots=True)
+class Visit:
+    """A wish to add a card. It may be sent several times; no other has its redirect_uri."""
+
+    number: int
+    caller: Caller
+    guest: Guest
+    center: Center
+    request: AddCardRequest
+    answered: CardSession | None = None
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the guest goes back to, and what tells this visit from others."""
+        return str(self.request.redirect_uri)
+
+
+class Simulation:
+    """Two processes over one database, the PSP, three guests, three centers, three callers.
+
+    Each step takes its decisions from the `choices` that it is given, and is told of in `history`.
+    After each step the invariants are checked; raises Broken for one that does not hold.
+    """
+
+    def __init__(self, folder: Path, seed: int = 1) -> None:
+        self.history: list[str] = []
+        self.steps = 0
+        self._clock = SettableClock()
+        ids = SeededIds(seed)
+        make_database(folder / "cards.db")
+        self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
+        self._faults = Faults(
+            tell=self._tell, meanwhile=self._have_something_happen, has_page=self._has_page
+        )
+        self._processes = [
+            Process(
+                name,
+                folder,
+                clock=self._clock,
+                ids=ids,
+                psp=self._psp,
+                watcher=self._faults.hear,
+            )
+            for name in ("A", "B")
+        ]
+        self._operator = SqliteStorage(folder / "cards.db")
+        self._operate(_put_everything_back)
+        self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
+        self._invariants = Invariants(self._known)
+        self._observer = Observer(folder, self._psp)
+        self._books = self._observer.read()
+        self._visits: list[Visit] = []
+        self._visit_of: dict[str, Visit] = {}
+        self._pages: list[tuple[TokenId, str]] = []
+        self._names = dict(NAMES)
+
+    def close(self) -> None:
+        """Close everything."""
+        for process in self._processes:
+            process.stop()
+        self._operator.close()
+        self._observer.close()
+        self._psp.close()
+
+    def take(self, rule: str, choices: Random, number: int | None = None) -> None:
+        """Have one thing happen, with all that comes between, and check what must hold."""
+        self.steps = self.steps + 1 if number is None else number
+        self._do(rule, choices)
+        if self.steps % LOOKS_AT_FILES_EVERY == 0:
+            self._no_card_number_is_at_rest()
+
+    def end(self, choices: Random) -> None:
+        """Have all faults stop and the clock run on, until everything has come to its end."""
+        self._faults.have_stopped = True
+        self._tell("from here on nothing goes wrong")
+        for _ in range(choices.randrange(5)):
+            self._do("a_webhook_comes", choices)
+        started_at = self._clock.now()
+        rounds = 0
+        while due_at := self._next_due():
+            rounds += 1
+            in_time = due_at - started_at < ENDS_WITHIN and rounds < ROUNDS_AT_THE_END
+            require(in_time, "I4", "there is no end of work for the reconciler")
+            self._clock.advance(max(due_at - self._clock.now(), timedelta(0)))
+            self._do("the_reconciler_runs", choices)
+        for each in self._books.sessions.values():
+            require(each.status != "open", "I4", f"session {each.token_id} is open for good")
+        held = {each.token_at_psp for each in self._books.accounts.values() if each.is_active}
+        require(held == self._books.tokens, "I7", "the PSP is left with tokens that nobody holds")
+        self._no_card_number_is_at_rest()
+
+    def story(self, broken: Exception | None = None) -> str:
+        """Tell what happened, up to what broke, with names in place of identifiers."""
+        end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
+        text = "\n".join([*self.history, *end])
+        for identifier, name in self._names.items():
+            text = text.replace(f"session {identifier}", name).replace(
+                f"account {identifier}", name
+            )
+        return text
+
+    # What people do.
+
+    def a_client_adds_a_card(self, process: Process, choices: Random) -> None:
+        """Send a new request to add a card."""
+        number = len(self._visits) + 1
+        guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
+        request = AddCardRequest(
+            guest_id=guest.id,
+            center_id=center.id,
+            redirect_uri=f"https://shop.example/cards?visit={number}",
+            billing_info=ADDRESS if choices.randrange(6) < 5 else None,
+            idempotency_key=f"visit-{number}" if choices.randrange(2) else None,
+        )
+        caller = choices.choice((SHOP, SHOP, APP, APP, SHOP, KIOSK))
+        visit = Visit(number, caller, guest, center, request)
+        if request.idempotency_key:
+            self._known.keyed.add(visit.redirect_uri)
+        self._visits.append(visit)
+        self._send(process, visit)
+
+    def a_client_sends_again(self, process: Process, choices: Random) -> None:
+        """Send an earlier request once more, or another one under its key."""
+        if not self._visits:
+            self.a_client_adds_a_card(process, choices)
+            return
+        visit = _recent(choices, self._visits)
+        if visit.request.idempotency_key and choices.randrange(4) == 3:
+            self._send(process, visit, choices.choice(GUESTS))
+        else:
+            self._send(process, visit)
+
+    def a_client_looks(self, process: Process, choices: Random) -> None:
+        """Read a session, or list the cards of a guest."""
+        caller, guest = choices.choice((SHOP, KIOSK)), choices.choice(GUESTS)
+        if not self._visit_of or choices.randrange(2):
+            self._list_cards(process, caller, guest)
+            return
+        token_id, visit = _recent(choices, list(self._visit_of.items()))
+        guest = guest if choices.randrange(4) == 3 else visit.guest
+        answer = self._ask(
+            f"{caller.name} reads {self._names[token_id]} of {guest.first_name}",
+            process,
+            lambda: process.use_cases.read_session(caller, guest_id=guest.id, token_id=token_id),
+            lambda session: session.status.value,
+        )
+        if not isinstance(answer, ServiceUnavailable):
+            may = guest == visit.guest and caller.sees(visit.center.id)
+            require(may != isinstance(answer, SessionNotFound), "I5", "whose session was shown")
+
+    def a_client_removes_a_card(self, process: Process, choices: Random) -> None:
+        """Remove one of the cards on file."""
+        if not self._books.accounts:
+            return
+        account = _recent(choices, list(self._books.accounts.values()))
+        caller = choices.choice((SHOP, SHOP, KIOSK))
+        guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
+        answer = self._ask(
+            f"{caller.name} removes {self._names[account.account_id]} of {NAMES[guest_id]}",
+            process,
+            lambda: process.use_cases.remove_account(
+                caller, guest_id=guest_id, account_id=account.account_id
+            ),
+        )
+        if not isinstance(answer, Exception):
+            may = guest_id == account.guest_id and caller.sees(CenterId(account.center_id))
+            require(may, "I5", "a card of somebody else was removed")
+            self._known.removed.add(account.account_id)
+
+    def a_guest_opens_a_link(self, process: Process, choices: Random) -> None:
+        """Open a link: for the first time, again, in another tab, or late."""
+        if not self._visit_of:
+            self.a_client_adds_a_card(process, choices)
+            return
+        token_id, visit = _recent(choices, list(self._visit_of.items()))
+        is_altered = choices.randrange(12) == 11
+        answer = self._ask(
+            f"{visit.guest.first_name} opens {self._names[token_id]}{', altered' * is_altered}",
+            process,
+            lambda: process.use_cases.open_hosted_page(
+                token_id=token_id, redirect_uri=visit.redirect_uri + "x" * is_altered
+            ),
+            lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
+        )
+        if isinstance(answer, Exception):
+            return
+        require(not is_altered, "S6", "an altered link was followed")
+        if answer != visit.redirect_uri:
+            page = answer.rpartition("/")[2]
+            whose = self._psp.page(page).request.token_id
+            require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
+            self._pages.append((TokenId(token_id), page))
+
+    def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
+        """Type a card on a page, answer the bank or not, and come back or not."""
+        if not self._pages:
+            self.a_guest_opens_a_link(process, choices)
+            return
+        live = [each for each in self._pages if not self._psp.page(each[1]).is_over]
+        token_id, page = _recent(choices, live or self._pages)
+        guest = self._visit_of[token_id].guest
+        number = choices.choice((GOOD_CARD, GOOD_CARD, *sorted(TEST_CARDS)))
+        expiry = choices.choice(EXPIRIES)
+        zipcode = WRONG_ZIPCODE if choices.randrange(8) == 7 else ADDRESS["zipcode"]
+        self._tell(
+            f"{guest.first_name} types {number[-4:]}, {expiry[0]:02}/{expiry[1]}, {zipcode} on the "
+            f"page of {self._names[token_id]}"
+        )
+        self._known.typed[page] = guest.id
+        try:
+            tried = self._psp.try_card(
+                page,
+                CardEntry(
+                    number=number, expiry_month=expiry[0], expiry_year=expiry[1], zipcode=zipcode
+                ),
+            )
+            if tried.state is PageState.CHALLENGED and choices.randrange(2):
+                tried = self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
+        except (AttemptsUsedUp, OutOfOrder) as refused:
+            self._tell_answer(type(refused).__name__)
+            return
+        self._tell_answer(f"{tried.state}{f', {tried.refusal}' if tried.refusal else ''}")
+        if choices.randrange(2):
+            self._come_back(process, token_id)
+
+    def a_browser_comes_back(self, process: Process, choices: Random) -> None:
+        """Come back from a page, with a card or without one."""
+        if not self._pages:
+            self.a_guest_opens_a_link(process, choices)
+            return
+        token_id, page = _recent(choices, self._pages)
+        self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
+        self._come_back(process, token_id, cancels=choices.randrange(4) == 3)
+
+    # What happens at the PSP.
+
+    def a_webhook_comes(self, process: Process, choices: Random) -> None:
+        """Deliver any event of the PSP: late, again, out of order, altered, signed long ago."""
+        events = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
+        if not events:
+            return
+        body = str(_recent(choices, events)["body"]).encode()
+        event = msgspec.json.decode(body, type=Event)
+        at = self._clock.now()
+        is_wrong = choices.randrange(8)
+        if is_wrong == 7:
+            at -= timedelta(minutes=10)
+        signature = signatures.sign(body, secret=self._psp.webhook_secret, now=at)
+        if is_wrong == 6:
+            body = msgspec.json.encode(msgspec.structs.replace(event, type="page.completed!"))
+        delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
+        answer = self._ask(
+            f"a webhook{', not to be trusted,' * (is_wrong >= 6)} comes: {event.type} for "
+            f"{self._names.get(event.token_id, event.token_id)}",
+            process,
+            lambda: process.use_cases.receive_webhook(FAKE, delivery),
+        )
+        if not isinstance(answer, ServiceUnavailable):
+            is_rejected = isinstance(answer, WebhookRejected)
+            require(is_rejected == (is_wrong >= 6), "F33", "a webhook was judged wrongly")
+
+    def the_psp_has_trouble(self, _process: Process, choices: Random) -> None:
+        """Have some calls go wrong for a while, or none any more; or close a page early."""
+        what = choices.randrange(4)
+        if what == 0 and self._pages:
+            token_id, page = _recent(choices, self._pages)
+            self._psp.close_page(page)
+            self._tell(f"the PSP closes the page of {self._names[token_id]}")
+        elif what < 3:
+            self._faults.lasting = {}
+            self._tell("the PSP is well")
+        else:
+            calls = [each for each in PSP_CALLS if choices.randrange(2)]
+            moment, fault = choices.choice(
+                (
+                    (Moment.BEFORE, Fault.SILENT),
+                    (Moment.AFTER, Fault.SILENT),
+                    (Moment.BEFORE, Fault.REFUSED),
+                )
+            )
+            self._faults.lasting = dict.fromkeys(calls, (moment, fault))
+            self._tell(f"from now on, {moment} {', '.join(calls) or 'no call'}: {fault}")
+
+    # What happens by itself, and what operators do.
+
+    def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
+        """Do one round of reconciling."""
+        answer = self._ask(
+            "the reconciler runs",
+            process,
+            process.reconcile,
+            lambda done: f"{done.sessions} sessions, {done.discards} discards",
+        )
+        if not isinstance(answer, Exception) and answer.faults:
+            raise answer.faults[0]
+
+    def time_passes(self, _process: Process, choices: Random) -> None:
+        """Move the clock on: a little, to where something is due or ends, or a lot."""
+        now = self._clock.now()
+        marks = sorted(
+            mark
+            for each in self._books.sessions.values()
+            for mark in {each.due_at, each.expires_at}
+            if mark and mark > now and not each.is_settled
+        )
+        match choices.randrange(6):
+            case 0 | 1 if marks:
+                by = choices.choice(marks[:6]) - now + timedelta(seconds=choices.randrange(7) - 3)
+            case 2 | 3:
+                by = timedelta(minutes=1 + choices.randrange(40))
+            case 4 if len(self._faults.steps) == 1:
+                by = timedelta(hours=1 + choices.randrange(30))
+            case _:
+                by = timedelta(seconds=1 + choices.randrange(60))
+        by = max(by, timedelta(seconds=1))
+        self._clock.advance(by)
+        self._tell(f"{by} later")
+
+    def a_process_has_a_mishap(self, process: Process, choices: Random) -> None:
+        """Have a process be killed between two requests, or its clock be set wrong."""
+        if choices.randrange(2):
+            seconds = choices.choice(SECONDS_AHEAD)
+            process.clock.ahead = timedelta(seconds=seconds)
+            self._tell(f"the clock of {process.name} is {seconds} s ahead")
+        else:
+            process.is_dead = True
+            self._tell(f"{process.name} is killed")
+
+    def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
+        """Remove a guest, a center or a configuration, change one, or put everything back."""
+        guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
+        gone: str | None = None
+        match choices.randrange(8):
+            case 0:
+                what, gone = f"removes {guest.first_name}", guest.id
+                self._operate(lambda unit: _delete(unit, "guests", guest.id))
+            case 1:
+                what, gone = f"removes {center.name}", center.id
+                self._operate(lambda unit: _delete(unit, "centers", center.id))
+            case 2:
+                what, gone = f"unconfigures {center.name}", configuration_of(center.id)
+                self._operate(lambda unit: unit.configurations.remove(center.id))
+            case 3:
+                configuration = replace(
+                    CONFIGURATIONS[center.id],
+                    merchant_account=choices.choice((NEW_TOKENS, LASTING_TOKENS)),
+                    avs=not CONFIGURATIONS[center.id].avs,
+                )
+                what = f"has {center.name} take cards at {configuration.merchant_account}"
+                self._operate(lambda unit: unit.configurations.put(center.id, configuration))
+                self._known.there.add(configuration_of(center.id))
+            case _:
+                what = "puts everything back"
+                self._operate(_put_everything_back)
+                self._known.there |= self._known.places
+        self._known.missing |= {gone} if gone else set()
+        self._tell(f"the operator {what}")
+
+    # How it is done.
+
+    def _do(self, rule: str, choices: Random) -> None:
+        alive = [each for each in self._processes if not each.is_dead]
+        if not alive:
+            return
+        process = choices.choice(alive)
+        steps = self._faults.steps
+        steps.append(Step(process, choices, choices.randrange(CALLS_UNTIL_FAULT)))
+        try:
+            RULES[rule](self, process, choices)
+        except Killed:
+            # Whatever else this process is doing ends as soon as it is its turn again.
+            self._tell_answer(f"no answer, {process.name} is dead")
+        finally:
+            steps.pop()
+        for each in self._processes:
+            if each.is_dead and all(step.process is not each for step in steps):
+                each.stop()
+                each.start()
+        self._check()
+
+    def _have_something_happen(self, choices: Random) -> None:
+        (rule,) = choices.choices(list(SHARES), list(SHARES.values()))
+        self._do(rule, choices)
+
+    def _has_page(self, idempotency_key: str) -> bool:
+        return any(each.request.idempotency_key == idempotency_key for each in pages_at(self._psp))
+
+    def _check(self) -> None:
+        self._books = self._observer.read()
+        for kind, ids in (("session", self._books.sessions), ("account", self._books.accounts)):
+            for number, each in enumerate(ids, start=1):
+                self._names.setdefault(each, f"{kind} {number}")
+        self._invariants.check(self._books, self._clock.now())
+
+    def _no_card_number_is_at_rest(self) -> None:
+        for name, content in self._observer.bytes_at_rest().items():
+            for number in TEST_CARDS:
+                require(number.encode() not in content, "I6", f"a card number is in {name}")
+
+    def _ask(
+        self,
+        what: str,
+        process: Process,
+        act: Callable[[], Answer],
+        told: Callable[[Answer], str] = lambda _: "done",
+    ) -> Answer | NoAnswer:
+        """Have a process do something; gives its answer, or what it raised in place of one."""
+        step = self._faults.steps[-1]
+        self._tell(f"{what} ({process.name})")
+        try:
+            answer = act()
+        except NO_ANSWER as raised:
+            self._tell_answer(str(raised) or type(raised).__name__)
+            is_expected = step.had_fault or not isinstance(raised, ServiceUnavailable)
+            require(is_expected, "I4", "the service was away, and nothing was wrong")
+            return raised
+        self._tell_answer(told(answer))
+        return answer
+
+    def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
+        """Send the request of a visit, or the same for another guest."""
+        guest = guest or visit.guest
+        request = replace(visit.request, guest_id=guest.id)
+        key = request.idempotency_key
+        self._known.sends[visit.redirect_uri] += 1
+        self._known.sent_for[visit.redirect_uri].add(guest.id)
+        answer = self._ask(
+            f"{visit.caller.name} asks to add a card of {guest.first_name} at {visit.center.name}, "
+            f"visit {visit.number}{' with a key' * bool(key)}",
+            process,
+            lambda: process.use_cases.add_card(visit.caller, request),
+            lambda session: f"session {session.token_id}",
+        )
+        if isinstance(answer, IdempotencyKeyReused):
+            for_others = self._known.sent_for[visit.redirect_uri] - {guest.id}
+            require(for_others, "I1", "a request sent twice was refused")
+        if isinstance(answer, Exception):
+            return
+        require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
+        standing = visit.answered
+        if key and standing and self._clock.now() - standing.created_at < KEYS_LAST:
+            is_same = (standing.token_id, standing.guest_id) == (answer.token_id, guest.id)
+            require(is_same, "I1", "a request sent twice was answered with two sessions")
+        visit.answered = answer
+        self._visit_of[answer.token_id] = replace(visit, guest=guest)
+        self._known.asked_for[answer.token_id] = (guest.id, visit.center.id, visit.redirect_uri)
+
+    def _list_cards(self, process: Process, caller: Caller, guest: Guest) -> None:
+        answer = self._ask(
+            f"{caller.name} lists the cards of {guest.first_name}",
+            process,
+            lambda: process.use_cases.list_accounts(
+                caller, guest_id=guest.id, center_ids=(), pages=(), sizes=("100",)
+            ),
+            lambda page: f"{page.total} cards",
+        )
+        for account in () if isinstance(answer, Exception) else answer.items:
+            is_theirs = account.guest_id == guest.id and caller.sees(account.center_id)
+            require(is_theirs, "I5", "a card of somebody else was shown")
+            require(account.account_id not in self._known.removed, "I1", "a removed card was shown")
+
+    def _come_back(self, process: Process, token_id: TokenId, *, cancels: bool = False) -> None:
+        visit = self._visit_of[token_id]
+        use_cases = process.use_cases
+        answer = self._ask(
+            f"{visit.guest.first_name} {'cancels' if cancels else 'comes back from'} "
+            f"{self._names[token_id]}",
+            process,
+            lambda: (
+                use_cases.cancel_hosted_page(token_id=token_id)
+                if cancels
+                else use_cases.return_from_hosted_page(
+                    token_id=token_id, parameters={"status": "success"}
+                )
+            ),
+            lambda _: "the shop",
+        )
+        is_right = isinstance(answer, Exception) or answer == visit.redirect_uri
+        require(is_right, "S6", "a guest was not sent back to the shop")
+
+    def _operate(self, act: Callable[[WriteUnit], object]) -> None:
+        with self._operator.write() as unit:
+            act(unit)
+            unit.commit()
+
+    def _next_due(self) -> datetime | None:
+        """Give when there is work again by the clocks of all processes, None when there is none."""
+        times = [each.due_at for each in self._books.sessions.values() if each.due_at]
+        times += [each.due_at for each in self._books.discards if each.due_at]
+        behind = max(timedelta(0), *(-each.clock.ahead for each in self._processes))
+        return min(times) + behind if times else None
+
+    def _tell(self, what: str) -> None:
+        number = f"{self.steps:4}" if len(self._faults.steps) == 1 else " " * 4
+        indent = "    " * max(len(self._faults.steps) - 1, 0)
+        self.history.append(f"{number}  {self._clock.now():%d %H:%M:%S}  {indent}{what}")
+
+    def _tell_answer(self, answer: str) -> None:
+        indent = "    " * max(len(self._faults.steps) - 1, 0)
+        self.history.append(f"{' ' * 19}{indent}→ {answer}")
+
+
+Rule: TypeAlias = Callable[[Simulation, Process, Random], None]
+
+_SHARES: Final[Mapping[Rule, int]] = {
+    Simulation.a_client_adds_a_card: 3,
+    Simulation.a_client_sends_again: 1,
+    Simulation.a_client_looks: 1,
+    Simulation.a_client_removes_a_card: 2,
+    Simulation.a_guest_opens_a_link: 4,
+    Simulation.a_guest_types_a_card: 5,
+    Simulation.a_browser_comes_back: 2,
+    Simulation.a_webhook_comes: 2,
+    Simulation.the_psp_has_trouble: 1,
+    Simulation.the_reconciler_runs: 4,
+    Simulation.time_passes: 3,
+    Simulation.a_process_has_a_mishap: 1,
+    Simulation.an_operator_changes_something: 1,
+}
+
+RULES: Final[Mapping[str, Rule]] = {rule.__name__: rule for rule in _SHARES}
+"""Everything that may happen, by the name of its rule."""
+
+SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHARES.items()}
+"""How often each comes, compared with others."""
+
+
+def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
+    """Choose one of the last five."""
+    return things[-1 - choices.randrange(min(len(things), 5))]
+
+
+def _put_everything_back(unit: WriteUnit) -> None:
+    unit.guests.put_many(GUESTS)
+    unit.centers.put_many(CENTERS)
+    for center_id, configuration in CONFIGURATIONS.items():
+        unit.configurations.put(center_id, configuration)
+
+
+def _delete(unit: Any, table: str, identifier: str) -> None:
+    """Do what only an operator can do: no repository removes a guest or a center."""
+    unit._db.execute(f"DELETE FROM {table} WHERE id = ?", (identifier,))
