@@ -13,8 +13,11 @@ from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
-# How long an example may take says nothing on a machine that is busy with other tests.
-hypothesis.settings.register_profile("cardonfile", deadline=None, max_examples=100 * TIMES)
+# How long an example may take says nothing on a machine that is busy with other tests. A run of the
+# suite tries the same examples each time; `make fuzz` tries others.
+hypothesis.settings.register_profile(
+    "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
+)
 hypothesis.settings.load_profile("cardonfile")
 
 # Threads write their lines while pytest is not capturing; tests that look at lines capture them.
