@@ -5,6 +5,7 @@ Names are taken from the code and the files themselves, so that nothing is liste
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -12,9 +13,10 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 import click
 import pytest
@@ -143,6 +145,21 @@ def messages(refusal: type[Refusal]) -> Iterator[str]:
 
 def package_names(requirements: Iterable[str]) -> set[str]:
     return {re.split(r"[<>=~!\[ ]", each, maxsplit=1)[0] for each in requirements}
+
+
+@cache
+def names_of_tests(path: Path) -> list[list[str]]:
+    """Name the tests of a file, each with the class that it is in, if any."""
+    body = ast.parse(path.read_text()).body
+    classes = [each for each in body if isinstance(each, ast.ClassDef)]
+    return [
+        *([each.name] for each in body if is_test(each)),
+        *([own.name, each.name] for own in classes for each in own.body if is_test(each)),
+    ]
+
+
+def is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
 
 
 def anchors(path: Path) -> set[str]:
@@ -283,6 +300,35 @@ class TestOperations:
 
         assert logged
         assert {row[0] for row in rows[1:]} == logged
+
+
+class TestReliability:
+    ROWS: Final = (
+        *(f"I{number}" for number in range(1, 9)),
+        *(f"F{number}" for number in range(1, 42)),
+        *(f"S{number}" for number in range(1, 23)),
+    )
+    TABLE: Final = {
+        row[0]: row[1:]
+        for row in table_rows(doc("reliability.md"))
+        if re.match("[IFS][0-9]", row[0])
+    }
+
+    def test_each_row_is_there_once_and_in_order(self) -> None:
+        listed = [row[0] for row in table_rows(doc("reliability.md")) if row[0]]
+
+        assert tuple(listed) == self.ROWS
+
+    @pytest.mark.parametrize("number", ROWS)
+    def test_a_row_has_tests_that_are_there_and_says_what_is_seen(self, number: str) -> None:
+        promised, shown_by, seen = self.TABLE[number]
+
+        assert promised
+        assert seen
+        assert shown_by
+        for named in shown_by.split("<br>"):
+            path, *names = named.split("::")
+            assert names in names_of_tests(ROOT / path), named
 
 
 class TestFakePsp:
