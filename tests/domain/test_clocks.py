@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -33,7 +34,7 @@ def test_a_session_ends_and_no_token_is_lost_whatever_the_clocks_say(
 ) -> None:
     installation = Installation(tmp_path_factory.mktemp("clocks"))
     session = installation.add_card()
-    steps = (
+    steps: tuple[Callable[[], object], ...] = (
         lambda: installation.open_page(session),
         lambda: type_card(installation, session),
         lambda: installation.return_to_shop(session),
