@@ -26,8 +26,8 @@ from adapters.http.openapi import OPERATIONS, Operation
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID, GUEST_ID
-from tests.entrypoints.test_processes import SERVE, Program, free_port
 from tests.installation import Installation
+from tests.programs import SERVE, Program, free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
