@@ -75,8 +75,12 @@ def stopped(server: PostgresqlServer) -> Iterator[None]:
 
 @contextmanager
 def crashed(server: PostgresqlServer) -> Iterator[None]:
-    """Have the server crash, and recover at the end."""
-    server.stop(signal.SIGKILL)
+    """Have all of the server end without warning, and recover at the end."""
+    with _standing_still(server) as processes:
+        for process in processes:
+            _tell(process, signal.SIGKILL)
+        server.stop(signal.SIGKILL)
+        wait_until(lambda: {_state_and_parent(process)[0] for process in processes} <= {"", "Z"})
     try:
         yield
     finally:
@@ -86,6 +90,13 @@ def crashed(server: PostgresqlServer) -> Iterator[None]:
 @contextmanager
 def hanging(server: PostgresqlServer) -> Iterator[None]:
     """Have the server hold connections, take new ones, and say nothing, until the end."""
+    with _standing_still(server):
+        yield
+
+
+@contextmanager
+def _standing_still(server: PostgresqlServer) -> Iterator[Sequence[Path]]:
+    """Stop all processes of the server for a while; gives them as they are under /proc."""
     assert server.process is not None
     parent = Path("/proc", str(server.process.pid))
     stopped = [parent]
@@ -97,7 +108,7 @@ def hanging(server: PostgresqlServer) -> Iterator[None]:
             if _state_and_parent(process)[1] == parent.name:
                 _tell(process, signal.SIGSTOP)
                 stopped.append(process)
-        yield
+        yield stopped
     finally:
         for process in reversed(stopped):
             _tell(process, signal.SIGCONT)

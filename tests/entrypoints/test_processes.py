@@ -145,13 +145,18 @@ class Serving(Program):
         connection.request("POST", ACCOUNTS, body=_BODY, headers=headers)
         return answered(connection)
 
-    def begin_to_add_card(self, pid: int) -> http.client.HTTPConnection:
-        """Have half a request in flight in one of the processes."""
+    def connect_to(self, pid: int) -> http.client.HTTPConnection:
+        """Give a connection that one of the processes has taken."""
         connection = self.connect()
         with only(pid, among=self.pids()):
             connection.request("GET", "/healthz")
             assert connection.getresponse().read()
         assert self.lines("request")[-1]["process"] == pid
+        return connection
+
+    def begin_to_add_card(self, pid: int) -> http.client.HTTPConnection:
+        """Have half a request in flight in one of the processes."""
+        connection = self.connect_to(pid)
         connection.putrequest("POST", ACCOUNTS)
         for name, value in {**self._headers(), "Content-Length": str(len(_BODY))}.items():
             connection.putheader(name, value)
@@ -209,10 +214,11 @@ def test_requests_are_answered_by_more_than_one_process(tmp_path: Path) -> None:
 
 def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(tmp_path: Path) -> None:
     with Serving(tmp_path, 3) as serving:
-        serving.wait_until_all_answer()
+        pids = serving.pids()
+        connections = [serving.connect_to(pid) for pid in pids for _ in range(4)]
 
-        def add_cards(_: int) -> list[TokenId]:
-            with closing(serving.connect()) as connection:
+        def add_cards(number: int) -> list[TokenId]:
+            with closing(connections[number]) as connection:
                 keys = [None, "a", None, "b", None, "c", None, "d", *([None] * 16)]
                 return [serving.add_card(connection, key=key) for key in keys]
 
@@ -226,7 +232,7 @@ def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(tmp_path: Path) -> 
         # Each line is whole, and tells whose it is.
         added = [line for line in serving.lines("request") if line["method"] == "POST"]
         assert len(added) == 12 * 24
-        assert len({line["process"] for line in added}) > 1
+        assert {line["process"] for line in added} == set(pids)
         assert all(isinstance(line["process"], int) for line in serving.lines())
 
 
