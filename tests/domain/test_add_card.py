@@ -242,10 +242,16 @@ def test_a_postal_code_must_have_its_countrys_format(
 
 
 def test_the_same_key_and_request_give_the_same_session(installation: Installation) -> None:
-    first = installation.add_card(idempotency_key="key")
+    asked: dict[str, Any] = {
+        "redirect_uri": "https://shop.example/all",
+        "source": 5,
+        "billing_info": {**GOOD_ADDRESS, "city": "Seattle"},
+        "idempotency_key": "key",
+    }
+    first = installation.add_card(**asked)
     installation.clock.advance(timedelta(hours=23))
 
-    assert installation.add_card(idempotency_key="key").token_id == first.token_id
+    assert installation.add_card(**asked) == first
 
 
 OTHERWISE: dict[str, list[object]] = {

@@ -94,6 +94,18 @@ def test_a_page_that_has_died_is_followed_by_another(installation: Installation)
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
+def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(session))
+    installation.settle(session.token_id)
+
+    installation.open_page(session)
+
+    assert installation.provider.calls == ["start", "outcome", "start"]
+
+
 def test_pages_are_not_made_without_end(installation: Installation) -> None:
     session = installation.add_card()
     for _ in range(MAX_ATTEMPTS):

@@ -32,6 +32,22 @@ def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Instal
     assert installation.provider.calls == []
 
 
+def test_a_round_with_a_session_or_a_discard_alone_was_not_idle(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    installation.opened_session()
+    installation.clock.advance(timedelta(seconds=30))
+    one_session = installation.reconcile()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    one_discard = installation.reconcile()
+
+    assert (one_session.sessions, one_session.discards, one_session.is_idle) == (1, 0, False)
+    assert (one_discard.sessions, one_discard.discards, one_discard.is_idle) == (0, 1, False)
+
+
 def test_nothing_is_asked_before_it_is_due(installation: Installation) -> None:
     installation.opened_session()
     installation.clock.advance(timedelta(seconds=29))
