@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import select
 import time
 from collections.abc import MutableMapping
 from http import HTTPStatus
@@ -24,6 +25,7 @@ from adapters.http.errors import (
     RequestHeaderTooLarge,
     error_body,
 )
+from adapters.http.readiness import Readiness
 
 REQUEST_SECONDS: Final = 30
 """How long a request may take to arrive, however steadily its bytes drip in."""
@@ -127,7 +129,12 @@ class Connection(HTTPChannel):
     parser_class: type[HTTPRequestParser] = StrictParser
     task_class: type[WSGITask] = _Task
     error_task_class: type[ErrorTask] = _ErrorTask
+    server: DrainingServer  # type: ignore[mutable-override]  # no other makes one
     _request_began: float = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # as waitress makes them
+        super().__init__(*args, **kwargs)
+        self.server.watch(self)
 
     @property
     def is_answering(self) -> bool:
@@ -138,6 +145,11 @@ class Connection(HTTPChannel):
     def is_receiving(self) -> bool:
         """Tell whether a part of a request has arrived."""
         return self.request is not None
+
+    @override
+    def service(self) -> None:
+        super().service()
+        self.server.watch(self)
 
     @override
     def received(self, data: bytes) -> bool:
@@ -158,3 +170,25 @@ class DrainingServer(TcpWSGIServer):
 
     channel_class: type[HTTPChannel] = Connection
     is_draining = False
+    _readiness: Readiness | None = None
+
+    @override
+    def run(self) -> None:
+        if not hasattr(select, "epoll"):
+            super().run()
+            return
+        channels: dict[int, Any] = self._map  # type: ignore[attr-defined]  # the stubs lack it
+        self._readiness = Readiness(channels)
+        while channels:
+            self._readiness.handle_events()
+
+    def watch(self, connection: Connection) -> None:
+        """Have the loop notice what comes next on a connection that is done with what came last."""
+        if self._readiness is not None:
+            self._readiness.watch(connection)
+
+    @override
+    def pull_trigger(self) -> None:
+        # Connections pull it to have the loop ask all of them; `watch` names the one.
+        if self._readiness is None:
+            super().pull_trigger()

@@ -8,7 +8,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from wsgiref.types import StartResponse, WSGIApplication
 
@@ -197,6 +197,86 @@ def server_of(app: WSGIApplication) -> Iterator[int]:
         yield port
         server.drain()
         thread.join(20)
+
+
+def plain(body: bytes) -> WSGIApplication:
+    """Give an application with the same answer to everything."""
+
+    def answer(_: object, start_response: StartResponse) -> list[bytes]:
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    return answer
+
+
+@pytest.fixture(params=["epoll", "poll"])
+def _either_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it tried as on Linux, and as where there is no epoll."""
+    if request.param == "poll":
+        monkeypatch.delattr("select.epoll")
+
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST_GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_requests_sent_at_one_go_are_all_answered_however_late_the_client_reads() -> None:
+    body = b"x" * 400_000
+    with (
+        server_of(plain(body)) as port,
+        closing(socket.create_connection(("127.0.0.1", port), timeout=20)) as client,
+    ):
+        # More than the socket and the server's own buffer take.
+        client.sendall(GET * 59 + LAST_GET)
+        received = 0
+        while chunk := client.recv(1_000_000):
+            received += chunk.count(b"x")
+
+    assert received == 60 * len(body)
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_a_connection_over_the_limit_waits_until_another_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The listening socket and the trigger count as well.
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    with ExitStack() as opened, server_of(plain(b"hello")) as port:
+        first, second, third = (
+            opened.enter_context(closing(socket.create_connection(("127.0.0.1", port), 20)))
+            for _ in range(3)
+        )
+        for each in (first, second):
+            each.sendall(GET)
+            assert _received(each) == b"hello"
+        third.sendall(GET)
+        third.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            third.recv(1)
+        first.close()
+        third.settimeout(20)
+        assert _received(third) == b"hello"
+
+
+def _received(client: socket.socket) -> bytes:
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    return response.read()
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_an_answer_to_be_continued_is_told_to_go_on() -> None:
+    with (
+        server_of(plain(b"hello")) as port,
+        closing(socket.create_connection(("127.0.0.1", port), timeout=20)) as client,
+    ):
+        client.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert client.recv(1000).startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"x")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_crash_below_the_application_is_logged_without_the_path(

@@ -1,0 +1,68 @@
+"""Which connections have something to do: told by the kernel (epoll(7)), not asked of each.
+
+waitress asks every connection at every turn whether it would read or write. At 16 connections that
+took two fifths of the interpreter's time, and more with more.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from waitress import wasyncore
+
+SCAN_SECONDS: Final = 1.0
+"""How often every connection is looked at all the same: some have run out of time."""
+
+
+Channel: TypeAlias = wasyncore.dispatcher
+"""A connection, the listening socket, or the trigger."""
+
+
+class Readiness:
+    """Handles what happens to `channels`, each of which is watched for one event at a time.
+
+    Whoever is done with a channel for now, the loop or a thread that has answered on it, has it
+    watched again.
+    """
+
+    def __init__(self, channels: Mapping[int, Channel]) -> None:
+        self._channels = channels
+        self._epoll = select.epoll()
+        self._scanned_at = 0.0
+
+    def watch(self, channel: Channel) -> None:
+        """Watch for what the channel wants next, if anything. Safe from every thread, and twice.
+
+        A channel that wants nothing is left as it is, because a thread that answers on it may have
+        it watched at the same moment.
+        """
+        wanted = select.EPOLLIN if channel.readable() else 0
+        if channel.writable():
+            wanted |= select.EPOLLOUT
+        descriptor = channel.socket.fileno() if channel.socket else -1
+        if descriptor < 0 or not wanted:
+            return
+        try:
+            self._epoll.modify(descriptor, wanted | select.EPOLLONESHOT)
+        except FileNotFoundError:
+            self._epoll.register(descriptor, wanted | select.EPOLLONESHOT)
+
+    def handle_events(self) -> None:
+        """Wait a second at most, and handle what has happened meanwhile."""
+        for descriptor, happened in self._epoll.poll(SCAN_SECONDS):
+            channel = self._channels.get(descriptor)
+            if channel is not None:
+                wasyncore.readwrite(channel, happened)
+                self._watch_if_open(descriptor, channel)
+        now = time.monotonic()
+        if now - self._scanned_at >= SCAN_SECONDS:
+            self._scanned_at = now
+            for descriptor, channel in list(self._channels.items()):
+                self._watch_if_open(descriptor, channel)
+
+    def _watch_if_open(self, descriptor: int, channel: Channel) -> None:
+        if self._channels.get(descriptor) is channel:
+            self.watch(channel)
