@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from domain.card_sessions import CardSession
 from domain.identifiers import TokenId
@@ -17,13 +17,16 @@ class HostedLinks:
 
     def hosted_payment_uri(self, session: CardSession) -> str:
         """Give the address that a client sends the guest to (interface, section 2.3)."""
-        query = urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
-        return f"{self.base_url}/hosted-payments?{query}"
+        redirect_uri = quote(session.redirect_uri, safe="")
+        return (
+            f"{self.base_url}/hosted-payments?token_id={session.token_id}"
+            f"&redirect_uri={redirect_uri}"
+        )
 
     def return_uri(self, token_id: TokenId) -> str:
         """Give the address that the PSP sends the guest back to when the page is done."""
-        return f"{self.base_url}/hosted-payments/return?{urlencode({'token_id': token_id})}"
+        return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
 
     def cancel_uri(self, token_id: TokenId) -> str:
         """Give the address behind the page's way back without a card."""
-        return f"{self.base_url}/hosted-payments/cancel?{urlencode({'token_id': token_id})}"
+        return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"

@@ -82,13 +82,15 @@ def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None
 
 def _is_host(host: str) -> bool:
     """Tell whether every browser reads this as the same host, and as a possible one."""
+    if _HOST_NAME.fullmatch(host) and not _NUMBER_AT_END.fullmatch(host):
+        return True
     address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if "%" in host:
-        return False
     try:
-        return str(ip_address(address)) == address.lower() and (":" in address) == (address != host)
+        # What follows a percent sign names an interface of one machine.
+        is_address = str(ip_address(address)) == address.lower() and "%" not in address
     except ValueError:
-        return bool(_HOST_NAME.fullmatch(host)) and not _NUMBER_AT_END.fullmatch(host)
+        return False
+    return is_address and (":" in address) == (address != host)
 
 
 def parse_allowed_origin(value: str) -> str:

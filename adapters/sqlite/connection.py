@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakSet
@@ -101,15 +101,17 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
 
 
 class Connections:
-    """One connection per thread, opened when the thread first needs it and so after any fork."""
+    """One connection that writes, and one per thread that reads, each opened when first needed."""
 
     def __init__(self, path: Path, *, busy_timeout_seconds: float) -> None:
         self._path = path
         self._busy_timeout_seconds = busy_timeout_seconds
         self._of_thread = threading.local()
         # Weak, so that the connection of a thread that has ended is closed with it.
-        self._open: WeakSet[Database] = WeakSet()
+        self._readers: WeakSet[Database] = WeakSet()
         self._opening = threading.Lock()
+        # One for all threads: what it has read of the file stays true while nobody else writes.
+        self._writer: Database | None = None
         # Threads that queue for a lock get on far sooner than threads that poll SQLite's own.
         self._writing = threading.Lock()
 
@@ -117,9 +119,9 @@ class Connections:
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
     ) -> Iterator[Database]:
-        """Open a transaction on the thread's connection, and leave nothing of it open at the end.
+        """Open a transaction, and leave nothing of it open at the end.
 
-        `wait_seconds` is for those who would rather not wait as long as the others do.
+        `wait_seconds` is for those who write and would rather not wait as long as the others do.
 
         What the block has not committed is rolled back. Raises RuntimeError when the thread is in
         a transaction already, or writes in one that is not for writing; ServiceUnavailable when
@@ -128,67 +130,72 @@ class Connections:
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
             raise RuntimeError("units of work do not nest")
-        seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
-        with self._turn_to_write(seconds) if writing else nullcontext(), translated():
-            db = self._connection()
-            mine.is_in_transaction = True
-            try:
-                if wait_seconds is not None:
-                    _set_busy_timeout(db, wait_seconds)
-                if writing:
-                    db.execute("PRAGMA query_only=OFF")
-                    db.execute("BEGIN IMMEDIATE")
-                else:
-                    db.execute("BEGIN")
-                yield db
-            except sqlite3.Error as error:
-                if _result_code(error) == sqlite3.SQLITE_READONLY and _is_query_only(db):
-                    raise RuntimeError("this unit of work may not write") from error
-                raise
-            finally:
-                mine.is_in_transaction = False
-                self._take_back(db)
-                if wait_seconds is not None:
-                    _set_busy_timeout(db, self._busy_timeout_seconds)
+        mine.is_in_transaction = True
+        try:
+            with translated(), self._write(wait_seconds) if writing else self._read() as db:
+                try:
+                    yield db
+                except sqlite3.Error as error:
+                    if _result_code(error) == sqlite3.SQLITE_READONLY and _is_query_only(db):
+                        raise RuntimeError("this unit of work may not write") from error
+                    raise
+        finally:
+            mine.is_in_transaction = False
 
     def close(self) -> None:
-        """Close the connections of all threads, none of which may be in a transaction.
+        """Close all connections, none of which may be in a transaction.
 
         It may be called again; a transaction after it opens a new connection.
         """
         with self._opening:
             self._of_thread = threading.local()
-            connections = list(self._open)
-            self._open.clear()
+            connections = list(self._readers)
+            self._readers.clear()
+        with self._writing:
+            if self._writer is not None:
+                connections.append(self._writer)
+                self._writer = None
         for db in connections:
             db.close()
 
     @contextmanager
-    def _turn_to_write(self, seconds: float) -> Iterator[None]:
+    def _read(self) -> Iterator[Database]:
+        db: Database | None = getattr(self._of_thread, "reader", None)
+        if db is None:
+            db = self._connect()
+            self._of_thread.reader = db
+            with self._opening:
+                self._readers.add(db)
+        try:
+            db.execute("BEGIN")
+            yield db
+        finally:
+            if not _has_ended(db):
+                self._of_thread.reader = None
+
+    @contextmanager
+    def _write(self, wait_seconds: float | None) -> Iterator[Database]:
+        seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
         if not self._writing.acquire(timeout=seconds):
             raise ServiceUnavailable
         try:
-            yield
+            db = self._writer = self._writer or self._connect()
+            try:
+                if wait_seconds is not None:
+                    _set_busy_timeout(db, wait_seconds)
+                db.execute("PRAGMA query_only=OFF")
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+            finally:
+                if not _has_ended(db, "PRAGMA query_only=ON"):
+                    self._writer = None
+                elif wait_seconds is not None:
+                    _set_busy_timeout(db, self._busy_timeout_seconds)
         finally:
             self._writing.release()
 
-    def _connection(self) -> Database:
-        db: Database | None = getattr(self._of_thread, "db", None)
-        if db is None:
-            db = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
-            self._of_thread.db = db
-            with self._opening:
-                self._open.add(db)
-        return db
-
-    def _take_back(self, db: Database) -> None:
-        try:
-            db.rollback()
-            db.execute("PRAGMA query_only=ON")
-        except sqlite3.Error:
-            # A connection that cannot even roll back is given up, and its transaction with it.
-            self._of_thread.db = None
-            db.close()
+    def _connect(self) -> Database:
+        return connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -208,6 +215,18 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 def _set_busy_timeout(db: Database, seconds: float) -> None:
     db.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+
+
+def _has_ended(db: Database, *afterwards: str) -> bool:
+    """Undo what is open; a connection on which even that fails is closed, and all of it with it."""
+    try:
+        db.rollback()
+        for statement in afterwards:
+            db.execute(statement)
+    except sqlite3.Error:
+        db.close()
+        return False
+    return True
 
 
 def _is_query_only(db: Database) -> bool:

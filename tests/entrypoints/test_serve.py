@@ -409,7 +409,8 @@ def test_nothing_that_the_checks_opened_is_open_when_processes_are_forked(
         def run(self) -> None:
             looks.append(self.count)
             assert isinstance(installation.storage, SqliteStorage)
-            assert list(installation.storage._connections._open) == []
+            assert list(installation.storage._connections._readers) == []
+            assert installation.storage._connections._writer is None
             assert installation.psp._database._connections.db is None
 
         def finish(self) -> int:

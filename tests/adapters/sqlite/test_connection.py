@@ -54,11 +54,12 @@ def has_session(storage: SqliteStorage) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
-def connection_of(storage: SqliteStorage) -> Database:
-    with storage._connections.transaction(writing=False) as db:
+def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
+    with storage._connections.transaction(writing=writing) as db:
         return db
 
 
+@pytest.mark.parametrize("writing", [False, True])
 @pytest.mark.parametrize(
     ("pragma", "value"),
     [
@@ -70,10 +71,10 @@ def connection_of(storage: SqliteStorage) -> Database:
     ],
 )
 def test_the_settings_that_keep_records_safe_are_in_force(
-    path: Path, pragma: str, value: object
+    path: Path, pragma: str, value: object, writing: bool
 ) -> None:
     with closing(SqliteStorage(path)) as storage:
-        db = connection_of(storage)
+        db = connection_of(storage, writing=writing)
         assert db.execute(f"PRAGMA {pragma}").fetchone() == (value,)
 
 
@@ -99,7 +100,7 @@ def test_leaving_the_rollback_journal_waits_for_another_process_that_writes(tmp_
         assert db.journal_mode == "wal"
 
 
-def test_each_thread_has_a_connection_of_its_own(storage: SqliteStorage) -> None:
+def test_each_thread_reads_on_a_connection_of_its_own(storage: SqliteStorage) -> None:
     connections = at_once(4, lambda _: [connection_of(storage), connection_of(storage)])
     assert all(first is second for first, second in connections)
     assert len({id(first) for first, _ in connections}) == 4
@@ -132,7 +133,7 @@ def test_a_closed_storage_may_be_closed_again_and_connects_anew(storage: SqliteS
 def test_the_connection_of_a_thread_that_has_ended_is_closed(storage: SqliteStorage) -> None:
     elsewhere(lambda: has_session(storage))
     gc.collect()
-    assert len(storage._connections._open) == 0
+    assert len(storage._connections._readers) == 0
 
 
 def test_a_write_unit_gives_up_when_another_process_writes_too_long(
@@ -200,10 +201,17 @@ def test_a_commit_that_fails_leaves_nothing_behind(storage: SqliteStorage) -> No
     assert has_session(storage)
 
 
+def test_all_threads_write_on_one_connection(storage: SqliteStorage) -> None:
+    writer = elsewhere(lambda: connection_of(storage, writing=True))
+    assert connection_of(storage, writing=True) is writer
+    assert connection_of(storage) is not writer
+
+
 def test_a_unit_that_was_undone_cannot_be_committed(storage: SqliteStorage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
-        connection = storage._connections._of_thread.db
+        connection = storage._connections._writer
+        assert connection is not None
         connection.rollback()
         with pytest.raises(ServiceUnavailable):
             unit.commit()
@@ -213,7 +221,8 @@ def test_a_unit_that_was_undone_cannot_be_committed(storage: SqliteStorage) -> N
 def test_a_connection_that_cannot_be_cleared_is_given_up(storage: SqliteStorage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
-        storage._connections._of_thread.db.close()
+        assert storage._connections._writer is not None
+        storage._connections._writer.close()
     assert not has_session(storage)
     add_session(storage)
 
