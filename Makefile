@@ -4,8 +4,8 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test fuzz simulate test-stripe stripe-test-key mutants screenshot \
-	lint format lock clean
+.PHONY: help install demo check test fuzz simulate torture test-stripe stripe-test-key mutants \
+	screenshot lint format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -27,9 +27,10 @@ WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Where `make simulate` begins, and how far it goes.
+# Where `make simulate` and `make torture` begin, and how far they go.
 SEED ?= 1
 STEPS ?= 20000
+ROUNDS ?= 100
 
 help: ## Show this help
 	@echo "cardonfile, from its source tree. Usage: make TARGET"
@@ -43,6 +44,7 @@ help: ## Show this help
 	@echo "  TIMES=500           with make fuzz: for how much longer (now $(TIMES))"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  SEED=7 STEPS=90000  with make simulate: its first seed, and how many steps it takes"
+	@echo "  SEED=7 ROUNDS=500   with make torture: its seed, and how many kills on each storage"
 	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
 
 install: .venv/runtime.stamp $(EXTRAS:%=.venv/%.stamp) ## Put the service and its locked dependencies into .venv
@@ -61,6 +63,9 @@ fuzz: .venv/dev.stamp ## Try TIMES as many made-up inputs as make test does
 
 simulate: .venv/dev.stamp ## Put the whole service through chance, faults and crashes, out of one seed
 	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS) $(if $(ONLY),--only $(ONLY))
+
+torture: .venv/dev.stamp ## Kill the service under load, ROUNDS times on each storage, and count what is lost
+	@$(BIN)/python -m tests.entrypoints.torture --rounds $(ROUNDS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
 	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \

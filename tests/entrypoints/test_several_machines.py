@@ -13,14 +13,12 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from tests.adapters.postgresql.by_hand import cut_off
 from tests.builders import TOKEN_ID, a_center, a_session, a_uuid
+from tests.entrypoints.load import Aftermath, Fates, look_at
 from tests.entrypoints.several_machines import (
     OUTAGES,
-    Aftermath,
-    Fates,
     ask_all,
     crashed,
     live_through,
-    look_at,
     three_machines,
     watch,
 )
@@ -56,8 +54,7 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
         assert fates.cut_off > 0
         for calm in (after.fates, after_another.fates):
             assert calm == Fates(sent=calm.sent, answered=calm.sent)
-        added = [*load.added, *after.added, *after_another.added]
-        assert look_at(machines, added) == Aftermath()
+        assert look_at(machines, load, after, after_another) == Aftermath()
         assert [line for machine in machines.each for line in machine.faults()] == []
 
 

@@ -1,0 +1,23 @@
+"""A service that is killed five times on each storage; `make torture` does it a hundred times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.entrypoints.torture import STORAGES, survive
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_what_was_answered_is_there_once_however_often_the_service_is_killed(
+    storage: str, tmp_path: Path
+) -> None:
+    with STORAGES[storage](tmp_path) as lent:
+        survived = survive(lent, rounds=5, seed=1)
+
+    assert survived.broken == []
+    assert survived.answered_for > 0
+    assert survived.fates.cut_off > 0

@@ -1,0 +1,201 @@
+"""A service that is killed again and again while clients keep it busy.
+
+`make torture` does it a hundred times on SQLite and a hundred times on PostgreSQL, and prints what
+came of it. The seed chooses what clients do and when the next kill comes; which requests it then
+meets is up to the machine.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import click
+
+from adapters.sqlite.connection import connect
+from tests.concurrency import at_once
+from tests.entrypoints.load import (
+    CLIENTS,
+    Added,
+    Aftermath,
+    Clients,
+    Fates,
+    Machines,
+    look_at,
+    one_machine_on_sqlite,
+    records_of,
+)
+from tests.entrypoints.several_machines import crashed
+from tests.postgresql import new_database, own_server
+from tests.programs import DEADLINE_SECONDS
+from tests.waiting import wait_until
+
+CRASH_EVERY: Final = 5
+"""Every so many rounds PostgreSQL crashes as well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What a machine keeps its records in.
+
+    `crash` has the database crash, and recover at the end; `damage` names what is broken in it.
+    """
+
+    machines: Machines
+    crash: Callable[[], AbstractContextManager[None]] | None
+    damage: Callable[[], list[str]]
+
+
+@dataclass(kw_only=True)
+class Survived:
+    """What became of it all; beside the figures and `aftermath` everything is empty.
+
+    `lost`, `unasked` and `damage` were found after a start, the first two as in Aftermath;
+    `unexpected` is what no client should ever see, `faults` are lines of the log.
+    """
+
+    fates: Fates
+    answered_for: int
+    lost: list[Added] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    aftermath: Aftermath = field(default_factory=Aftermath)
+
+    @property
+    def broken(self) -> list[str]:
+        """Tell what must not be."""
+        found = vars(self) | vars(self.aftermath)
+        del found["fates"], found["answered_for"], found["aftermath"]
+        return [f"{name}: {each}" for name, several in found.items() for each in several]
+
+
+def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
+    """Kill the machine in each round, at a moment of chance, and look what is there after its start.
+
+    Clients go on through it all, and send again what was not answered. While they rest all that
+    they were told is held against what is stored, and the answers of the round are asked for again.
+    """
+    machines, chance = storage.machines, random.Random(seed)
+    (machine,) = machines.each
+    clients = Clients(machines, f"seed-{seed}", CLIENTS)
+    survived = Survived(fates=clients.fates, answered_for=0)
+    machines.start()
+    with closing(clients):
+        for number in range(1, rounds + 1):
+            known = {id(each) for each in clients.added}
+            _kill_under_load(storage, clients, chance, crashes=number % CRASH_EVERY == 0)
+            survived.damage += storage.damage()
+            records = records_of(machines.url)
+            survived.lost += records.lost(clients.added)
+            survived.unasked += records.unasked(clients.added, clients.given_up)
+            _ask_again(clients, known)
+    if machine.stop() != 0:
+        survived.faults.append("the service did not stop in good order")
+    survived.fates, survived.answered_for = clients.fates, len(clients.added)
+    survived.unexpected = clients.unexpected
+    survived.faults += map(str, machine.faults())
+    survived.aftermath = look_at(machines, clients)
+    return survived
+
+
+def _kill_under_load(
+    storage: Storage, clients: Clients, chance: random.Random, *, crashes: bool
+) -> None:
+    (machine,), stop = storage.machines.each, Event()
+    with clients.doing(lambda client: client.add_cards_until(stop.is_set), stop):
+        enough = clients.fates.answered + chance.randrange(20, 150)
+        wait_until(lambda: clients.fates.answered >= enough, seconds=DEADLINE_SECONDS)
+        # An answer must not be what decides on the moment.
+        time.sleep(chance.uniform(0, 0.02))
+        with storage.crash() if storage.crash and crashes else nullcontext():
+            machine.kill()
+        machine.start()
+        machine.wait_until_ready()
+
+
+def _ask_again(clients: Clients, known: Collection[int]) -> None:
+    def ask_again(number: int) -> None:
+        client = clients.each[number]
+        for added in client.added:
+            if id(added) not in known:
+                client.ask_again(added)
+
+    at_once(len(clients.each), ask_again)
+
+
+@contextmanager
+def on_sqlite(folder: Path) -> Iterator[Storage]:
+    """Lend an installation on SQLite."""
+    with closing(one_machine_on_sqlite(folder)) as machines:
+        files = [machines.installation.database, machines.psp_database]
+
+        def damage() -> list[str]:
+            return [f"{file.name}: {each}" for file in files for each in _damage_of(file)]
+
+        yield Storage(machines=machines, crash=None, damage=damage)
+
+
+@contextmanager
+def on_postgresql(folder: Path) -> Iterator[Storage]:
+    """Lend an installation on PostgreSQL, of which the fake PSP is on SQLite all the same."""
+    with (
+        own_server() as server,
+        new_database(server.url) as url,
+        closing(Machines(folder, url, machines=1)) as machines,
+    ):
+
+        def damage() -> list[str]:
+            return _damage_of(machines.psp_database)
+
+        yield Storage(machines=machines, crash=lambda: crashed(server), damage=damage)
+
+
+def _damage_of(file: Path) -> list[str]:
+    with closing(connect(file, busy_timeout_seconds=5)) as db:
+        found = [str(row[0]) for row in db.execute("PRAGMA integrity_check").fetchall()]
+        orphans = [str(row) for row in db.execute("PRAGMA foreign_key_check").fetchall()]
+    return [each for each in found if each != "ok"] + orphans
+
+
+STORAGES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Storage]]]] = {
+    "SQLite": on_sqlite,
+    "PostgreSQL": on_postgresql,
+}
+
+
+@click.command()
+@click.option("--rounds", default=100, show_default=True, help="How many kills on each storage.")
+@click.option("--seed", default=1, show_default=True, help="What the choices come out of.")
+def main(rounds: int, seed: int) -> None:
+    """Kill the service again and again, on each storage, and print what came of it."""
+    broken = []
+    for name, storage in STORAGES.items():
+        started_at = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder, storage(Path(folder)) as lent:
+            survived = survive(lent, rounds=rounds, seed=seed)
+        seconds = time.monotonic() - started_at
+        fates, after = survived.fates, survived.aftermath
+        lost = len(survived.lost) + len(after.lost) + len(after.missing)
+        doubled = len(survived.unasked) + len(after.unasked) + len(after.doubled)
+        click.echo(
+            f"{name}: {rounds} rounds, {fates.sent} requests sent, {fates.answered} answered, "
+            f"{fates.refused} refused, {fates.cut_off} cut off; {survived.answered_for} sessions, "
+            f"{lost} lost, {doubled} doubled, {len(survived.broken)} broken in all; {seconds:.0f} s"
+        )
+        broken += [f"{name}: {each}" for each in survived.broken]
+    for each in broken:
+        click.echo(each)
+    raise SystemExit(bool(broken))
+
+
+if __name__ == "__main__":
+    main()
