@@ -6,10 +6,12 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Final
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+from typing_extensions import override
 
 from entrypoints.settings import LogFormat
 
@@ -32,7 +34,7 @@ def configure_logs(
     ]
     structlog.configure(
         processors=[*shared, _renderer(log_format)],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Lines(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(at_least),
         cache_logger_on_first_use=False,
     )
@@ -76,6 +78,17 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
         event["fault"] = type(fault).__name__
         event["where"] = [f"{frame.name}:{frame.lineno}" for frame in frames]
     return event
+
+
+class _Lines(structlog.WriteLogger):
+    """Writes lines. While that fails, as on a full disk, they are lost, and nothing else is."""
+
+    @override
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
 
 def _renderer(log_format: LogFormat) -> Processor:

@@ -108,8 +108,7 @@ class Processes:
             if time.monotonic() >= give_up_at:
                 for pid in pids:
                     os.kill(pid, signal.SIGKILL)
-                    with suppress(OSError):
-                        log.error("process_killed", pid=pid)
+                    log.error("process_killed", pid=pid)
                 give_up_at = math.inf
             self._wait(until=give_up_at)
             failed += self._take_leave()
@@ -141,11 +140,9 @@ class Processes:
                 self._work()
         except OSError as error:
             _close_for_a_while(place)
-            with suppress(OSError):
-                log.error("process_not_started", exc_info=error)
+            log.error("process_not_started", exc_info=error)
         else:
-            with suppress(OSError):
-                log.info("process_started", pid=place.pid)
+            log.info("process_started", pid=place.pid)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
@@ -211,14 +208,12 @@ def _close_for_a_while(place: _Place) -> None:
 
 
 def _report_end(pid: int, exit_code: int) -> None:
-    # A log that cannot be written is no reason to leave the processes alone.
-    with suppress(OSError):
-        if exit_code == 0:
-            log.info("process_finished", pid=pid)
-        elif exit_code > 0:
-            log.error("process_died", pid=pid, status=exit_code)
-        else:
-            log.error("process_died", pid=pid, signal=-exit_code)
+    if exit_code == 0:
+        log.info("process_finished", pid=pid)
+    elif exit_code > 0:
+        log.error("process_died", pid=pid, status=exit_code)
+    else:
+        log.error("process_died", pid=pid, signal=-exit_code)
 
 
 def _notice(_: int, __: FrameType | None) -> None:

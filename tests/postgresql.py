@@ -39,11 +39,15 @@ class PostgresqlServer:
     `nobody` can reach.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Make a server that is not started yet."""
+    def __init__(self, folder: Path, *, fsync: bool) -> None:
+        """Make a server that is not started yet.
+
+        Without `fsync` a crash of the server loses nothing either; only loss of power would.
+        """
         self._programs = _wheel() / PROGRAMS
         self._data = folder / "data"
         self._data.mkdir()
+        self._fsync = fsync
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user:
             folder.chmod(0o755)
@@ -63,8 +67,7 @@ class PostgresqlServer:
             [
                 *(self._programs / "bin" / "postgres", "-D", self._data),
                 *("-p", str(self._port), "-k", ""),
-                # A crash of the server loses nothing without it, and no test pulls the plug.
-                *("-c", "fsync=off"),
+                *("-c", f"fsync={'on' if self._fsync else 'off'}"),
             ],
             cwd=self._data,
             user=self._user,
@@ -100,10 +103,10 @@ class PostgresqlServer:
 
 
 @contextmanager
-def own_server() -> Iterator[PostgresqlServer]:
+def own_server(*, fsync: bool = False) -> Iterator[PostgresqlServer]:
     """Lend a server that runs, and that its borrower may stop."""
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
-        server = PostgresqlServer(Path(folder))
+        server = PostgresqlServer(Path(folder), fsync=fsync)
         try:
             server.start()
             yield server

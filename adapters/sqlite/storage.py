@@ -127,6 +127,10 @@ class SqliteStorage(ports.Storage):
             # Whoever asks wants to know it now.
             with self._connections.transaction(writing=True, wait_seconds=CHECK_SECONDS) as db:
                 UnitOfWork(db).centers.get(CenterId(""))
+                # A disk that is full or fails is noticed by a commit that writes. SQLite writes this
+                # number, which nobody reads here, also when it stays as it is.
+                db.execute("PRAGMA user_version=0")
+                db.execute("COMMIT")
         except Error as error:
             raise ServiceUnavailable from error
 

@@ -97,7 +97,9 @@ class Machine:
         with closing(self.connect()) as connection:
             try:
                 connection.request("GET", path)
-                return connection.getresponse().status
+                answer = connection.getresponse()
+                answer.read()
+                return answer.status
             except ConnectionError:
                 return 0
 

@@ -33,12 +33,16 @@ from tests.entrypoints.load import (
     records_of,
 )
 from tests.entrypoints.several_machines import crashed
+from tests.entrypoints.syncs import syncs_on_postgresql, syncs_on_sqlite
 from tests.postgresql import new_database, own_server
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
 CRASH_EVERY: Final = 5
 """Every so many rounds PostgreSQL crashes as well."""
+
+MAX_WAL_BYTES: Final = 16 * 1024 * 1024
+"""SQLite aims at 4 MiB, and has to wait for readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +143,7 @@ def on_sqlite(folder: Path) -> Iterator[Storage]:
         files = [machines.installation.database, machines.psp_database]
 
         def damage() -> list[str]:
-            return [f"{file.name}: {each}" for file in files for each in _damage_of(file)]
+            return [f"{file.name}: {each}" for file in files for each in damage_of(file)]
 
         yield Storage(machines=machines, crash=None, damage=damage)
 
@@ -154,22 +158,29 @@ def on_postgresql(folder: Path) -> Iterator[Storage]:
     ):
 
         def damage() -> list[str]:
-            return _damage_of(machines.psp_database)
+            return damage_of(machines.psp_database)
 
         yield Storage(machines=machines, crash=lambda: crashed(server), damage=damage)
 
 
-def _damage_of(file: Path) -> list[str]:
+def damage_of(file: Path) -> list[str]:
+    """Name what SQLite finds out of order in a file, and a write-ahead log that grew too large."""
     with closing(connect(file, busy_timeout_seconds=5)) as db:
         found = [str(row[0]) for row in db.execute("PRAGMA integrity_check").fetchall()]
         orphans = [str(row) for row in db.execute("PRAGMA foreign_key_check").fetchall()]
-    return [each for each in found if each != "ok"] + orphans
+        wal_bytes = file.with_name(f"{file.name}-wal").stat().st_size
+    too_large = [f"a WAL of {wal_bytes} bytes"] * (wal_bytes > MAX_WAL_BYTES)
+    return [each for each in found if each != "ok"] + orphans + too_large
 
 
 STORAGES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Storage]]]] = {
     "SQLite": on_sqlite,
     "PostgreSQL": on_postgresql,
 }
+
+SYNCS: Final = {"SQLite": syncs_on_sqlite, "PostgreSQL": syncs_on_postgresql}
+WRITES: Final = 1_000
+"""How many cards are added to count the syncs."""
 
 
 @click.command()
@@ -194,6 +205,11 @@ def main(rounds: int, seed: int) -> None:
         broken += [f"{name}: {each}" for each in survived.broken]
     for each in broken:
         click.echo(each)
+    for name, syncs in SYNCS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            counted = syncs(Path(folder), writes=WRITES)
+        click.echo(f"{name}: {WRITES} add-cards one after the other, {counted} syncs")
+        broken += ["an answer without a sync"] * (counted < WRITES)
     raise SystemExit(bool(broken))
 
 

@@ -359,6 +359,22 @@ class TestOutage:
                 USES[name](storage)
         assert not has_session(storage)
 
+    def test_a_server_whose_disk_is_full_is_unavailable_and_keeps_nothing(
+        self, url: str, storage: PostgresqlStorage
+    ) -> None:
+        execute(
+            url,
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql"
+            " AS $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;"
+            " CREATE TRIGGER full_disk BEFORE INSERT ON card_sessions EXECUTE FUNCTION refuse()",
+        )
+        with pytest.raises(ServiceUnavailable):
+            add_session(storage)
+        assert not has_session(storage)
+        execute(url, "DROP TRIGGER full_disk ON card_sessions")
+        add_session(storage)
+        assert has_session(storage)
+
     def test_records_that_may_not_be_touched_are_unavailable(self, url: str) -> None:
         clerk = f"clerk_of_{url.rpartition('/')[2]}"
         execute(url, f"CREATE ROLE {clerk} LOGIN")

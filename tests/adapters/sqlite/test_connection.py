@@ -3,8 +3,10 @@ from __future__ import annotations
 import gc
 import resource
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 from sqlite_utils import Database
@@ -19,8 +21,11 @@ from adapters.sqlite.connection import (
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
-from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session
+from domain.identifiers import GuestId
+from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session, a_uuid
 from tests.concurrency import at_once, elsewhere
+
+PAGE_BYTES: Final = 4_096
 
 
 @contextmanager
@@ -183,6 +188,34 @@ def test_readers_are_served_while_another_process_writes(
 ) -> None:
     with writing_elsewhere(path):
         assert not has_session(storage)
+
+
+@pytest.mark.slow
+def test_the_write_ahead_log_stays_small_and_grows_no_more_once_a_long_reader_has_gone(
+    path: Path, storage: SqliteStorage
+) -> None:
+    wal = path.with_name(f"{path.name}-wal")
+    guests = [a_guest(id=GuestId(a_uuid(number))) for number in range(1_000)]
+
+    def write_and_read_much() -> int:
+        for _ in range(100):
+            with storage.write() as unit:
+                unit.guests.put_many(guests)
+                unit.commit()
+            assert not has_session(storage)
+        return wal.stat().st_size
+
+    # Units of others are over as well, though their threads and connections are not.
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: has_session(storage), range(4)))
+        small = write_and_read_much()
+    with closing(connect(path, busy_timeout_seconds=0)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM guests").fetchone()
+        grown = write_and_read_much()
+    # By default SQLite moves what is in it to the database after 1,000 pages.
+    assert small < 2 * 1_000 * PAGE_BYTES < grown
+    assert write_and_read_much() < grown + 1_000 * PAGE_BYTES
 
 
 def test_a_commit_that_fails_leaves_nothing_behind(storage: SqliteStorage) -> None:

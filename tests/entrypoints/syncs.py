@@ -1,0 +1,57 @@
+"""Counting what is synced when cards are added one after the other, each after the answer before."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from tests.adapters.postgresql.by_hand import execute
+from tests.entrypoints.load import Clients, Machines, one_machine_on_sqlite
+from tests.postgresql import new_database, own_server
+from tests.programs import SERVE
+from tests.system_calls import SYNCS, Call, SystemCalls
+
+_SYNCS_OF_WAL = """
+    SELECT sum(fsyncs)::integer FROM pg_stat_io
+    WHERE object = 'wal' AND backend_type IN ('client backend', 'walwriter')
+"""
+
+
+def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
+    """Give the system calls of a service on SQLite while so many cards are added."""
+    with SystemCalls() as calls, closing(one_machine_on_sqlite(folder)) as machines:
+        machines.each[0].start(calls.source(SERVE))
+        calls.attach()
+        machines.wait_until_ready()
+        calls.made.clear()
+        _add_cards(machines, writes)
+        return list(calls.made)
+
+
+def syncs_on_sqlite(folder: Path, *, writes: int) -> int:
+    """Give how often a service has synced its database files while so many cards were added."""
+    calls = calls_on_sqlite(folder, writes=writes)
+    return sum(call.name in SYNCS and call.file.startswith("cards.db") for call in calls)
+
+
+def syncs_on_postgresql(folder: Path, *, writes: int) -> int:
+    """Give how often PostgreSQL has synced its write-ahead log while so many cards were added."""
+    with (
+        own_server(fsync=True) as server,
+        new_database(server.url) as url,
+        closing(Machines(folder, url, machines=1)) as machines,
+    ):
+        machines.start()
+        # Processes of the server tell what they did at their end, if not before.
+        ((before,),) = execute(url, _SYNCS_OF_WAL)
+        _add_cards(machines, writes)
+        assert machines.each[0].stop() == 0
+        ((after,),) = execute(url, _SYNCS_OF_WAL)
+        return int(after - before)
+
+
+def _add_cards(machines: Machines, number: int) -> None:
+    clients = Clients(machines, "syncs", 1)
+    with closing(clients):
+        for _ in range(number):
+            assert clients.each[0].try_to_add_card(0) == 200

@@ -1,0 +1,188 @@
+"""What a service that really runs does while its disk is full, fails, or is held up by somebody."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adapters.sqlite.connection import connect
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
+from tests.builders import GUEST_ID
+from tests.concurrency import at_once
+from tests.entrypoints.load import (
+    Added,
+    Aftermath,
+    Client,
+    Clients,
+    Machine,
+    Machines,
+    look_at,
+    one_machine_on_sqlite,
+    records_of,
+)
+from tests.entrypoints.syncs import calls_on_sqlite, syncs_on_postgresql
+from tests.entrypoints.torture import damage_of
+from tests.installation import REDIRECT_URI
+from tests.programs import SERVE
+from tests.system_calls import SYNCS, SystemCalls
+
+pytestmark = pytest.mark.slow
+
+UNAVAILABLE = {
+    "success": False,
+    "error": {"code": 503, "message": "Service temporarily unavailable"},
+}
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """Give a machine on an SQLite file that is not started."""
+    with closing(one_machine_on_sqlite(tmp_path)) as machines:
+        yield machines
+
+
+def add_cards(client: Client, number: int) -> None:
+    """Add so many cards, some of them the whole way."""
+    enough = len(client.added) + number
+    client.add_cards_until(lambda: len(client.added) >= enough)
+
+
+def try_to_add_card(machines: Machines) -> tuple[int, object]:
+    """Send a good add-card; give the status and the body of its answer."""
+    machine = machines.each[0]
+    headers = {"Authorization": f"bearer {machines.token}", "Content-Type": "application/json"}
+    with closing(machine.connect()) as connection:
+        connection.request("POST", ACCOUNTS, json.dumps(GOOD_BODY), headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def statuses(machine: Machine) -> tuple[int, int]:
+    """Give what liveness and readiness answer."""
+    return machine.status("/healthz"), machine.status("/readyz")
+
+
+def test_each_answer_waits_until_what_it_tells_is_synced(tmp_path: Path) -> None:
+    calls = calls_on_sqlite(tmp_path, writes=50)
+
+    # Written, synced, answered: each as often as it takes, and nothing written in between.
+    story = "".join(
+        "a" if call.name == "sendto" else "s" if call.name in SYNCS else "w"
+        for call in calls
+        if call.name == "sendto" or call.file == "cards.db-wal"
+    )
+    assert re.fullmatch("((w+s)+a+){50}", story)
+
+
+def test_postgresql_syncs_for_each_answer(tmp_path: Path) -> None:
+    assert syncs_on_postgresql(tmp_path, writes=50) >= 50
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "cause"),
+    [
+        ("pwrite64", errno.ENOSPC, "database or disk is full"),
+        ("pwrite64", errno.EIO, "disk I/O error"),
+        ("fsync", errno.EIO, "disk I/O error"),
+    ],
+    ids=["full", "fails to write", "fails to sync"],
+)
+def test_a_disk_that_takes_nothing_is_a_clear_503_until_it_does_again(
+    machines: Machines, call: str, error: int, cause: str
+) -> None:
+    (machine,), clients = machines.each, Clients(machines, "disk", 1)
+    (client,) = clients.each
+    with closing(clients):
+        with SystemCalls() as calls:
+            program = machine.start(calls.source(SERVE))
+            calls.attach()
+            machine.wait_until_ready()
+            add_cards(client, 8)
+            before = records_of(machines.url)
+
+            with calls.failing(call, error):
+                for _ in range(3):
+                    assert try_to_add_card(machines) == (503, UNAVAILABLE)
+                # Everything that was answered is read, also under its key.
+                for added in client.added:
+                    client.ask_again(added)
+                assert statuses(machine) == (200, 503)
+                assert records_of(machines.url) == before
+
+            # The same process, without a restart.
+            assert statuses(machine) == (200, 200)
+            add_cards(client, 8)
+            assert {line["cause"] for line in program.lines("service_unavailable")} == {cause}
+            assert "Traceback" not in program.log.read_text()
+
+            # And as if it were killed in such a moment.
+            with calls.failing(call, error):
+                assert try_to_add_card(machines) == (503, UNAVAILABLE)
+                machine.kill()
+            # What could not be synced may have reached the disk all the same, as a whole.
+            client.given_up.append(Added(guest_id=GUEST_ID, key=None, redirect_uri=REDIRECT_URI))
+        machine.start()
+        machine.wait_until_ready()
+        for added in client.added:
+            client.ask_again(added)
+        add_cards(client, 8)
+        files = (machines.installation.database, machines.psp_database)
+        assert [each for file in files for each in damage_of(file)] == []
+        assert machine.stop() == 0
+    assert clients.unexpected == []
+    assert machine.faults() == []
+    assert look_at(machines, clients) == Aftermath()
+
+
+def test_a_log_that_cannot_be_written_keeps_nobody_waiting(machines: Machines) -> None:
+    (machine,), clients = machines.each, Clients(machines, "log", 1)
+    (client,) = clients.each
+    to_full_disk = 'import os\nos.dup2(os.open("/dev/full", os.O_WRONLY), 2)\n'
+    machine.start(to_full_disk + SERVE)
+    machine.wait_until_ready()
+    with closing(clients):
+        add_cards(client, 8)
+        for added in client.added:
+            client.ask_again(added)
+    # What is refused, and what goes wrong, has lines of its own.
+    assert machine.status("/nothing") == 404
+    assert machine.status(ACCOUNTS) == 401
+    assert machine.stop() == 0
+    assert clients.unexpected == []
+    assert look_at(machines, clients) == Aftermath()
+
+
+def test_a_write_lock_that_is_held_too_long_is_a_503_and_readers_are_served(
+    machines: Machines,
+) -> None:
+    (machine,), clients = machines.each, Clients(machines, "lock", 1)
+    (client,) = clients.each
+    machine.start()
+    machine.wait_until_ready()
+    with closing(clients):
+        add_cards(client, 4)
+        before = records_of(machines.url)
+        with closing(connect(machines.installation.database, busy_timeout_seconds=0)) as other:
+            other.execute("PRAGMA query_only=OFF")
+            other.execute("BEGIN IMMEDIATE")
+
+            def write_or_read(number: int) -> None:
+                if number == 0:
+                    assert try_to_add_card(machines) == (503, UNAVAILABLE)
+                else:
+                    for added in client.added:
+                        client.ask_again(added)
+
+            at_once(2, write_or_read)
+            assert statuses(machine) == (200, 503)
+            assert records_of(machines.url) == before
+        add_cards(client, 4)
+    assert machine.stop() == 0
+    assert clients.unexpected == []
+    assert look_at(machines, clients) == Aftermath()

@@ -1,0 +1,156 @@
+"""The system calls by which a program writes, syncs and answers: watched, and made to fail.
+
+The kernel holds the program at each of them until it is told here how to go on (seccomp, user
+notification). That takes Linux 5.5 or newer, and neither rights nor tools.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fcntl import ioctl
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+_NUMBERS: Final = {
+    "x86_64": {"fsync": 74, "fdatasync": 75, "pwrite64": 18, "sendto": 44, "seccomp": 317},
+    "aarch64": {"fsync": 82, "fdatasync": 83, "pwrite64": 68, "sendto": 206, "seccomp": 277},
+}
+"""The calls that are watched, by machine; and the one that has them watched."""
+
+SYNCS: Final = ("fsync", "fdatasync")
+"""The calls that have what was written before survive a loss of power."""
+
+# From <linux/prctl.h>, <linux/seccomp.h> and <linux/bpf_common.h>.
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_SECCOMP_SET_MODE_FILTER: Final = 1
+_SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 8
+_SECCOMP_RET_ALLOW: Final = 0x7FFF0000
+_SECCOMP_RET_USER_NOTIF: Final = 0x7FC00000
+_SECCOMP_USER_NOTIF_FLAG_CONTINUE: Final = 1
+_NOTIF_RECV: Final = 0xC0502100
+_NOTIF_SEND: Final = 0xC0182101
+_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_INSTRUCTION: Final = struct.Struct("HBBI")
+# Its id, process, flags; then number, architecture, instruction pointer and arguments of the call.
+_NOTIFICATION: Final = struct.Struct("QIIiIQ6Q")
+_RESPONSE: Final = struct.Struct("QqiI")
+
+
+class Call(NamedTuple):
+    """A system call, and the name of the file that it is about; of a socket it begins so."""
+
+    name: str
+    file: str
+
+
+class SystemCalls:
+    """What a program does, once it is started from `source` and attached; `made` is in order."""
+
+    def __init__(self) -> None:
+        self.made: list[Call] = []
+        self._errors: dict[str, int] = {}
+        self._names = {number: name for name, number in _numbers().items()}
+        self._threads: list[threading.Thread] = []
+        # Linux chooses a name, which stands for no file.
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind("")
+        self._socket.listen()
+        self._socket.settimeout(20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Wait for the end of the programs, which have been told to end."""
+        self._socket.close()
+        for thread in self._threads:
+            thread.join(20)
+
+    def source(self, program: str) -> str:
+        """Give the source of the program so that it may be attached."""
+        name = self._socket.getsockname()
+        return f"from tests.system_calls import report_to\nreport_to({name!r})\n{program}"
+
+    def attach(self) -> None:
+        """Watch a program that has just been started; until then it does nothing."""
+        connection, _ = self._socket.accept()
+        with connection:
+            _, (listener,), _, _ = socket.recv_fds(connection, 1, 1)
+        self._threads.append(threading.Thread(target=self._watch, args=(listener,)))
+        self._threads[-1].start()
+
+    @contextmanager
+    def failing(self, name: str, error: int) -> Iterator[None]:
+        """Have each call of this name fail, with nothing done."""
+        self._errors[name] = error
+        try:
+            yield
+        finally:
+            del self._errors[name]
+
+    def _watch(self, listener: int) -> None:
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        # What follows is the end of the program.
+        while poll.poll()[0][1] & select.POLLIN:
+            # A program may be killed while it is held.
+            with suppress(FileNotFoundError):
+                self._answer(listener)
+        os.close(listener)
+
+    def _answer(self, listener: int) -> None:
+        held = bytearray(_NOTIFICATION.size)
+        ioctl(listener, _NOTIF_RECV, held)
+        number_of_notification, thread, _, number, _, _, descriptor, *_ = _NOTIFICATION.unpack(held)
+        file = Path(f"/proc/{thread}/fd/{descriptor}").readlink().name
+        name = self._names[number]
+        self.made.append(Call(name, file))
+        error = self._errors.get(name, 0)
+        go_on = 0 if error else _SECCOMP_USER_NOTIF_FLAG_CONTINUE
+        ioctl(listener, _NOTIF_SEND, _RESPONSE.pack(number_of_notification, 0, -error, go_on))
+
+
+def report_to(name: bytes) -> None:
+    """Have this process, and all that it starts, held at the calls that are watched."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    numbers = _numbers()
+    seccomp = numbers.pop("seccomp")
+    # Each number jumps over those that follow it, and over the instruction that lets a call pass.
+    jumps = [(_JUMP_IF_EQUAL, len(numbers) - each, 0, n) for each, n in enumerate(numbers.values())]
+    last = [(_RETURN, 0, 0, _SECCOMP_RET_ALLOW), (_RETURN, 0, 0, _SECCOMP_RET_USER_NOTIF)]
+    program = [(_LOAD, 0, 0, 0), *jumps, *last]
+    instructions = ctypes.create_string_buffer(
+        b"".join(_INSTRUCTION.pack(*each) for each in program)
+    )
+    filter_program = struct.pack("HP", len(program), ctypes.addressof(instructions))
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    listener = libc.syscall(
+        seccomp, _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_NEW_LISTENER, filter_program
+    )
+    if listener < 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise RuntimeError(f"this kernel has no seccomp user notification (Linux 5.5): {reason}")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(name)
+        socket.send_fds(connection, [b"."], [listener])
+    os.close(listener)
+
+
+def _numbers() -> dict[str, int]:
+    machine = platform.machine()
+    assert machine in _NUMBERS, f"the numbers of the system calls of {machine} are not known here"
+    return dict(_NUMBERS[machine])
