@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import ioctl
 from pathlib import Path
@@ -28,6 +28,8 @@ _NUMBERS: Final = {
 
 SYNCS: Final = ("fsync", "fdatasync")
 """The calls that have what was written before survive a loss of power."""
+WRITES: Final = ("pwrite64",)
+"""The calls by which SQLite writes."""
 
 # From <linux/prctl.h>, <linux/seccomp.h> and <linux/bpf_common.h>.
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -94,13 +96,13 @@ class SystemCalls:
         self._threads[-1].start()
 
     @contextmanager
-    def failing(self, name: str, error: int) -> Iterator[None]:
-        """Have each call of this name fail, with nothing done."""
-        self._errors[name] = error
+    def failing(self, names: Collection[str], error: int) -> Iterator[None]:
+        """Have each call of these names fail, with nothing done."""
+        self._errors = dict.fromkeys(names, error)
         try:
             yield
         finally:
-            del self._errors[name]
+            self._errors = {}
 
     def _watch(self, listener: int) -> None:
         poll = select.poll()

@@ -30,7 +30,7 @@ from tests.entrypoints.syncs import calls_on_sqlite, syncs_on_postgresql
 from tests.entrypoints.torture import damage_of
 from tests.installation import REDIRECT_URI
 from tests.programs import SERVE
-from tests.system_calls import SYNCS, SystemCalls
+from tests.system_calls import SYNCS, WRITES, SystemCalls
 
 pytestmark = pytest.mark.slow
 
@@ -85,16 +85,16 @@ def test_postgresql_syncs_for_each_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "cause"),
+    ("failing", "error", "cause"),
     [
-        ("pwrite64", errno.ENOSPC, "database or disk is full"),
-        ("pwrite64", errno.EIO, "disk I/O error"),
-        ("fsync", errno.EIO, "disk I/O error"),
+        (WRITES, errno.ENOSPC, "database or disk is full"),
+        (WRITES, errno.EIO, "disk I/O error"),
+        (SYNCS, errno.EIO, "disk I/O error"),
     ],
     ids=["full", "fails to write", "fails to sync"],
 )
 def test_a_disk_that_takes_nothing_is_a_clear_503_until_it_does_again(
-    machines: Machines, call: str, error: int, cause: str
+    machines: Machines, failing: tuple[str, ...], error: int, cause: str
 ) -> None:
     (machine,), clients = machines.each, Clients(machines, "disk", 1)
     (client,) = clients.each
@@ -106,7 +106,7 @@ def test_a_disk_that_takes_nothing_is_a_clear_503_until_it_does_again(
             add_cards(client, 8)
             before = records_of(machines.url)
 
-            with calls.failing(call, error):
+            with calls.failing(failing, error):
                 for _ in range(3):
                     assert try_to_add_card(machines) == (503, UNAVAILABLE)
                 # Everything that was answered is read, also under its key.
@@ -122,7 +122,7 @@ def test_a_disk_that_takes_nothing_is_a_clear_503_until_it_does_again(
             assert "Traceback" not in program.log.read_text()
 
             # And as if it were killed in such a moment.
-            with calls.failing(call, error):
+            with calls.failing(failing, error):
                 assert try_to_add_card(machines) == (503, UNAVAILABLE)
                 machine.kill()
             # What could not be synced may have reached the disk all the same, as a whole.

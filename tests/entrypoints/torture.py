@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
@@ -38,8 +38,13 @@ from tests.postgresql import new_database, own_server
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
+Found = TypeVar("Found")
+
 CRASH_EVERY: Final = 5
 """Every so many rounds PostgreSQL crashes as well."""
+
+KILLED_AT_START: Final = 0.2
+"""How many starts do not come to their end."""
 
 MAX_WAL_BYTES: Final = 16 * 1024 * 1024
 """SQLite aims at 4 MiB, and has to wait for readers."""
@@ -99,8 +104,9 @@ def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
             _kill_under_load(storage, clients, chance, crashes=number % CRASH_EVERY == 0)
             survived.damage += storage.damage()
             records = records_of(machines.url)
-            survived.lost += records.lost(clients.added)
-            survived.unasked += records.unasked(clients.added, clients.given_up)
+            survived.lost = _with(survived.lost, records.lost(clients.added))
+            unasked = records.unasked(clients.added, clients.given_up)
+            survived.unasked = _with(survived.unasked, unasked)
             _ask_again(clients, known)
     if machine.stop() != 0:
         survived.faults.append("the service did not stop in good order")
@@ -123,6 +129,10 @@ def _kill_under_load(
         with storage.crash() if storage.crash and crashes else nullcontext():
             machine.kill()
         machine.start()
+        if chance.random() < KILLED_AT_START:
+            time.sleep(chance.uniform(0, 0.5))
+            machine.kill()
+            machine.start()
         machine.wait_until_ready()
 
 
@@ -134,6 +144,10 @@ def _ask_again(clients: Clients, known: Collection[int]) -> None:
                 client.ask_again(added)
 
     at_once(len(clients.each), ask_again)
+
+
+def _with(found: list[Found], more: list[Found]) -> list[Found]:
+    return found + [each for each in more if each not in found]
 
 
 @contextmanager
@@ -195,8 +209,8 @@ def main(rounds: int, seed: int) -> None:
             survived = survive(lent, rounds=rounds, seed=seed)
         seconds = time.monotonic() - started_at
         fates, after = survived.fates, survived.aftermath
-        lost = len(survived.lost) + len(after.lost) + len(after.missing)
-        doubled = len(survived.unasked) + len(after.unasked) + len(after.doubled)
+        lost = len(_with(survived.lost, after.lost)) + len(after.missing)
+        doubled = len(_with(survived.unasked, after.unasked)) + len(after.doubled)
         click.echo(
             f"{name}: {rounds} rounds, {fates.sent} requests sent, {fates.answered} answered, "
             f"{fates.refused} refused, {fates.cut_off} cut off; {survived.answered_for} sessions, "
