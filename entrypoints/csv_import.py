@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import BinaryIO, Final, TypeAlias
 
 from domain.billing import MAX_LENGTHS, is_email_address
+from domain.card_numbers import holds_card_number
 from domain.centers import Center
 from domain.guests import Guest
 from domain.identifiers import CenterId, GuestId, ProductId, plain_uuid
@@ -63,6 +64,14 @@ def _text(at_most: int) -> Form:
     return Form(
         f"1 to {at_most} characters, not blank, without control characters and line breaks",
         lambda text: len(text) <= at_most and bool(text.strip()) and is_clean(text),
+    )
+
+
+def _of_a_guest(form: Form) -> Form:
+    # A reception may have kept a card there.
+    return Form(
+        f"{form.expected}, and no card number",
+        lambda text: form.fits(text) and not holds_card_number(text),
     )
 
 
@@ -132,9 +141,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "guests": Kind(
         columns={
             "id": _UUID,
-            "first_name": _NAME,
-            "last_name": _NAME,
-            "email": Form("an e-mail address, or nothing", _is_email_or_nothing),
+            "first_name": _of_a_guest(_NAME),
+            "last_name": _of_a_guest(_NAME),
+            "email": _of_a_guest(Form("an e-mail address, or nothing", _is_email_or_nothing)),
         },
         put_many=_put_guests,
     ),

@@ -295,8 +295,22 @@ class TestCells:
         rows = f'{GUEST}{OTHER_GUEST_ID},Bo,Li,"{email}"\n'
 
         assert refusal(cardonfile, "guests", GUESTS + rows) == (
-            "line 3, column email: expected an e-mail address, or nothing"
+            "line 3, column email: expected an e-mail address, or nothing, and no card number"
         )
+
+    @pytest.mark.parametrize("column", ["first_name", "last_name", "email"])
+    def test_a_card_number_beside_a_guest_is_refused_and_not_shown(
+        self, cardonfile: CommandLine, column: str
+    ) -> None:
+        cells = {"id": OTHER_GUEST_ID, "first_name": "Bo", "last_name": "Li", "email": ""}
+        kept = "4242424242424242@guests.example" if column == "email" else "Li 4242 4242 4242 4242"
+
+        complaint = refusal(
+            cardonfile, "guests", f"{GUESTS}{GUEST}{','.join((cells | {column: kept}).values())}\n"
+        )
+
+        assert complaint.startswith(f"line 3, column {column}: expected ")
+        assert complaint.endswith(", and no card number")
 
     def test_the_line_is_the_one_that_an_editor_shows(self, with_centers: CommandLine) -> None:
         rows = product_row(description='"1\n2\r\n3"') + "\n" + product_row(amount="free")
