@@ -99,6 +99,12 @@ class Books:
     pages: Sequence[PspPage]
     tokens: frozenset[tuple[MerchantAccount, CardToken]]
 
+    @property
+    def next_due(self) -> datetime | None:
+        """When there is work for the reconciler next, None when there is none any more."""
+        times = [each.due_at for each in (*self.sessions.values(), *self.discards) if each.due_at]
+        return min(times, default=None)
+
     def collected(self, token_id: str) -> Sequence[PspPage]:
         """Give the pages of a session that have collected a card."""
         return [

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
+from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
 from tests.simulation.books import AccountOnFile, Books, SessionOnFile
@@ -41,6 +42,21 @@ def require(holds: object, invariant: str, what: str) -> None:
     """Raise Broken unless it holds."""
     if not holds:
         raise Broken(invariant, what)
+
+
+def require_end(books: Books) -> None:
+    """Raise Broken unless every session has ended, and the PSP holds what we hold."""
+    for each in books.sessions.values():
+        require(each.status != "open", "I4", f"session {each.token_id} is open for good")
+    held = {each.token_at_psp for each in books.accounts.values() if each.is_active}
+    require(held == books.tokens, "I7", "the PSP is left with tokens that nobody holds")
+
+
+def require_no_card_number(files: Mapping[str, bytes]) -> None:
+    """Raise Broken if the number of a test card is in a file."""
+    for name, content in files.items():
+        for number in TEST_CARDS:
+            require(number.encode() not in content, "I6", f"a card number is in {name}")
 
 
 @dataclass

@@ -54,7 +54,10 @@ def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccou
 
 
 class LastingTokens(PaymentProvider):
-    """The adapter of the fake PSP, with lasting tokens at one merchant account."""
+    """The adapter of the fake PSP, with lasting tokens at one merchant account.
+
+    As with some PSPs, a parameter of the return address is to be kept as evidence.
+    """
 
     def __init__(self, provider: PaymentProvider, psp: FakePsp) -> None:
         self._provider = provider
@@ -63,7 +66,7 @@ class LastingTokens(PaymentProvider):
     @property
     @override
     def return_parameters(self) -> frozenset[str]:
-        return self._provider.return_parameters
+        return frozenset({"status"})
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:

@@ -40,6 +40,8 @@ from tests.simulation.invariants import (
     Known,
     configuration_of,
     require,
+    require_end,
+    require_no_card_number,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
@@ -181,7 +183,7 @@ class Simulation:
         self.steps = self.steps + 1 if number is None else number
         self._do(rule, choices)
         if self.steps % LOOKS_AT_FILES_EVERY == 0:
-            self._no_card_number_is_at_rest()
+            require_no_card_number(self._observer.bytes_at_rest())
 
     def end(self, choices: Random) -> None:
         """Have all faults stop and the clock run on, until everything has come to its end."""
@@ -197,11 +199,8 @@ class Simulation:
             require(in_time, "I4", "there is no end of work for the reconciler")
             self._clock.advance(max(due_at - self._clock.now(), timedelta(0)))
             self._do("the_reconciler_runs", choices)
-        for each in self._books.sessions.values():
-            require(each.status != "open", "I4", f"session {each.token_id} is open for good")
-        held = {each.token_at_psp for each in self._books.accounts.values() if each.is_active}
-        require(held == self._books.tokens, "I7", "the PSP is left with tokens that nobody holds")
-        self._no_card_number_is_at_rest()
+        require_end(self._books)
+        require_no_card_number(self._observer.bytes_at_rest())
 
     def story(self, broken: Exception | None = None) -> str:
         """Tell what happened, up to what broke, with names in place of identifiers."""
@@ -506,11 +505,6 @@ class Simulation:
                 self._names.setdefault(each, f"{kind} {number}")
         self._invariants.check(self._books, self._clock.now())
 
-    def _no_card_number_is_at_rest(self) -> None:
-        for name, content in self._observer.bytes_at_rest().items():
-            for number in TEST_CARDS:
-                require(number.encode() not in content, "I6", f"a card number is in {name}")
-
     def _ask(
         self,
         what: str,
@@ -599,10 +593,9 @@ class Simulation:
 
     def _next_due(self) -> datetime | None:
         """Give when there is work again by the clocks of all processes, None when there is none."""
-        times = [each.due_at for each in self._books.sessions.values() if each.due_at]
-        times += [each.due_at for each in self._books.discards if each.due_at]
+        next_due = self._books.next_due
         behind = max(timedelta(0), *(-each.clock.ahead for each in self._processes))
-        return min(times) + behind if times else None
+        return next_due and next_due + behind
 
     def _tell(self, what: str) -> None:
         number = f"{self.steps:4}" if len(self._faults.steps) == 1 else " " * 4
