@@ -21,6 +21,7 @@ from domain.errors import (
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
     Refusal,
+    ServiceUnavailable,
 )
 from domain.hosted_pages import CardCollected, Evidence, Outcome, PageClosed
 from domain.identifiers import AccountId, TokenId
@@ -131,6 +132,9 @@ class SettleSession:
                 return session.without_card(now)
         try:
             account = self._store(unit, session, collected, now)
+        except ServiceUnavailable:
+            # It says nothing of the card, which is judged when the storage is back.
+            raise
         except Refusal as refusal:
             note_discard(unit, *at_psp, card, now)
             return session.failed(refusal, now)
