@@ -102,8 +102,9 @@ class Books:
     @property
     def next_due(self) -> datetime | None:
         """When there is work for the reconciler next, None when there is none any more."""
-        times = [each.due_at for each in (*self.sessions.values(), *self.discards) if each.due_at]
-        return min(times, default=None)
+        times = [each.due_at for each in self.sessions.values()]
+        times += [each.due_at for each in self.discards]
+        return min(filter(None, times), default=None)
 
     def collected(self, token_id: str) -> Sequence[PspPage]:
         """Give the pages of a session that have collected a card."""
