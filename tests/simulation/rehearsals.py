@@ -60,7 +60,7 @@ class Mishap:
     lasts: bool = False
 
     def befalls(self, call: str) -> bool:
-        """Tell whether a call can go wrong in this way; of most it is all one when they do."""
+        """Tell whether a call can go wrong in this way; after it has acted, only one that acts."""
         acts = call == "write.commit" or call in PSP_CALLS
         return self.error(call) is not None and (acts or self.moment is Moment.BEFORE)
 
