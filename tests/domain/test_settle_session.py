@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.sqlite.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
 from domain.card_sessions import CardSession, Failure, SessionStatus
@@ -18,7 +19,9 @@ from domain.errors import (
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
     Refusal,
+    ServiceUnavailable,
 )
+from domain.guests import Guest
 from domain.hosted_pages import (
     CONSENT_VERSION,
     CardCollected,
@@ -371,6 +374,22 @@ def test_a_token_that_is_being_discarded_is_waited_for(installation: Installatio
     assert installation.accounts() == ()
 
 
+def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    goes_on_telling(installation, session)
+    note_discard(installation, page.card.token, begun=False)
+    installation.provider.meanwhile["discard"] = lambda: installation.settle(session.token_id)
+
+    installation.reconcile.discard_token(take_discard(installation))
+
+    assert installation.accounts() == ()
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
 def note_discard(installation: Installation, token: CardToken, *, begun: bool) -> None:
     now = installation.clock.now()
     with installation.storage.write() as unit:
@@ -721,6 +740,23 @@ def take_discard(installation: Installation) -> Discard:
     taken = installation.reconcile.discard_token.take()
     assert taken is not None
     return taken
+
+
+def test_a_card_is_not_refused_because_the_storage_goes_away_while_it_is_judged(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    def go_away(*_: object) -> Guest | None:
+        raise ServiceUnavailable
+
+    with monkeypatch.context() as while_it_is_away:
+        while_it_is_away.setattr(Guests, "get", go_away)
+        with pytest.raises(ServiceUnavailable):
+            installation.settle(session.token_id)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
 def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
