@@ -61,8 +61,12 @@ class Mishap:
 
     def befalls(self, call: str) -> bool:
         """Tell whether a call can go wrong in this way; after it has acted, only one that acts."""
-        acts = call == "write.commit" or call in PSP_CALLS
-        return self.error(call) is not None and (acts or self.moment is Moment.BEFORE)
+        return self.error(call) is not None and (acts(call) or self.moment is Moment.BEFORE)
+
+
+def acts(call: str) -> bool:
+    """Tell whether a call has an effect that lasts: a commit, and what goes to the PSP."""
+    return call == "write.commit" or call in PSP_CALLS
 
 
 def is_to_psp(call: str) -> bool:

@@ -43,6 +43,7 @@ from tests.simulation.rehearsals import (
     Mishap,
     Rehearsal,
     Situation,
+    acts,
     is_to_psp,
     rehearsed,
 )
@@ -307,6 +308,11 @@ def the_errors_of_its_port(call: str) -> Exception:
     return ProviderUnavailable("no answer") if is_to_psp(call) else ServiceUnavailable()
 
 
+def a_crash(call: str) -> BaseException | None:
+    # Before any other call it leaves what it leaves before the next one that acts.
+    return Killed() if acts(call) else None
+
+
 def a_refusal_of_the_psp(call: str) -> Exception | None:
     return ProviderRefused("for good") if call in PSP_CALLS else None
 
@@ -317,7 +323,8 @@ AWAY: Final = Mishap(error=the_errors_of_its_port, lasts=True)
 REFUSED: Final = Mishap(error=a_refusal_of_the_psp)
 REFUSED_FROM_THEN_ON: Final = Mishap(error=a_refusal_of_the_psp, lasts=True)
 BUG: Final = Mishap(error=lambda _: Bug())
-KILLED: Final = Mishap(error=lambda _: Killed(), moment=Moment.AFTER)
+KILLED: Final = Mishap(error=a_crash)
+KILLED_ONCE_IT_ACTED: Final = Mishap(error=a_crash, moment=Moment.AFTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,9 +366,12 @@ def rehearse_every_call(use_case: type, situation: Situation, mishap: Mishap) ->
             try:
                 _rehearse(USE_CASES[use_case], situation, mishap, number)
             except Exception as broken:
+                story = [f"{each:4}  {name}" for each, name in enumerate(calls[:number], start=1)]
                 raise AssertionError(
-                    f"{use_case.__name__}, {situation.__name__}: call {number} of {len(calls)}, "
-                    f"{mishap.moment} {call}, raises {mishap.error(call)!r}: {broken}"
+                    f"{use_case.__name__}, {situation.__name__}, call {number} of {len(calls)}:\n"
+                    + "\n".join(story)
+                    + f"\n      … {mishap.moment} it: {mishap.error(call)!r}"
+                    + f"{', and from then on' * mishap.lasts}\n{broken}"
                 ) from broken
 
 
@@ -376,10 +386,9 @@ def _rehearse(expected: Expected, situation: Situation, mishap: Mishap, number: 
         error = mishap.error(call)
         assert error is not None
         assert in_vain in expected.answers(call, number, error), in_vain
-        if isinstance(error, Killed):
-            assert books == without.seen[number], "not what it left behind"
-        if mishap.lasts and not is_to_psp(call):
-            assert books == without.seen[number - 1], "not what was committed before"
+        if isinstance(error, Killed) or (mishap.lasts and not is_to_psp(call)):
+            calls_made = number if mishap.moment is Moment.AFTER else number - 1
+            assert books == without.seen[calls_made], "not what these calls leave behind"
         has_changed = books != without.seen[0]
 
         rehearsal.clock.advance(expected.next_try_after)
@@ -439,10 +448,11 @@ def test_a_bug_at_any_call_is_told_and_nothing_is_half_done(
 
 
 @every_situation
-def test_a_process_that_is_killed_after_a_call_leaves_what_the_next_finishes(
+def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     use_case: type, situation: Situation
 ) -> None:
     rehearse_every_call(use_case, situation, KILLED)
+    rehearse_every_call(use_case, situation, KILLED_ONCE_IT_ACTED)
 
 
 def test_every_use_case_is_rehearsed() -> None:
