@@ -224,9 +224,9 @@ def a_list_of_products(rehearsal: Rehearsal) -> Attempt:
 class Expected:
     """Where a use case is rehearsed, and its answers and errors when a call goes wrong.
 
-    `without_storage` holds after the first calls, so many as it `needs`: without them it is
-    unavailable. What has been taken can be taken again after a while only, so that is when it is
-    tried again.
+    Of its calls to the storage it `needs` the first so many: when one of them fails it is
+    unavailable, whatever it answers `without_storage` later. It is tried again `next_try_after` a
+    while where what was taken and not finished has to be given back first.
     """
 
     situations: Sequence[Situation]
@@ -346,6 +346,7 @@ def calm(situation: Situation) -> Calm:
     with rehearsed(situation) as (rehearsal, attempt):
         with rehearsal.watched():
             answer = rehearsal.answer(attempt)
+        assert not isinstance(answer, type), f"refused without a reason: {answer}"
         books, effect = rehearsal.check(), rehearsal.effect()
         again = rehearsal.answer(attempt)
         rehearsal.come_to_an_end()
