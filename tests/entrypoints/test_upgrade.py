@@ -27,7 +27,11 @@ def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ins
         installed.close()
         return
     with new_database(request.getfixturevalue("postgresql_server")) as url:
-        installed = Installation(tmp_path, CARDONFILE_DATABASE_URL=url)
+        installed = Installation(
+            tmp_path,
+            CARDONFILE_DATABASE_URL=url,
+            CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
+        )
         yield installed
         installed.close()
 
