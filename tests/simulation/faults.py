@@ -94,7 +94,7 @@ class Faults:
             # After a commit: it was kept, and nobody is told so.
             possible = [Fault.STORAGE_AWAY]
         if call != _COMMIT and call in (*_UNITS, *PSP_CALLS) and len(self.steps) < AT_ONCE:
-            possible += [Fault.MEANWHILE] * 2
+            possible += [Fault.MEANWHILE] * 3
         return [*possible, Fault.KILLED] if possible or call in _UNITS else []
 
     def _have(self, fault: Fault, step: Step, when: str, key: str) -> None:

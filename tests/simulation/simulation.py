@@ -79,7 +79,7 @@ ADDRESS: Final = {"address": "1 Main St", "country_code": "US", "zipcode": "9810
 EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
 
-CALLS_UNTIL_FAULT: Final = 24
+CALLS_UNTIL_FAULT: Final = 16
 """The fault of a step comes at one of so many calls to ports, if the step makes as many."""
 
 SECONDS_AHEAD: Final = (0, 1, 60, 120)
@@ -218,12 +218,14 @@ class Simulation:
         """Send a new request to add a card."""
         number = len(self._visits) + 1
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
+        if self._visits and choices.randrange(2):
+            guest, center = self._visits[-1].guest, self._visits[-1].center
         request = AddCardRequest(
             guest_id=guest.id,
             center_id=center.id,
             redirect_uri=f"https://shop.example/cards?visit={number}",
             billing_info=ADDRESS if choices.randrange(6) < 5 else None,
-            idempotency_key=f"visit-{number}" if choices.randrange(2) else None,
+            idempotency_key=f"visit-{number}" if choices.randrange(3) else None,
         )
         caller = choices.choice((SHOP, SHOP, APP, APP, SHOP, KIOSK))
         visit = Visit(number, caller, guest, center, request)
@@ -265,7 +267,9 @@ class Simulation:
         """Remove one of the cards on file."""
         if not self._books.accounts:
             return
-        account = _recent(choices, list(self._books.accounts.values()))
+        accounts = list(self._books.accounts.values())
+        active = [each for each in accounts if each.is_active]
+        account = _recent(choices, choices.choice((active, active, accounts)) or accounts)
         caller = choices.choice((SHOP, SHOP, KIOSK))
         guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
         answer = self._ask(
@@ -282,10 +286,12 @@ class Simulation:
 
     def a_guest_opens_a_link(self, process: Process, choices: Random) -> None:
         """Open a link: for the first time, again, in another tab, or late."""
-        if not self._visit_of:
+        sessions = list(self._visit_of.items())
+        under_way = [each for each in sessions if self._books.sessions[each[0]].status == "open"]
+        if not under_way:
             self.a_client_adds_a_card(process, choices)
             return
-        token_id, visit = _recent(choices, list(self._visit_of.items()))
+        token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
         is_altered = choices.randrange(12) == 11
         answer = self._ask(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', altered' * is_altered}",
@@ -306,13 +312,13 @@ class Simulation:
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the bank or not, and come back or not."""
-        if not self._pages:
+        live = [each for each in self._pages if not self._psp.page(each[1]).is_over]
+        if not live:
             self.a_guest_opens_a_link(process, choices)
             return
-        live = [each for each in self._pages if not self._psp.page(each[1]).is_over]
-        token_id, page = _recent(choices, live or self._pages)
+        token_id, page = _recent(choices, choices.choice((live, live, live, self._pages)))
         guest = self._visit_of[token_id].guest
-        number = choices.choice((GOOD_CARD, GOOD_CARD, *sorted(TEST_CARDS)))
+        number = choices.choice((*[GOOD_CARD] * 4, *sorted(TEST_CARDS)))
         expiry = choices.choice(EXPIRIES)
         zipcode = WRONG_ZIPCODE if choices.randrange(8) == 7 else ADDRESS["zipcode"]
         self._tell(
@@ -407,19 +413,22 @@ class Simulation:
         if not isinstance(answer, Exception) and answer.faults:
             raise answer.faults[0]
 
-    def time_passes(self, _process: Process, choices: Random) -> None:
-        """Move the clock on: a little, to where something is due or ends, or a lot."""
-        now = self._clock.now()
+    def time_passes(self, process: Process, choices: Random) -> None:
+        """Move the clock on: a little, to where a process finds something due or ended, or a lot.
+
+        Mostly the reconciler of that process is the first to see it.
+        """
+        now = process.clock.now()
         marks = sorted(
             mark
             for each in self._books.sessions.values()
             for mark in {each.due_at, each.expires_at}
             if mark and mark > now and not each.is_settled
         )
-        match choices.randrange(6):
-            case 0 | 1 if marks:
+        match choices.randrange(8):
+            case 0 | 1 | 2 if marks:
                 by = choices.choice(marks[:6]) - now + timedelta(seconds=choices.randrange(7) - 3)
-            case 2 | 3:
+            case 3:
                 by = timedelta(minutes=1 + choices.randrange(40))
             case 4 if len(self._faults.steps) == 1:
                 by = timedelta(hours=1 + choices.randrange(30))
@@ -428,6 +437,8 @@ class Simulation:
         by = max(by, timedelta(seconds=1))
         self._clock.advance(by)
         self._tell(f"{by} later")
+        if choices.randrange(2):
+            self.the_reconciler_runs(process, choices)
 
     def a_process_has_a_mishap(self, process: Process, choices: Random) -> None:
         """Have a process be killed between two requests, or its clock be set wrong."""
@@ -492,8 +503,11 @@ class Simulation:
         self._check()
 
     def _have_something_happen(self, choices: Random) -> None:
-        (rule,) = choices.choices(list(SHARES), list(SHARES.values()))
-        self._do(rule, choices)
+        """Have one thing happen, or as many as a long pause allows."""
+        for rule in choices.choices(
+            list(SHARES), list(SHARES.values()), k=choices.choice((1, 1, 1, 1, 4, 8))
+        ):
+            self._do(rule, choices)
 
     def _has_page(self, idempotency_key: str) -> bool:
         return any(each.request.idempotency_key == idempotency_key for each in pages_at(self._psp))
@@ -611,7 +625,7 @@ Rule: TypeAlias = Callable[[Simulation, Process, Random], None]
 
 _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_adds_a_card: 3,
-    Simulation.a_client_sends_again: 1,
+    Simulation.a_client_sends_again: 2,
     Simulation.a_client_looks: 1,
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
@@ -633,8 +647,8 @@ SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHA
 
 
 def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
-    """Choose one of the last five."""
-    return things[-1 - choices.randrange(min(len(things), 5))]
+    """Choose one of the last five, the last more often than those before."""
+    return things[-min(choices.choice((1, 1, 1, 2, 2, 3, 4, 5)), len(things))]
 
 
 def _put_everything_back(unit: WriteUnit) -> None:
