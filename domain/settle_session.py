@@ -96,7 +96,9 @@ class SettleSession:
             if session.is_settled:
                 return session
             if isinstance(outcome, CardCollected):
-                changed = self._judge(unit, session, outcome, now)
+                is_of_this_page = session.current_attempt.request == seen.current_attempt.request
+                judge = self._judge if is_of_this_page else _too_late
+                changed = judge(unit, session, outcome, now)
             elif session.attempt != seen.attempt:
                 # The answer is about an attempt that has been followed by another.
                 return session
@@ -183,6 +185,18 @@ class SettleSession:
         )
         unit.accounts.add(account)
         return account
+
+
+def _too_late(
+    unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
+) -> CardSession:
+    """Give up the card of an earlier page: the guest has been given another, and may be typing.
+
+    Nobody would ask about that page any more if the session ended now.
+    """
+    configuration = session.configuration
+    note_discard(unit, configuration.provider, configuration.merchant_account, collected.card, now)
+    return session
 
 
 def _require_still_wanted(unit: WriteUnit, session: CardSession, collected: CardCollected) -> None:

@@ -474,6 +474,31 @@ def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
     assert (attempt.request.attempt, attempt.over) == (2, False)
 
 
+def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    def give_another_page() -> None:
+        seen = installation.session(session.token_id)
+        with installation.storage.write() as unit:
+            unit.sessions.update(seen.without_card(installation.clock.now()))
+            unit.commit()
+        installation.open_page(session)
+
+    installation.provider.meanwhile["outcome"] = give_another_page
+
+    seen = settled(installation, session)
+    installation.reconcile()
+
+    assert (seen.status, seen.current_attempt.request.attempt) == (SessionStatus.OPEN, 2)
+    assert not installation.accounts()
+    assert installation.tokens_at_psp() == frozenset()
+    installation.type_card(session, OTHER_GOOD_CARD)
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
 def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Installation) -> None:
     session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
