@@ -65,8 +65,10 @@ class Known:
 
     `asked_for` tells of each session that was answered: guest, center and redirect_uri. No two
     visits share a redirect_uri: `sends` counts their requests by it, `sent_for` names the guests
-    they were for, `keyed` holds those with an idempotency key. `typed` says which guest typed on a page, by its reference. `places` names all guests,
-    centers and configurations, `there` and `missing` those that were so since the last check.
+    they were for, `keyed` holds those with an idempotency key. `typed` says which guest typed on a
+    page, by its reference; `late` holds the pages that the PSP will tell of by a webhook alone.
+    `places` names all guests, centers and configurations, `there` and `missing` those that were so
+    since the last check.
     """
 
     asked_for: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class Known:
     keyed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     typed: dict[str, str] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
     places: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
@@ -288,7 +291,7 @@ class Invariants:
                 token_of(page.request.merchant_account, page.card),
             )
             for page in books.pages
-            if page.card and _will_be_asked_for(books, page)
+            if page.card and (page.reference in self._known.late or _will_be_asked_for(books, page))
         }
         forgotten = books.tokens - held - noted - asked_for
         for merchant_account, token in sorted(forgotten):

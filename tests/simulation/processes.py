@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +43,15 @@ class Process:
     """One of the processes that serve an installation. A dead one makes no more calls."""
 
     def __init__(
-        self, name: str, folder: Path, *, clock: Clock, ids: Ids, psp: FakePsp, watcher: Watcher
+        self,
+        name: str,
+        folder: Path,
+        *,
+        clock: Clock,
+        ids: Ids,
+        psp: FakePsp,
+        late: Set[str],
+        watcher: Watcher,
     ) -> None:
         self.name = name
         self.clock = ClockOfProcess(clock)
@@ -56,6 +65,7 @@ class Process:
         )
         self._ids = ids
         self._psp = psp
+        self._late = late
         self._watcher = watcher
         self.start()
 
@@ -67,7 +77,7 @@ class Process:
         container.fake_psp.override(providers.Object(self._psp))
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
         container.storage.override(providers.Object(WatchedStorage(self._storage, self._hear)))
-        provider = LastingTokens(container.fake_provider(), self._psp)
+        provider = LastingTokens(container.fake_provider(), self._psp, self._late)
         container.fake_provider.override(providers.Object(watched_provider(provider, self._hear)))
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()

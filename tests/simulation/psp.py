@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from domain.hosted_pages import (
     HostedPage,
     HostedPageRequest,
     Outcome,
+    Pending,
     WebhookDelivery,
     WebhookNotice,
 )
@@ -57,11 +58,14 @@ class LastingTokens(PaymentProvider):
     """The adapter of the fake PSP, with lasting tokens at one merchant account.
 
     As with some PSPs, a parameter of the return address is to be kept as evidence.
+
+    Of the pages in `late`, by their references, it does not know yet whether they have a card.
     """
 
-    def __init__(self, provider: PaymentProvider, psp: FakePsp) -> None:
+    def __init__(self, provider: PaymentProvider, psp: FakePsp, late: Set[str]) -> None:
         self._provider = provider
         self._psp = psp
+        self._late = late
 
     @property
     @override
@@ -79,6 +83,8 @@ class LastingTokens(PaymentProvider):
         outcome = self._provider.outcome(request, page, evidence)
         if not isinstance(outcome, CardCollected):
             return outcome
+        if page.reference in self._late:
+            return Pending()
         token = token_of(request.merchant_account, outcome.card)
         return replace(outcome, card=replace(outcome.card, token=token))
 

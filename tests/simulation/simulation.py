@@ -148,6 +148,7 @@ class Simulation:
         self._faults = Faults(
             tell=self._tell, meanwhile=self._have_something_happen, has_page=self._has_page
         )
+        self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
         self._processes = [
             Process(
                 name,
@@ -155,13 +156,13 @@ class Simulation:
                 clock=self._clock,
                 ids=ids,
                 psp=self._psp,
+                late=self._known.late,
                 watcher=self._faults.hear,
             )
             for name in ("A", "B")
         ]
         self._operator = SqliteStorage(folder / "cards.db")
         self._operate(_put_everything_back)
-        self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
         self._invariants = Invariants(self._known)
         self._observer = Observer(folder, self._psp)
         self._books = self._observer.read()
@@ -191,6 +192,7 @@ class Simulation:
         self._tell("from here on nothing goes wrong")
         for _ in range(choices.randrange(5)):
             self._do("a_webhook_comes", choices)
+        self._do("the_psp_tells_at_last", choices)
         started_at = self._clock.now()
         rounds = 0
         while due_at := self._next_due():
@@ -362,37 +364,32 @@ class Simulation:
 
     def a_webhook_comes(self, process: Process, choices: Random) -> None:
         """Deliver any event of the PSP: late, again, out of order, altered, signed long ago."""
-        events = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
+        events = self._events()
         if not events:
             return
-        body = str(_recent(choices, events)["body"]).encode()
-        event = msgspec.json.decode(body, type=Event)
-        at = self._clock.now()
-        is_wrong = choices.randrange(8)
-        if is_wrong == 7:
-            at -= timedelta(minutes=10)
-        signature = signatures.sign(body, secret=self._psp.webhook_secret, now=at)
-        if is_wrong == 6:
-            body = msgspec.json.encode(msgspec.structs.replace(event, type="page.completed!"))
-        delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
-        answer = self._ask(
-            f"a webhook{', not to be trusted,' * (is_wrong >= 6)} comes: {event.type} for "
-            f"{self._names.get(event.token_id, event.token_id)}",
-            process,
-            lambda: process.use_cases.receive_webhook(FAKE, delivery),
-        )
-        if not isinstance(answer, ServiceUnavailable):
-            is_rejected = isinstance(answer, WebhookRejected)
-            require(is_rejected == (is_wrong >= 6), "F33", "a webhook was judged wrongly")
+        is_altered, is_old = choices.choice(((True, False), (False, True), *[(False, False)] * 6))
+        self._deliver(process, _recent(choices, events), is_altered=is_altered, is_old=is_old)
+
+    def the_psp_tells_at_last(self, process: Process, _choices: Random) -> None:
+        """Deliver what was late, as often as it takes."""
+        self._faults.steps[-1].calls_left = 0
+        for event in self._events():
+            if event.page in self._known.late:
+                self._known.late.remove(event.page)
+                self._deliver(process, event)
 
     def the_psp_has_trouble(self, _process: Process, choices: Random) -> None:
-        """Have some calls go wrong for a while, or none any more; or close a page early."""
-        what = choices.randrange(4)
+        """Have some calls go wrong for a while, or none any more; close a page, or know it late."""
+        what = choices.randrange(5)
         if what == 0 and self._pages:
             token_id, page = _recent(choices, self._pages)
             self._psp.close_page(page)
             self._tell(f"the PSP closes the page of {self._names[token_id]}")
-        elif what < 3:
+        elif what == 1 and self._pages:
+            token_id, page = _recent(choices, self._pages)
+            self._known.late.add(page)
+            self._tell(f"of a card on the page of {self._names[token_id]} the PSP will tell late")
+        elif what < 4:
             self._faults.lasting = {}
             self._tell("the PSP is well")
         else:
@@ -546,6 +543,30 @@ class Simulation:
         self._tell_answer(told(answer))
         return answer
 
+    def _events(self) -> Sequence[Event]:
+        rows = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
+        return [msgspec.json.decode(str(row["body"]), type=Event) for row in rows]
+
+    def _deliver(
+        self, process: Process, event: Event, *, is_altered: bool = False, is_old: bool = False
+    ) -> None:
+        body = msgspec.json.encode(event)
+        signed_at = self._clock.now() - timedelta(minutes=10) * is_old
+        signature = signatures.sign(body, secret=self._psp.webhook_secret, now=signed_at)
+        if is_altered:
+            body = msgspec.json.encode(msgspec.structs.replace(event, type="page.completed!"))
+        delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
+        is_wrong = is_altered or is_old
+        answer = self._ask(
+            f"a webhook{', not to be trusted,' * is_wrong} comes: {event.type} for "
+            f"{self._names.get(event.token_id, event.token_id)}",
+            process,
+            lambda: process.use_cases.receive_webhook(FAKE, delivery),
+        )
+        if not isinstance(answer, ServiceUnavailable):
+            is_rejected = isinstance(answer, WebhookRejected)
+            require(is_rejected == is_wrong, "F33", "a webhook was judged wrongly")
+
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
         """Send the request of a visit, or the same for another guest."""
         guest = guest or visit.guest
@@ -642,7 +663,8 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_guest_types_a_card: 5,
     Simulation.a_browser_comes_back: 2,
     Simulation.a_webhook_comes: 2,
-    Simulation.the_psp_has_trouble: 1,
+    Simulation.the_psp_has_trouble: 2,
+    Simulation.the_psp_tells_at_last: 1,
     Simulation.the_reconciler_runs: 4,
     Simulation.time_passes: 3,
     Simulation.a_process_has_a_mishap: 1,
