@@ -167,7 +167,7 @@ class Simulation:
         self._observer = Observer(folder, self._psp)
         self._books = self._observer.read()
         self._visits: list[Visit] = []
-        self._visit_of: dict[str, Visit] = {}
+        self._visit_of: dict[TokenId, Visit] = {}
         self._pages: list[tuple[TokenId, str]] = []
         self._names = dict(NAMES)
 
@@ -296,7 +296,7 @@ class Simulation:
     def a_guest_opens_a_link(self, process: Process, choices: Random) -> None:
         """Open a link: for the first time, again, in another tab, or late."""
         sessions = list(self._visit_of.items())
-        under_way = [each for each in sessions if self._books.sessions[each[0]].status == "open"]
+        under_way = self._under_way(sessions)
         if not under_way:
             self.a_client_adds_a_card(process, choices)
             return
@@ -348,7 +348,7 @@ class Simulation:
             self._tell_answer(type(refused).__name__)
             return
         self._tell_answer(f"{tried.state}{f', {tried.refusal}' if tried.refusal else ''}")
-        if choices.randrange(2):
+        if not choices.randrange(3):
             self._come_back(process, token_id)
 
     def a_browser_comes_back(self, process: Process, choices: Random) -> None:
@@ -356,7 +356,8 @@ class Simulation:
         if not self._pages:
             self.a_guest_opens_a_link(process, choices)
             return
-        token_id, page = _recent(choices, self._pages)
+        under_way = self._under_way(self._pages) or self._pages
+        token_id, page = _recent(choices, choices.choice((under_way, under_way, self._pages)))
         self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
         self._come_back(process, token_id, cancels=choices.randrange(4) == 3)
 
@@ -542,6 +543,12 @@ class Simulation:
             return raised
         self._tell_answer(told(answer))
         return answer
+
+    def _under_way(
+        self, things: Sequence[tuple[TokenId, Thing]]
+    ) -> Sequence[tuple[TokenId, Thing]]:
+        """Give those whose session, named first, is still open."""
+        return [each for each in things if self._books.sessions[each[0]].status == "open"]
 
     def _events(self) -> Sequence[Event]:
         rows = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
