@@ -45,7 +45,7 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
-from tests.simulation.psp import LASTING_TOKENS, NEW_TOKENS, pages_at
+from tests.simulation.psp import LASTING_TOKENS, NEW_TOKENS, pages_at, token_of
 
 GUESTS: Final = (
     Guest(id=GuestId(a_uuid(11)), first_name="Ada", last_name="Lima", email="ada@guests.example"),
@@ -209,9 +209,8 @@ class Simulation:
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
-            text = text.replace(f"session {identifier}", name).replace(
-                f"account {identifier}", name
-            )
+            for kind in ("session ", "account ", ""):
+                text = text.replace(f"{kind}{identifier}", name)
         return text
 
     # What people do.
@@ -522,6 +521,10 @@ class Simulation:
         for kind, ids in (("session", self._books.sessions), ("account", self._books.accounts)):
             for number, each in enumerate(ids, start=1):
                 self._names.setdefault(each, f"{kind} {number}")
+        for page in self._books.pages:
+            if page.card:
+                token = token_of(page.request.merchant_account, page.card)
+                self._names.setdefault(token, f"the card of {self._names[page.request.token_id]}")
         self._invariants.check(self._books, self._clock.now())
 
     def _ask(
