@@ -677,7 +677,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.the_psp_tells_at_last: 1,
     Simulation.the_reconciler_runs: 4,
     Simulation.time_passes: 3,
-    Simulation.a_process_has_a_mishap: 1,
+    Simulation.a_process_has_a_mishap: 2,
     Simulation.an_operator_changes_something: 1,
 }
 
