@@ -36,7 +36,7 @@ class ObtainPage:
         def keep(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(asked_for.token_id) or asked_for
             if session.is_settled or session.attempt != asked_for.attempt:
-                # Somebody else has kept the answer, or has had a card from an earlier page.
+                # Somebody else has kept the answer, or has settled the session by it.
                 return session
             if page is None:
                 session = session.without_card(self.clock.now())
