@@ -92,7 +92,13 @@ class Rehearsal(Installation):
         self._observer = Observer(folder, self.psp)
         self._invariants = Invariants(self.known)
         self._process = Process(
-            "A", folder, clock=self.clock, ids=self.ids, psp=self.psp, watcher=self._hear
+            "A",
+            folder,
+            clock=self.clock,
+            ids=self.ids,
+            psp=self.psp,
+            late=frozenset(),
+            watcher=self._hear,
         )
         self._use_process()
 
