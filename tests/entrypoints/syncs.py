@@ -37,7 +37,7 @@ def syncs_on_sqlite(folder: Path, *, writes: int) -> int:
 def syncs_on_postgresql(folder: Path, *, writes: int) -> int:
     """Give how often PostgreSQL has synced its write-ahead log while so many cards were added."""
     with (
-        own_server(fsync=True) as server,
+        own_server({"fsync": "on"}) as server,
         new_database(server.url) as url,
         closing(Machines(folder, url, machines=1)) as machines,
     ):

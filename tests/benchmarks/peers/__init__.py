@@ -1,0 +1,1 @@
+"""Programs that answer add-card as the service does, to be measured beside it."""
