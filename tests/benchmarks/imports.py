@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +13,8 @@ import pysqlite3
 
 from adapters.sqlite.migrations import migrate
 from tests.benchmarks.results import Import
-from tests.benchmarks.servers import NotServing, make_sample
-from tests.programs import ROOT, SERVE
+from tests.benchmarks.servers import NotServing, make_sample, run
+from tests.programs import SERVE
 
 ROWS: Final = 1_000_000
 FEWER_ROWS: Final = 100_000
@@ -44,12 +42,12 @@ def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterato
                 database = files / f"{number}-{how.split()[0]}.db"
                 migrate(database)
                 if how == OURS:
-                    url = {"CARDONFILE_DATABASE_URL": f"sqlite:///{database}"}
+                    environment = {"CARDONFILE_DATABASE_URL": f"sqlite:///{database}"}
                     command = [sys.executable, "-c", SERVE, "import", "guests", str(guests)]
                 else:
-                    url = {}
+                    environment = {}
                     command = _shell(database, with_import_id)
-                seconds, peak_mb = _run(command, files, url)
+                seconds, peak_mb = _run(command, files, environment)
                 _require(database, rows)
                 database.unlink()
                 yield Import(how=how, rows=rows, round=number, seconds=seconds, peak_mb=peak_mb)
@@ -62,25 +60,24 @@ def _shell(database: Path, guests: Path) -> list[str]:
     ]
 
 
+_RUN: Final = """
+import json, resource, subprocess, sys, time
+began = time.perf_counter()
+subprocess.run(sys.argv[1:], check=True, stdout=sys.stderr)
+seconds = time.perf_counter() - began
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024]))
+"""
+
+
 def _run(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[float, float]:
-    """Run a command to its end; give how long it took, and the most memory that it had."""
-    began = time.perf_counter()
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            stdout=log,
-            stderr=log,
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise NotServing((folder / "log").read_text())
-    return round(seconds, 3), round(usage.ru_maxrss * 1024 / 1e6, 1)
+    """Run a command to its end; give how long it took, and the most memory that it had.
+
+    A small process starts it, because Linux counts the memory of the one that it is forked from.
+    """
+    seconds, peak_bytes = json.loads(run(folder, environment, "-c", _RUN, *command))
+    return round(seconds, 3), round(peak_bytes / 1e6, 1)
 
 
 def _require(database: Path, rows: int) -> None:

@@ -27,6 +27,12 @@ PAGES: Final = (1, 10, 100, 1_000, 10_000, 100_000)
 OURS: Final = "cardonfile"
 OFFSET: Final = "OFFSET with SQLAlchemy"
 
+RANDOM_UUID: Final = (
+    "lower(printf('%s-%s-4%s-8%s-%s', hex(randomblob(4)), hex(randomblob(2)), "
+    "substr(hex(randomblob(2)), 2), substr(hex(randomblob(2)), 2), hex(randomblob(6))))"
+)
+"""SQL that makes one up."""
+
 REPEATS: Final = {OURS: 100, OFFSET: 3}
 """How often a page is read in a round, of which the median counts."""
 
@@ -77,9 +83,7 @@ def fill(database: Path, products: int) -> None:
         db.execute(
             "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers "
             "WHERE n < ?) INSERT INTO products (id, center_id, position, code, name, "
-            "description, amount, currency, import_id) SELECT lower(printf('%s-%s-4%s-8%s-%s', "
-            "hex(randomblob(4)), hex(randomblob(2)), substr(hex(randomblob(2)), 2), "
-            "substr(hex(randomblob(2)), 2), hex(randomblob(6)))), ?, n, 'P' || n, "
+            f"description, amount, currency, import_id) SELECT {RANDOM_UUID}, ?, n, 'P' || n, "
             "'Massage ' || n, 'An hour of rest', (n % 200) || '.50', 'EUR', 1 FROM numbers",
             (products, CENTER_ID),
         )

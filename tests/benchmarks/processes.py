@@ -23,12 +23,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Give the memory of a process and all below it; what they share is counted once."""
+    """Give the memory of a process and all below it (RSS); what they share counts for each."""
     kilobytes = 0
     for each in _tree(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             lines = (each / "smaps_rollup").read_text().splitlines()
-            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
     return kilobytes * 1024 / 1e6
 
 
