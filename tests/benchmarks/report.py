@@ -1,0 +1,397 @@
+"""The page `docs/benchmarks.md`, made of the figures: `python -m tests.benchmarks.report`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests.benchmarks import plots
+from tests.benchmarks.add_card import CONNECTIONS, POSTGRESQL, SQLITE
+from tests.benchmarks.flow import GUESTS_AT_ONCE
+from tests.benchmarks.goals import (
+    Goal,
+    goals,
+    grown,
+    loads,
+    page_ms,
+    ratios,
+    throughputs,
+)
+from tests.benchmarks.imports import FEWER_ROWS, ROWS, SHELL
+from tests.benchmarks.imports import OURS as OUR_IMPORT
+from tests.benchmarks.pages import OFFSET, PAGES
+from tests.benchmarks.pages import OURS as OUR_PAGES
+from tests.benchmarks.results import (
+    FOLDER,
+    Growth,
+    Load,
+    Machine,
+    Results,
+    read_growth,
+    read_results,
+)
+from tests.benchmarks.servers import (
+    ADD_CARD_LIMIT,
+    ALL,
+    FLASK_THREADS,
+    GUESTS,
+    OURS,
+    PEERS,
+)
+from tests.programs import ROOT
+
+PAGE: Final = ROOT / "docs" / "benchmarks.md"
+PROFILE: Final = Path(__file__).with_name("profile.md")
+"""Written by hand, and put into the page as it is."""
+
+LATENCY_PLOT: Final = "latency.svg"
+PAGES_PLOT: Final = "pages.svg"
+
+Cells = Sequence[str]
+
+
+def write() -> Path:
+    """Write the page and its plots anew; give where the page is, from the root."""
+    results, growth = read_results(), read_growth()
+    PAGE.write_text(page(results, growth))
+    draw(results, FOLDER)
+    return PAGE.relative_to(ROOT)
+
+
+def draw(results: Results, folder: Path) -> None:
+    """Draw the plots."""
+    plots.draw(
+        folder / LATENCY_PLOT,
+        {
+            "median": {name: _latency(results, name, "p50_ms") for name in ALL},
+            "99th percentile": {name: _latency(results, name, "p99_ms") for name in ALL},
+        },
+        x="connections",
+        y="milliseconds",
+        ticks=CONNECTIONS,
+    )
+    plots.draw(
+        folder / PAGES_PLOT,
+        {
+            "10 of 1,000,000 products, total included": {
+                how: [(page, statistics.median(page_ms(results, how, page))) for page in PAGES]
+                for how in (OUR_PAGES, OFFSET)
+            }
+        },
+        x="page",
+        y="milliseconds",
+        ticks=PAGES,
+    )
+
+
+def _latency(results: Results, server: str, field: str) -> plots.Line:
+    return [
+        (
+            connections,
+            statistics.median(
+                getattr(each, field) for each in loads(results, server, connections=connections)
+            ),
+        )
+        for connections in CONNECTIONS
+    ]
+
+
+def page(results: Results, growth: Growth | None) -> str:
+    """Give the text of the page."""
+    parts = [
+        f"""\
+# Benchmarks
+
+What add-card, lists, imports and the start cost, beside programs that do the same work on the same machine. This page is
+written by the run that measured: every figure and every mark is computed from [what was seen](benchmarks/results.json).
+
+```sh
+make bench
+make bench-growth
+```
+
+The first takes about 15 minutes, the second about 10 and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
+`SECONDS=10` have more and longer rounds.
+
+Figures are medians of {results.rounds} rounds; each round has every program once, in turn. Ratios are made within a
+round, then the median is taken; the lowest and the highest stand in brackets.
+
+## Reach
+
+{_table(["What", "Target", "Wanted", "Measured", "Met"], map(_goal, goals(results, growth)))}
+
+{"" if growth else "Growth is missing: `make bench-growth` has not been run yet."}
+## What is compared
+
+Each authenticates the caller by the hash of a token, looks up center and guest, validates the request, stores one session
+under a random id, commits, and answers the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
+`journal_mode=WAL` and `synchronous=FULL`; PostgreSQL runs with `fsync` and `synchronous_commit` on, on the same machine.
+
+| Name | What it is |
+|---|---|
+| {OURS} | `cardonfile serve` as it comes: all checks, access log into a file, reconciler, fake PSP. The rate limit of add-card is on, so that it is counted: `CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`. |
+| FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models. Access log into a file, which is its default. |
+| Flask | gunicorn with {FLASK_THREADS} threads, the number that was best for it, and scoped sessions. No access log, which is its default. |
+| …, write lock | The same with one `threading.Lock` around its writes: so the comparison does not rest on how SQLite's busy handler waits. |
+| floor | One Falcon responder on waitress with plain `sqlite3` and a write lock: the lookups and the insert, no validation, no log. |
+
+The peers are one file each in `tests/benchmarks/peers/`. They have the pools that SQLAlchemy and the threads that FastAPI
+choose by themselves.
+
+## The machine
+
+{_machine(results.machine)}
+
+## Add-card
+
+One process, SQLite. `wrk` sends the next request of a connection when the last is answered. CPU is that of the server, in
+seconds for 1,000 requests. Failed are answers other than 2xx, lost connections, and answers that took over 2 seconds, in
+all rounds together; they do not count as throughput.
+
+{_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _loads(results, CONNECTIONS))}
+
+![Latency by load](benchmarks/{LATENCY_PLOT})
+
+{OURS} against each, at 16 connections:
+
+{_table(["Against", "Throughput", "99th percentile", "CPU"], _against(results))}
+
+## More processes, and PostgreSQL
+
+16 connections. `wrk` and, where it is used, PostgreSQL share the cores with the servers; its CPU is not counted.
+
+{_table(["Server", "Database", "Processes", "A second", "Median", "99th percentile", "CPU", "Failed"], _settings(results))}
+
+{_table(["", "Throughput", "99th percentile"], _changes(results))}
+
+## The whole flow
+
+From add-card to the stored card: five requests, the guest's page and form among them, with the fake PSP in the same
+process. {GUESTS_AT_ONCE} guests at once.
+
+{_table(["Database", "Processes", "Cards a second", "Failed"], _flows(results))}
+
+## Pages of products
+
+10 of 1,000,000 products, total included, without HTTP, from the same SQLite file; in milliseconds.
+
+{_table(["Page", OUR_PAGES, OFFSET, "Ratio"], _pages(results))}
+
+![Cost by page number](benchmarks/{PAGES_PLOT})
+
+## Import
+
+Guests from a CSV file into the same new table. `cardonfile import` validates each row; `.import` of SQLite's shell does not.
+
+{_table(["How", "Rows", "Seconds", "Peak memory"], _imports(results))}
+
+## Start and memory
+
+From the start of the process to its first add-card answered, and memory (RSS, all its processes) a second later.
+
+{_table(["Server", "First answer", "Memory at rest"], _starts(results))}
+
+{OURS} under load: {", ".join(f"{each.memory_mb:.0f} MB after {each.requests:,} requests" for each in results.memory)}.
+""",
+        _growth(growth) if growth else "",
+        PROFILE.read_text() if PROFILE.exists() else "",
+        _CAVEATS,
+    ]
+    return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
+
+
+_CAVEATS: Final = """\
+## What the figures do not say
+
+- Load, servers and databases share one machine. A network between them would hide much of the difference.
+- The load is closed: a slow server gets fewer requests. Percentiles are those that `wrk` gives.
+- The peers answer one route. What else a real service of theirs would log, limit and check is not in their figures.
+- A disk that takes longer to sync brings all of them nearer to each other at one connection.
+- PostgreSQL has its default settings.
+"""
+
+
+def _growth(growth: Growth) -> str:
+    sizes = sorted({each.sessions for each in growth.add_card})
+    rows = [
+        [
+            f"{size:,}",
+            f"{growth.database_mb[str(size)]:,.0f} MB",
+            str(connections),
+            *_figures(grown(growth, size, connections)),
+        ]
+        for connections in sorted({each.connections for each in growth.add_card})
+        for size in sizes
+    ]
+    header = ["Sessions", "Database", "Connections", "A second", "Median", "99th percentile"]
+    return f"""\
+## Growth
+
+Add-card where so many sessions are stored already, one process, SQLite; `make bench-growth`. One session in four has
+collected a card. {growth.rounds} rounds, on {growth.machine.processor}, {growth.machine.cores} cores.
+
+{_table([*header, "CPU", "Failed"], rows)}
+"""
+
+
+def _table(header: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace("| --- ", "|---")
+
+
+def _goal(goal: Goal) -> Cells:
+    def bound(target: float | None) -> str:
+        if target is None:
+            return ""
+        return f"at {'least' if goal.at_least else 'most'} {target:g}{goal.unit}"
+
+    met = "yes" if goal.reaches(goal.target) else "**no**"
+    if goal.wanted is not None and goal.reaches(goal.wanted):
+        met = "yes, as wanted"
+    return [
+        goal.what,
+        bound(goal.target),
+        bound(goal.wanted),
+        _spread(goal.measured, goal.decimals, goal.unit),
+        met,
+    ]
+
+
+def _spread(values: Sequence[float], decimals: int = 2, unit: str = "×") -> str:
+    middle = f"{statistics.median(values):.{decimals}f}{unit}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):.{decimals}f}–{max(values):.{decimals}f})"
+
+
+def _machine(machine: Machine) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in machine.versions.items())
+    return (
+        f"{machine.processor}, {machine.cores} cores, {machine.memory_gb:.0f} GB of memory, "
+        f"{machine.kernel}, {machine.file_system}; the disk keeps 4 kB in {machine.sync_ms} ms "
+        f"(`fdatasync`).\n\n{versions}."
+    )
+
+
+def _figures(seen: Sequence[Load]) -> Cells:
+    def middle(values: Iterator[float]) -> float:
+        return statistics.median(values)
+
+    return [
+        f"{middle(each.per_second for each in seen):,.0f}",
+        f"{middle(each.p50_ms for each in seen):.2f} ms",
+        f"{middle(each.p99_ms for each in seen):.1f} ms",
+        f"{middle(each.cpu_seconds_per_thousand for each in seen):.2f} s",
+        f"{sum(each.refused + each.cut_off for each in seen):,}",
+    ]
+
+
+def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
+    for count in connections:
+        for name in ALL:
+            yield [name, str(count), *_figures(loads(results, name, connections=count))]
+
+
+def _against(results: Results) -> Iterator[Cells]:
+    ours = loads(results, OURS)
+    for name in ALL:
+        if name == OURS:
+            continue
+        theirs = loads(results, name)
+        yield [
+            name,
+            _spread(ratios(throughputs(ours), throughputs(theirs))),
+            _spread(_p99_ratios(ours, theirs)),
+            _spread(
+                ratios(
+                    [each.cpu_seconds_per_thousand for each in ours],
+                    [each.cpu_seconds_per_thousand for each in theirs],
+                )
+            ),
+        ]
+
+
+def _p99_ratios(these: Sequence[Load], those: Sequence[Load]) -> Sequence[float]:
+    return ratios([each.p99_ms for each in these], [each.p99_ms for each in those])
+
+
+def _settings(results: Results) -> Iterator[Cells]:
+    for database in (SQLITE, POSTGRESQL):
+        for processes in (1, 2):
+            for name in (OURS, *PEERS):
+                seen = loads(results, name, processes=processes, database=database)
+                yield [name, database, str(processes), *_figures(seen)]
+
+
+def _changes(results: Results) -> Iterator[Cells]:
+    one = loads(results, OURS)
+    on_postgresql = loads(results, OURS, database=POSTGRESQL)
+    two_on_postgresql = loads(results, OURS, database=POSTGRESQL, processes=2)
+    for what, these, those in (
+        ("two processes against one, SQLite", loads(results, OURS, processes=2), one),
+        ("two processes against one, PostgreSQL", two_on_postgresql, on_postgresql),
+        ("PostgreSQL against SQLite, one process", on_postgresql, one),
+    ):
+        yield [
+            f"{OURS}, {what}",
+            _spread(ratios(throughputs(these), throughputs(those))),
+            _spread(_p99_ratios(these, those)),
+        ]
+
+
+def _flows(results: Results) -> Iterator[Cells]:
+    for database, processes in dict.fromkeys(
+        (each.database, each.processes) for each in results.flows
+    ):
+        seen = [
+            each
+            for each in results.flows
+            if (each.database, each.processes) == (database, processes)
+        ]
+        yield [
+            database,
+            str(processes),
+            _spread([each.per_second for each in seen], 0, ""),
+            str(sum(each.failed for each in seen)),
+        ]
+
+
+def _pages(results: Results) -> Iterator[Cells]:
+    for number in PAGES:
+        ours, theirs = (page_ms(results, how, number) for how in (OUR_PAGES, OFFSET))
+        yield [
+            f"{number:,}",
+            f"{statistics.median(ours):.3f}",
+            f"{statistics.median(theirs):.1f}",
+            _spread(ratios(ours, theirs), 4),
+        ]
+
+
+def _imports(results: Results) -> Iterator[Cells]:
+    for rows in (FEWER_ROWS, ROWS):
+        for how in (OUR_IMPORT, SHELL):
+            seen = [each for each in results.imports if (each.how, each.rows) == (how, rows)]
+            yield [
+                f"`{how}`",
+                f"{rows:,}",
+                _spread([each.seconds for each in seen], 2, ""),
+                f"{max(each.peak_mb for each in seen):.0f} MB",
+            ]
+
+
+def _starts(results: Results) -> Iterator[Cells]:
+    for name in dict.fromkeys(each.server for each in results.starts):
+        seen = [each for each in results.starts if each.server == name]
+        yield [
+            name,
+            _spread([each.seconds for each in seen], 2, " s"),
+            f"{statistics.median(each.memory_mb for each in seen):.0f} MB",
+        ]
+
+
+if __name__ == "__main__":
+    click.echo(write())
