@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test fuzz simulate torture test-stripe stripe-test-key mutants \
-	screenshot lint format lock clean
+	bench bench-growth screenshot lint format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -30,12 +30,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Where `make simulate` and `make torture` begin, and how far they go.
 SEED ?= 1
 STEPS ?= 20000
-ROUNDS ?= 100
+KILLS ?= 100
+
+# How many rounds `make bench` and `make bench-growth` have, and how long each load in them is.
+ROUNDS ?= 5
+SECONDS ?= 3
 
 help: ## Show this help
 	@echo "cardonfile, from its source tree. Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
 	@echo "  EXTRAS=stripe       with make install: postgresql, redis, stripe; several in quotes"
@@ -44,7 +48,8 @@ help: ## Show this help
 	@echo "  TIMES=500           with make fuzz: for how much longer (now $(TIMES))"
 	@echo "  WORKERS=4           how many processes share the tests (now $(WORKERS))"
 	@echo "  SEED=7 STEPS=90000  with make simulate: its first seed, and how many steps it takes"
-	@echo "  SEED=7 ROUNDS=500   with make torture: its seed, and how many kills on each storage"
+	@echo "  SEED=7 KILLS=500    with make torture: its seed, and how many kills on each storage"
+	@echo "  ROUNDS=9 SECONDS=10 with make bench, bench-growth: how many rounds, how long each load"
 	@echo "  CHROMIUM=/path      the browser for make test, if none is to be looked for"
 
 install: .venv/runtime.stamp $(EXTRAS:%=.venv/%.stamp) ## Put the service and its locked dependencies into .venv
@@ -64,8 +69,8 @@ fuzz: .venv/dev.stamp ## Try TIMES as many made-up inputs as make test does
 simulate: .venv/dev.stamp ## Put the whole service through chance, faults and crashes, out of one seed
 	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS) $(if $(ONLY),--only $(ONLY))
 
-torture: .venv/dev.stamp ## Kill the service under load, ROUNDS times on each storage, and count what is lost
-	@$(BIN)/python -m tests.entrypoints.torture --rounds $(ROUNDS) --seed $(SEED)
+torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each storage, and count what is lost
+	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
 	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \
@@ -86,6 +91,12 @@ mutants: .venv/dev.stamp ## Break the domain in each of 1,400 ways, and see that
 	rm -rf mutants
 	$(BIN)/mutmut run --max-children $(WORKERS)
 	@$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score
+
+bench: .venv/dev.stamp ## Measure the service beside others, and write docs/benchmarks.md anew
+	@$(BIN)/python -m tests.benchmarks.run bench --rounds $(ROUNDS) --seconds $(SECONDS)
+
+bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million stored sessions, for the same page
+	@$(BIN)/python -m tests.benchmarks.run growth --rounds $(ROUNDS) --seconds $(SECONDS)
 
 screenshot: .venv/dev.stamp ## Take the picture of the hosted page in docs/ anew, as a browser test
 	SCREENSHOT=docs/hosted-page.png $(BIN)/python -m pytest -q tests/browser -k readme

@@ -356,10 +356,10 @@ class TestProject:
     def test_the_dependencies_in_the_tables_are_those_of_the_project(self) -> None:
         project = PROJECT["project"]
         extras = dict(project["optional-dependencies"])
-        for_tests = extras.pop("dev")
+        for_tests, for_benchmarks = extras.pop("dev"), extras.pop("bench")
         listed = {
             heading: {row[0] for row in table_rows(section(doc("dependencies.md"), heading))[1:]}
-            for heading in ("At run time", "Extras", "To build", "For tests")
+            for heading in ("At run time", "Extras", "To build", "For tests", "For benchmarks")
         }
 
         assert listed == {
@@ -367,6 +367,7 @@ class TestProject:
             "Extras": package_names(chain.from_iterable(extras.values())),
             "To build": package_names(PROJECT["dependency-groups"]["build"]),
             "For tests": package_names(for_tests),
+            "For benchmarks": package_names(for_benchmarks),
         }
 
     def test_the_changelog_has_the_version(self) -> None:

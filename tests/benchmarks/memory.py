@@ -11,11 +11,11 @@ from tests.benchmarks.processes import memory_mb
 from tests.benchmarks.results import Memory
 from tests.benchmarks.servers import OURS, Sample, make_site
 
-WARM_UP_REQUESTS: Final = 10_000
-"""By then every thread has its connection, and every connection its cache."""
+WARM_UP_REQUESTS: Final = 40_000
+"""By then every thread has its connection, and SQLite has filled the cache of every connection."""
 REQUESTS: Final = 100_000
 
-_STEP_SECONDS: Final = 2
+_STEP_SECONDS: Final = 4
 
 
 def measure(folder: Path, sample: Sample, *, say: Callable[[str], None]) -> Iterator[Memory]:

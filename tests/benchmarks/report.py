@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +67,10 @@ def draw(results: Results, folder: Path) -> None:
     plots.draw(
         folder / LATENCY_PLOT,
         {
-            "median": {name: _latency(results, name, "p50_ms") for name in ALL},
-            "99th percentile": {name: _latency(results, name, "p99_ms") for name in ALL},
+            "median": {name: _latency(results, name, lambda each: each.p50_ms) for name in ALL},
+            "99th percentile": {
+                name: _latency(results, name, lambda each: each.p99_ms) for name in ALL
+            },
         },
         x="connections",
         y="milliseconds",
@@ -88,16 +90,14 @@ def draw(results: Results, folder: Path) -> None:
     )
 
 
-def _latency(results: Results, server: str, field: str) -> plots.Line:
-    return [
-        (
-            connections,
-            statistics.median(
-                getattr(each, field) for each in loads(results, server, connections=connections)
-            ),
-        )
+def _latency(results: Results, server: str, of: Callable[[Load], float]) -> plots.Line:
+    seen = {
+        connections: [
+            of(each) for each in loads(results, server, connections=connections) if each.answers
+        ]
         for connections in CONNECTIONS
-    ]
+    }
+    return [(connections, statistics.median(each)) for connections, each in seen.items() if each]
 
 
 def page(results: Results, growth: Growth | None) -> str:
@@ -117,15 +117,14 @@ make bench-growth
 The first takes about 15 minutes, the second about 10 and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
 `SECONDS=10` have more and longer rounds.
 
-Figures are medians of {results.rounds} rounds; each round has every program once, in turn. Ratios are made within a
-round, then the median is taken; the lowest and the highest stand in brackets.
+Figures are medians over rounds, here {results.rounds}; each round has every program, in turn. Ratios are made within a round, then the
+median is taken; the lowest and the highest stand in brackets.
 
 ## Reach
 
 {_table(["What", "Target", "Wanted", "Measured", "Met"], map(_goal, goals(results, growth)))}
 
-{"" if growth else "Growth is missing: `make bench-growth` has not been run yet."}
-## What is compared
+{"" if growth else _NO_GROWTH}## What is compared
 
 Each authenticates the caller by the hash of a token, looks up center and guest, validates the request, stores one session
 under a random id, commits, and answers the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
@@ -136,11 +135,12 @@ under a random id, commits, and answers the same JSON. Each has {GUESTS:,} guest
 | {OURS} | `cardonfile serve` as it comes: all checks, access log into a file, reconciler, fake PSP. The rate limit of add-card is on, so that it is counted: `CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`. |
 | FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models. Access log into a file, which is its default. |
 | Flask | gunicorn with {FLASK_THREADS} threads, the number that was best for it, and scoped sessions. No access log, which is its default. |
-| …, write lock | The same with one `threading.Lock` around its writes: so the comparison does not rest on how SQLite's busy handler waits. |
+| …, write lock | The same with one `threading.Lock` around its writes: so the comparison does not rest on how SQLite's busy handler waits. FastAPI also has a pool of 40 connections here, one for each thread. |
 | floor | One Falcon responder on waitress with plain `sqlite3` and a write lock: the lookups and the insert, no validation, no log. |
 
-The peers are one file each in `tests/benchmarks/peers/`. They have the pools that SQLAlchemy and the threads that FastAPI
-choose by themselves.
+The peers are one file each in `tests/benchmarks/peers/`. As taught they have SQLAlchemy's pool of up to 15 connections. FastAPI
+has 40 threads: with more than 40 requests at once it may come to a standstill, when all threads wait for a connection and
+the requests that have one wait for a thread.
 
 ## The machine
 
@@ -203,6 +203,8 @@ From the start of the process to its first add-card answered, and memory (RSS, a
     ]
     return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
 
+
+_NO_GROWTH: Final = "Growth is missing: `make bench-growth` has not been run yet.\n\n"
 
 _CAVEATS: Final = """\
 ## What the figures do not say
@@ -278,16 +280,18 @@ def _machine(machine: Machine) -> str:
 
 
 def _figures(seen: Sequence[Load]) -> Cells:
-    def middle(values: Iterator[float]) -> float:
-        return statistics.median(values)
-
+    answered = [each for each in seen if each.answers]
     return [
-        f"{middle(each.per_second for each in seen):,.0f}",
-        f"{middle(each.p50_ms for each in seen):.2f} ms",
-        f"{middle(each.p99_ms for each in seen):.1f} ms",
-        f"{middle(each.cpu_seconds_per_thousand for each in seen):.2f} s",
+        f"{statistics.median(throughputs(seen)):,.0f}",
+        _middle([each.p50_ms for each in answered], 2, " ms"),
+        _middle([each.p99_ms for each in answered], 1, " ms"),
+        _middle([each.cpu_seconds_per_thousand for each in answered], 2, " s"),
         f"{sum(each.refused + each.cut_off for each in seen):,}",
     ]
+
+
+def _middle(values: Sequence[float], decimals: int, unit: str) -> str:
+    return f"{statistics.median(values):.{decimals}f}{unit}" if values else "no answer"
 
 
 def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
@@ -367,7 +371,7 @@ def _pages(results: Results) -> Iterator[Cells]:
             f"{number:,}",
             f"{statistics.median(ours):.3f}",
             f"{statistics.median(theirs):.1f}",
-            _spread(ratios(ours, theirs), 4),
+            _spread(ratios(theirs, ours), 0),
         ]
 
 

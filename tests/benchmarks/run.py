@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ _began = time.monotonic()
 @click.group()
 def main() -> None:
     """Measure the service beside others."""
+    # Whatever ends it, no server is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not Path("/proc/self/smaps_rollup").exists():
         raise click.ClickException("CPU time and memory are read from /proc, which only Linux has")
     missing = [package for program, package in NEEDED.items() if not shutil.which(program)]

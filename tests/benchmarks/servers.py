@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -40,6 +41,13 @@ ADD_CARD_LIMIT: Final = "100000000/day"
 """High enough to be met by nobody, and counted all the same."""
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
+
+_COMMANDS: Final = """
+import json, sys
+from entrypoints.cli import main
+for arguments in json.loads(sys.argv[1]):
+    main(arguments, standalone_mode=False)
+"""
 
 Program = Callable[[int, int], Sequence[str]]
 """The arguments for Python that serve on a port with so many processes."""
@@ -188,17 +196,17 @@ def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -
         "CARDONFILE_ADD_CARD_LIMIT": ADD_CARD_LIMIT,
     }
 
-    def cardonfile(*arguments: str) -> str:
-        return run(folder, environment, "-c", SERVE, *arguments)
-
-    cardonfile("migrate")
-    cardonfile("import", "centers", str(sample.centers))
-    cardonfile("import", "guests", str(sample.guests))
-    cardonfile("configure-payments", sample.center_id, "--provider", "fake")
-    token = cardonfile(
-        *("token", "issue", "--caller", "web-store"),
-        *("--permission", "guests:add", "--permission", "guests:view"),
-    ).strip()
+    commands = (
+        ["migrate"],
+        ["import", "centers", str(sample.centers)],
+        ["import", "guests", str(sample.guests)],
+        ["configure-payments", sample.center_id, "--provider", "fake"],
+        [
+            *("token", "issue", "--caller", "web-store"),
+            *("--permission", "guests:add", "--permission", "guests:view"),
+        ],
+    )
+    token = run(folder, environment, "-c", _COMMANDS, json.dumps(commands)).split()[-1]
 
     def serve(port: int, processes: int) -> Sequence[str]:
         return ("-c", SERVE, "serve", "--port", str(port), "--processes", str(processes))

@@ -1,6 +1,7 @@
 """Add-card with FastAPI and SQLAlchemy, as their documentation teaches it; uvicorn serves it.
 
-`DATABASE_URL` names the database. With `WRITE_LOCK` set, writes take turns at a lock.
+`DATABASE_URL` names the database. With `WRITE_LOCK` set, writes take turns at a lock, and
+there is a connection for each thread.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Annotated, Any, Literal
@@ -32,8 +33,13 @@ IS_SQLITE = DATABASE_URL.startswith("sqlite")
 options: dict[str, Any] = (
     {"connect_args": {"check_same_thread": False}, "module": pysqlite3} if IS_SQLITE else {}
 )
+write_lock: AbstractContextManager[object] = nullcontext()
+if os.environ.get("WRITE_LOCK"):
+    write_lock = Lock()
+    # As many as there are threads: else those that wait for a connection may keep those that have
+    # one from going on.
+    options["pool_size"] = 40
 engine = create_engine(DATABASE_URL, **options)
-write_lock = Lock() if os.environ.get("WRITE_LOCK") else nullcontext()
 
 
 @event.listens_for(Engine, "connect")

@@ -8,6 +8,7 @@ it logs nothing. `python -m tests.benchmarks.peers.floor DATABASE PORT` serves i
 from __future__ import annotations
 
 import hashlib
+import logging
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
@@ -101,6 +102,8 @@ class AddCard:
 
 def main(database: str, port: str) -> None:
     """Serve it until the process is ended."""
+    # It writes a line for each request that waits for a thread; the service has none of them either.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
     base_url = f"http://127.0.0.1:{port}"
     app.add_route("/api/v1/guests/{guest_id}/accounts", AddCard(Path(database), base_url))
