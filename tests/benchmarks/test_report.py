@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.benchmarks import report
 from tests.benchmarks.add_card import SETTINGS
 from tests.benchmarks.flow import SETTINGS as FLOWS
@@ -16,7 +14,6 @@ from tests.benchmarks.imports import OURS as OUR_IMPORT
 from tests.benchmarks.pages import OFFSET, PAGES
 from tests.benchmarks.pages import OURS as OUR_PAGES
 from tests.benchmarks.results import (
-    RESULTS,
     AddCard,
     Flow,
     Grown,
@@ -202,7 +199,6 @@ def test_figures_that_were_kept_are_read_again(tmp_path: Path) -> None:
     assert read_growth(tmp_path / "none.json") is None
 
 
-@pytest.mark.skipif(not RESULTS.exists(), reason="nothing has been measured yet")
 def test_the_page_is_what_the_report_makes_of_the_figures() -> None:
     # Nobody has changed it by hand.
     assert report.PAGE.read_text() == report.page(read_results(), read_growth())
