@@ -286,8 +286,15 @@ def _figures(seen: Sequence[Load]) -> Cells:
         _middle([each.p50_ms for each in answered], 2, " ms"),
         _middle([each.p99_ms for each in answered], 1, " ms"),
         _middle([each.cpu_seconds_per_thousand for each in answered], 2, " s"),
-        f"{sum(each.refused + each.cut_off for each in seen):,}",
+        _failed(seen),
     ]
+
+
+def _failed(seen: Sequence[Load]) -> str:
+    count = f"{sum(each.refused + each.cut_off for each in seen):,}"
+    # wrk does not count requests that are still waiting at its end.
+    silent = sum(not each.answers for each in seen)
+    return f"{count}; {silent} of {len(seen)} rounds without an answer" if silent else count
 
 
 def _middle(values: Sequence[float], decimals: int, unit: str) -> str:
