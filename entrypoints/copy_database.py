@@ -147,7 +147,7 @@ def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
-        connections.transaction(writing=True) as db,
+        connections.transaction(writing=True) as reading,
         _in_a_sentence(),
         closing(connect(target.url)) as connection,
         connection.within(None),
@@ -159,7 +159,7 @@ def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
         apply(connection)
-        yield Copy(db, connection)
+        yield Copy(reading.db, connection)
 
 
 def _columns_to_copy(source: Database, target: Connection) -> _Columns:

@@ -217,8 +217,7 @@ class Installation:
         """Have an operator delete every row of a table by hand."""
         with self.storage.write() as unit:
             by_hand: Any = unit  # only an operator goes past the repositories
-            database = by_hand._db if hasattr(by_hand, "_db") else by_hand._transaction
-            database.execute(f"DELETE FROM {table}")
+            by_hand._transaction.execute(f"DELETE FROM {table}")
             unit.commit()
 
     # Any, because these are the fields of a PaymentConfiguration, and of a request, by name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import sqlite3
 else:
     import pysqlite3 as sqlite3
+
+Values: TypeAlias = Mapping[str, object]
+"""What is bound to the named places of a statement."""
 
 Error: TypeAlias = sqlite3.Error
 """Whatever SQLite has to complain about."""
@@ -66,7 +69,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if _result_code(error) & 0xFF in _UNAVAILABLE:
+        if _means_unavailable(error):
             raise ServiceUnavailable from error
         raise
 
@@ -100,6 +103,41 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     return db
 
 
+class Transaction:
+    """A transaction that is open on a connection, until it is over."""
+
+    def __init__(self, db: Database) -> None:
+        """Take a connection on which one has begun."""
+        self.db = db
+        self._is_over = False
+
+    def execute(self, statement: str, values: Sequence[object] | Values = ()) -> sqlite3.Cursor:
+        """Run a statement. Raises RuntimeError once the transaction is over."""
+        if self._is_over:
+            raise RuntimeError("this unit of work is over")
+        return self.db.conn.execute(statement, values)
+
+    def commit(self) -> None:
+        """Make what was written durable. It is over then, also when that fails."""
+        try:
+            self.execute("COMMIT")
+        finally:
+            self._is_over = True
+
+    def end(self) -> bool:
+        """Undo what was not committed, and tell whether the connection can be used again.
+
+        If not, it is closed, and all of the transaction is gone with it.
+        """
+        self._is_over = True
+        try:
+            self.db.rollback()
+        except sqlite3.Error:
+            self.db.close()
+            return False
+        return True
+
+
 class Connections:
     """One connection that writes, and one per thread that reads, each opened when first needed."""
 
@@ -118,7 +156,7 @@ class Connections:
     @contextmanager
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
-    ) -> Iterator[Database]:
+    ) -> Iterator[Transaction]:
         """Open a transaction, and leave nothing of it open at the end.
 
         `wait_seconds` is for those who write and would rather not wait as long as the others do.
@@ -132,13 +170,12 @@ class Connections:
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with translated(), self._write(wait_seconds) if writing else self._read() as db:
-                try:
-                    yield db
-                except sqlite3.Error as error:
-                    if _result_code(error) == sqlite3.SQLITE_READONLY and _is_query_only(db):
-                        raise RuntimeError("this unit of work may not write") from error
-                    raise
+            with self._write(wait_seconds) if writing else self._read() as opened:
+                yield opened
+        except sqlite3.Error as error:
+            if _means_unavailable(error):
+                raise ServiceUnavailable from error
+            raise
         finally:
             mine.is_in_transaction = False
 
@@ -159,43 +196,51 @@ class Connections:
             db.close()
 
     @contextmanager
-    def _read(self) -> Iterator[Database]:
+    def _read(self) -> Iterator[Transaction]:
         db: Database | None = getattr(self._of_thread, "reader", None)
         if db is None:
             db = self._connect()
             self._of_thread.reader = db
             with self._opening:
                 self._readers.add(db)
+        transaction = Transaction(db)
         try:
-            db.execute("BEGIN")
-            yield db
+            transaction.execute("BEGIN")
+            yield transaction
+        except sqlite3.Error as error:
+            if _result_code(error) == sqlite3.SQLITE_READONLY:
+                raise RuntimeError("this unit of work may not write") from error
+            raise
         finally:
-            if not _has_ended(db):
+            if not transaction.end():
                 self._of_thread.reader = None
 
     @contextmanager
-    def _write(self, wait_seconds: float | None) -> Iterator[Database]:
+    def _write(self, wait_seconds: float | None) -> Iterator[Transaction]:
         seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
         if not self._writing.acquire(timeout=seconds):
             raise ServiceUnavailable
         try:
-            db = self._writer = self._writer or self._connect()
+            db = self._writer = self._writer or self._connect(writing=True)
+            transaction = Transaction(db)
             try:
                 if wait_seconds is not None:
                     _set_busy_timeout(db, wait_seconds)
-                db.execute("PRAGMA query_only=OFF")
-                db.execute("BEGIN IMMEDIATE")
-                yield db
+                transaction.execute("BEGIN IMMEDIATE")
+                yield transaction
             finally:
-                if not _has_ended(db, "PRAGMA query_only=ON"):
+                if not transaction.end():
                     self._writer = None
                 elif wait_seconds is not None:
                     _set_busy_timeout(db, self._busy_timeout_seconds)
         finally:
             self._writing.release()
 
-    def _connect(self) -> Database:
-        return connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
+    def _connect(self, *, writing: bool = False) -> Database:
+        db = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
+        if writing:
+            db.execute("PRAGMA query_only=OFF")
+        return db
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -217,20 +262,8 @@ def _set_busy_timeout(db: Database, seconds: float) -> None:
     db.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
-def _has_ended(db: Database, *afterwards: str) -> bool:
-    """Undo what is open; a connection on which even that fails is closed, and all of it with it."""
-    try:
-        db.rollback()
-        for statement in afterwards:
-            db.execute(statement)
-    except sqlite3.Error:
-        db.close()
-        return False
-    return True
-
-
-def _is_query_only(db: Database) -> bool:
-    return bool(db.execute("PRAGMA query_only").fetchone()[0])
+def _means_unavailable(error: sqlite3.Error) -> bool:
+    return _result_code(error) & 0xFF in _UNAVAILABLE
 
 
 def _result_code(error: sqlite3.Error) -> int:

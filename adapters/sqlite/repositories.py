@@ -9,10 +9,9 @@ from hashlib import sha256
 from secrets import randbits
 from typing import Final
 
-from sqlite_utils import Database
 from typing_extensions import override
 
-from adapters.sqlite.connection import IntegrityError
+from adapters.sqlite.connection import IntegrityError, Transaction
 from adapters.sqlite.rows import Record, Rows, time_text
 from domain import ports
 from domain.access_tokens import AccessToken
@@ -69,8 +68,8 @@ _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
 
 class _InUnit:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
 
 class Centers(_InUnit, ports.Centers):
@@ -78,11 +77,11 @@ class Centers(_InUnit, ports.Centers):
 
     @override
     def get(self, center_id: CenterId) -> Center | None:
-        return _CENTERS.find_one(self._db, "WHERE id = :id", {"id": center_id})
+        return _CENTERS.find_one(self._transaction, "WHERE id = :id", {"id": center_id})
 
     @override
     def put_many(self, centers: Iterable[Center]) -> None:
-        _import(self._db, _CENTERS, centers)
+        _import(self._transaction, _CENTERS, centers)
 
 
 class Guests(_InUnit, ports.Guests):
@@ -90,11 +89,11 @@ class Guests(_InUnit, ports.Guests):
 
     @override
     def get(self, guest_id: GuestId) -> Guest | None:
-        return _GUESTS.find_one(self._db, "WHERE id = :id", {"id": guest_id})
+        return _GUESTS.find_one(self._transaction, "WHERE id = :id", {"id": guest_id})
 
     @override
     def put_many(self, guests: Iterable[Guest]) -> None:
-        _import(self._db, _GUESTS, guests)
+        _import(self._transaction, _GUESTS, guests)
 
 
 class Products(_InUnit, ports.Products):
@@ -102,13 +101,13 @@ class Products(_InUnit, ports.Products):
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
-        (total,) = self._db.execute(
+        (total,) = self._transaction.execute(
             "SELECT coalesce(max(position), 0) FROM products WHERE center_id = ?", (center_id,)
         ).fetchone()
         if request.before >= total:
             return Page(items=(), total=total, request=request)
         items = _PRODUCTS.find(
-            self._db,
+            self._transaction,
             "WHERE center_id = :center_id AND position > :before AND position <= :last "
             "ORDER BY position",
             {
@@ -121,7 +120,7 @@ class Products(_InUnit, ports.Products):
 
     @override
     def put_many(self, products: Iterable[Product]) -> None:
-        _import(self._db, _PRODUCTS, products, keeping="center_id")
+        _import(self._transaction, _PRODUCTS, products, keeping="center_id")
 
 
 class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
@@ -130,23 +129,25 @@ class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
     @override
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
         return _CONFIGURATIONS.find_one(
-            self._db, "WHERE center_id = :center_id", {"center_id": center_id}
+            self._transaction, "WHERE center_id = :center_id", {"center_id": center_id}
         )
 
     @override
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
-        self._db.execute(
+        self._transaction.execute(
             _CONFIGURATIONS.insert + _CONFIGURATIONS.or_replace,
             _CONFIGURATIONS.row(configuration) | {"center_id": center_id},
         )
 
     @override
     def remove(self, center_id: CenterId) -> None:
-        self._db.execute("DELETE FROM payment_configurations WHERE center_id = ?", (center_id,))
+        self._transaction.execute(
+            "DELETE FROM payment_configurations WHERE center_id = ?", (center_id,)
+        )
 
     @override
     def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
-        named = self._db.execute(
+        named = self._transaction.execute(
             "SELECT DISTINCT provider, merchant_account FROM payment_configurations"
         )
         return frozenset(
@@ -160,18 +161,20 @@ class CardSessions(_InUnit, ports.CardSessions):
 
     @override
     def add(self, session: CardSession) -> None:
-        self._db.execute(_SESSIONS.insert, _SESSIONS.row(session))
+        self._transaction.execute(_SESSIONS.insert, _SESSIONS.row(session))
 
     @override
     def get(self, token_id: TokenId) -> CardSession | None:
-        return _SESSIONS.find_one(self._db, "WHERE token_id = :token_id", {"token_id": token_id})
+        return _SESSIONS.find_one(
+            self._transaction, "WHERE token_id = :token_id", {"token_id": token_id}
+        )
 
     @override
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
         return _SESSIONS.find_one(
-            self._db,
+            self._transaction,
             "WHERE json_extract(attempt, '$.page.reference') = :page_reference "
             "AND json_extract(configuration, '$.provider') = :provider "
             "AND json_extract(configuration, '$.merchant_account') = :merchant_account",
@@ -184,11 +187,11 @@ class CardSessions(_InUnit, ports.CardSessions):
 
     @override
     def update(self, session: CardSession) -> None:
-        self._db.execute(_SESSIONS.update, _SESSIONS.row(session))
+        self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
     def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
-        taken = self._db.execute(
+        taken = self._transaction.execute(
             "UPDATE card_sessions SET due_at = :until WHERE token_id = ("
             "SELECT token_id FROM card_sessions WHERE due_at <= :now ORDER BY due_at LIMIT 1"
             ") RETURNING token_id",
@@ -202,13 +205,13 @@ class EvidenceLog(_InUnit, ports.EvidenceLog):
 
     @override
     def add(self, token_id: TokenId, evidence: Evidence) -> None:
-        (kept,) = self._db.execute(
+        (kept,) = self._transaction.execute(
             "SELECT count(*) FROM evidence WHERE token_id = ? AND origin = ?",
             (token_id, evidence.origin),
         ).fetchone()
         if kept < MAX_EVIDENCE_PER_ORIGIN:
             content_hash = sha256(evidence.content.encode()).hexdigest()
-            self._db.execute(
+            self._transaction.execute(
                 _EVIDENCE.insert + "ON CONFLICT DO NOTHING",
                 _EVIDENCE.row(evidence) | {"token_id": token_id, "content_hash": content_hash},
             )
@@ -216,7 +219,7 @@ class EvidenceLog(_InUnit, ports.EvidenceLog):
     @override
     def of(self, token_id: TokenId) -> Sequence[Evidence]:
         return _EVIDENCE.find(
-            self._db,
+            self._transaction,
             "WHERE token_id = :token_id ORDER BY received_at, rowid",
             {"token_id": token_id},
         )
@@ -227,7 +230,7 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
 
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
-        row = self._db.execute(
+        row = self._transaction.execute(
             "SELECT token_id FROM idempotency_keys WHERE caller = ? AND key = ? AND used_at > ?",
             (caller, key, time_text(since)),
         ).fetchone()
@@ -237,7 +240,7 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        self._db.execute(
+        self._transaction.execute(
             "INSERT INTO idempotency_keys (caller, key, token_id, used_at) "
             "VALUES (:caller, :key, :token_id, :now) ON CONFLICT (caller, key) DO UPDATE "
             "SET token_id = excluded.token_id, used_at = excluded.used_at WHERE used_at <= :since",
@@ -249,14 +252,14 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
                 "since": time_text(since),
             },
         )
-        (standing,) = self._db.execute(
+        (standing,) = self._transaction.execute(
             "SELECT token_id FROM idempotency_keys WHERE caller = ? AND key = ?", (caller, key)
         ).fetchone()
         return TokenId(standing)
 
     @override
     def forget(self, *, before: datetime) -> None:
-        self._db.execute(
+        self._transaction.execute(
             "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys "
             "WHERE used_at < ? ORDER BY used_at LIMIT ?)",
             (time_text(before), MAX_KEYS_FORGOTTEN),
@@ -268,7 +271,7 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
 
     @override
     def add(self, account: PaymentAccount) -> None:
-        added = self._db.execute(
+        added = self._transaction.execute(
             _ACCOUNTS.insert + "ON CONFLICT DO NOTHING", _ACCOUNTS.row(account)
         )
         if added.rowcount == 0:
@@ -277,17 +280,17 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     @override
     def get(self, account_id: AccountId) -> PaymentAccount | None:
         return _ACCOUNTS.find_one(
-            self._db, "WHERE account_id = :account_id", {"account_id": account_id}
+            self._transaction, "WHERE account_id = :account_id", {"account_id": account_id}
         )
 
     @override
     def update(self, account: PaymentAccount) -> None:
-        self._db.execute(_ACCOUNTS.update, _ACCOUNTS.row(account))
+        self._transaction.execute(_ACCOUNTS.update, _ACCOUNTS.row(account))
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
         return _ACCOUNTS.find(
-            self._db,
+            self._transaction,
             "WHERE guest_id = :guest_id AND center_id = :center_id AND removed_at IS NULL "
             "ORDER BY sequence",
             {"guest_id": guest_id, "center_id": center_id},
@@ -297,7 +300,7 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        row = self._db.execute(
+        row = self._transaction.execute(
             "SELECT 1 FROM payment_accounts WHERE provider = ? AND merchant_account = ? "
             "AND token = ? AND removed_at IS NULL LIMIT 1",
             (provider, merchant_account, token),
@@ -312,13 +315,13 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
         if centers is not None:
             condition += "AND center_id IN (SELECT value FROM json_each(:centers)) "
         values = {"guest_id": guest_id, "centers": json.dumps(sorted(centers or ()))}
-        (total,) = self._db.execute(
+        (total,) = self._transaction.execute(
             "SELECT count(*) FROM payment_accounts " + condition, values
         ).fetchone()
         if request.before >= total:
             return Page(items=(), total=total, request=request)
         items = _ACCOUNTS.find(
-            self._db,
+            self._transaction,
             condition + "ORDER BY sequence LIMIT :size OFFSET :before",
             values | {"size": request.size, "before": request.before},
         )
@@ -332,7 +335,7 @@ class GuestReferences(_InUnit, ports.GuestReferences):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
     ) -> GuestReference | None:
-        row = self._db.execute(
+        row = self._transaction.execute(
             "SELECT reference FROM guest_references "
             "WHERE provider = ? AND merchant_account = ? AND guest_id = ?",
             (provider, merchant_account, guest_id),
@@ -347,7 +350,7 @@ class GuestReferences(_InUnit, ports.GuestReferences):
         guest_id: GuestId,
         reference: GuestReference,
     ) -> None:
-        self._db.execute(
+        self._transaction.execute(
             "INSERT INTO guest_references (provider, merchant_account, guest_id, reference) "
             "VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET reference = excluded.reference",
             (provider, merchant_account, guest_id, reference),
@@ -359,14 +362,16 @@ class Discards(_InUnit, ports.Discards):
 
     @override
     def add(self, discard: Discard) -> None:
-        self._db.execute(_DISCARDS.insert + "ON CONFLICT DO NOTHING", _DISCARDS.row(discard))
+        self._transaction.execute(
+            _DISCARDS.insert + "ON CONFLICT DO NOTHING", _DISCARDS.row(discard)
+        )
 
     @override
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
         return _DISCARDS.find_one(
-            self._db,
+            self._transaction,
             "WHERE provider = :provider AND merchant_account = :merchant_account "
             "AND token = :token",
             {"provider": provider, "merchant_account": merchant_account, "token": token},
@@ -374,11 +379,11 @@ class Discards(_InUnit, ports.Discards):
 
     @override
     def update(self, discard: Discard) -> None:
-        self._db.execute(_DISCARDS.update, _DISCARDS.row(discard))
+        self._transaction.execute(_DISCARDS.update, _DISCARDS.row(discard))
 
     @override
     def remove(self, discard: Discard) -> None:
-        self._db.execute(
+        self._transaction.execute(
             "DELETE FROM discards WHERE provider = ? AND merchant_account = ? AND token = ?",
             (discard.provider, discard.merchant_account, discard.token),
         )
@@ -386,7 +391,7 @@ class Discards(_InUnit, ports.Discards):
     @override
     def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
         taken = _DISCARDS.take(
-            self._db,
+            self._transaction,
             "UPDATE discards SET due_at = :until WHERE rowid = ("
             "SELECT rowid FROM discards WHERE due_at <= :now ORDER BY due_at LIMIT 1"
             f") RETURNING {_DISCARDS.listed}",
@@ -400,25 +405,29 @@ class AccessTokens(_InUnit, ports.AccessTokens):
 
     @override
     def add(self, token: AccessToken) -> None:
-        self._db.execute(_ACCESS_TOKENS.insert, _ACCESS_TOKENS.row(token))
+        self._transaction.execute(_ACCESS_TOKENS.insert, _ACCESS_TOKENS.row(token))
 
     @override
     def get(self, token_hash: str) -> AccessToken | None:
         return _ACCESS_TOKENS.find_one(
-            self._db, "WHERE token_hash = :token_hash", {"token_hash": token_hash}
+            self._transaction, "WHERE token_hash = :token_hash", {"token_hash": token_hash}
         )
 
     @override
     def all(self) -> Sequence[AccessToken]:
-        return _ACCESS_TOKENS.find(self._db, "ORDER BY issued_at, rowid", {})
+        return _ACCESS_TOKENS.find(self._transaction, "ORDER BY issued_at, rowid", {})
 
     @override
     def update(self, token: AccessToken) -> None:
-        self._db.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
+        self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
 
 
 def _import(
-    db: Database, rows: Rows[Record], records: Iterable[Record], *, keeping: str | None = None
+    transaction: Transaction,
+    rows: Rows[Record],
+    records: Iterable[Record],
+    *,
+    keeping: str | None = None,
 ) -> None:
     """Store records one by one, so at constant memory, updating those that are there.
 
@@ -429,15 +438,14 @@ def _import(
     if keeping is not None:
         statement += f" AND {keeping} = excluded.{keeping}"
     import_id = randbits(63)
-    cursor = db.conn.cursor()
     for index, record in enumerate(records):
         row = rows.row(record) | {"import_id": import_id}
         try:
-            cursor.execute(statement, row)
+            stored = transaction.execute(statement, row)
         except IntegrityError as error:
             # The one constraint that a record can break is the foreign key to its center.
             raise ports.UnknownCenterInImport(index) from error
-        if cursor.rowcount == 0:
-            if rows.find(db, "WHERE id = :id AND import_id = :import_id", row):
+        if stored.rowcount == 0:
+            if rows.find(transaction, "WHERE id = :id AND import_id = :import_id", row):
                 raise ports.DuplicateInImport(index)
             raise ports.CenterChangedInImport(index)

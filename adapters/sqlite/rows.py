@@ -11,19 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from msgspec import inspect
-from sqlite_utils import Database
+
+from adapters.sqlite.connection import Transaction, Values
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Record = TypeVar("Record", bound="DataclassInstance")
-
-Values: TypeAlias = Mapping[str, object]
-"""What is bound to the named places of a statement."""
 
 _ONE_VALUE = (
     inspect.NoneType,
@@ -92,17 +90,17 @@ class Rows(Generic[Record]):
         # Not strict, because SQLite has no booleans and no times of its own.
         return msgspec.convert(values, self._record_type, strict=False)
 
-    def find(self, db: Database, condition: str, values: Values) -> tuple[Record, ...]:
+    def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
         """Give the records of the rows that a condition (WHERE and what may follow) selects."""
-        return self.take(db, self.select + condition, values)
+        return self.take(transaction, self.select + condition, values)
 
-    def find_one(self, db: Database, condition: str, values: Values) -> Record | None:
+    def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
         """Give the first record that a condition selects, or None."""
-        return next(iter(self.find(db, condition, values)), None)
+        return next(iter(self.find(transaction, condition, values)), None)
 
-    def take(self, db: Database, statement: str, values: Values) -> tuple[Record, ...]:
+    def take(self, transaction: Transaction, statement: str, values: Values) -> tuple[Record, ...]:
         """Run a statement that gives rows of `columns`, to its end, and give their records."""
-        return tuple(map(self.record, db.execute(statement, dict(values)).fetchall()))
+        return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
 
 
 def time_text(time: datetime) -> str:

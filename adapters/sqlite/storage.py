@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlite_utils import Database
 from typing_extensions import override
 
 from adapters.sqlite import repositories
-from adapters.sqlite.connection import Connections, Error
+from adapters.sqlite.connection import Connections, Error, Transaction
 from domain import ports
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
@@ -22,63 +21,63 @@ CHECK_SECONDS: Final = 0.5
 class UnitOfWork(ports.UnitOfWork):
     """The repositories over one open transaction."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
     @property
     @override
     def centers(self) -> ports.Centers:
-        return repositories.Centers(self._db)
+        return repositories.Centers(self._transaction)
 
     @property
     @override
     def guests(self) -> ports.Guests:
-        return repositories.Guests(self._db)
+        return repositories.Guests(self._transaction)
 
     @property
     @override
     def products(self) -> ports.Products:
-        return repositories.Products(self._db)
+        return repositories.Products(self._transaction)
 
     @property
     @override
     def configurations(self) -> ports.PaymentConfigurations:
-        return repositories.PaymentConfigurations(self._db)
+        return repositories.PaymentConfigurations(self._transaction)
 
     @property
     @override
     def sessions(self) -> ports.CardSessions:
-        return repositories.CardSessions(self._db)
+        return repositories.CardSessions(self._transaction)
 
     @property
     @override
     def evidence(self) -> ports.EvidenceLog:
-        return repositories.EvidenceLog(self._db)
+        return repositories.EvidenceLog(self._transaction)
 
     @property
     @override
     def idempotency_keys(self) -> ports.IdempotencyKeys:
-        return repositories.IdempotencyKeys(self._db)
+        return repositories.IdempotencyKeys(self._transaction)
 
     @property
     @override
     def accounts(self) -> ports.PaymentAccounts:
-        return repositories.PaymentAccounts(self._db)
+        return repositories.PaymentAccounts(self._transaction)
 
     @property
     @override
     def guest_references(self) -> ports.GuestReferences:
-        return repositories.GuestReferences(self._db)
+        return repositories.GuestReferences(self._transaction)
 
     @property
     @override
     def discards(self) -> ports.Discards:
-        return repositories.Discards(self._db)
+        return repositories.Discards(self._transaction)
 
     @property
     @override
     def access_tokens(self) -> ports.AccessTokens:
-        return repositories.AccessTokens(self._db)
+        return repositories.AccessTokens(self._transaction)
 
 
 class WriteUnit(UnitOfWork, ports.WriteUnit):
@@ -87,10 +86,9 @@ class WriteUnit(UnitOfWork, ports.WriteUnit):
     @override
     def commit(self) -> None:
         try:
-            self._db.execute("COMMIT")
+            self._transaction.commit()
         except Error as error:
             raise ServiceUnavailable from error
-        self._db.execute("PRAGMA query_only=ON")
 
 
 class SqliteStorage(ports.Storage):
@@ -106,14 +104,14 @@ class SqliteStorage(ports.Storage):
     @override
     @contextmanager
     def read(self) -> Iterator[ports.UnitOfWork]:
-        with self._connections.transaction(writing=False) as db:
-            yield UnitOfWork(db)
+        with self._connections.transaction(writing=False) as transaction:
+            yield UnitOfWork(transaction)
 
     @override
     @contextmanager
     def write(self) -> Iterator[ports.WriteUnit]:
-        with self._connections.transaction(writing=True) as db:
-            yield WriteUnit(db)
+        with self._connections.transaction(writing=True) as transaction:
+            yield WriteUnit(transaction)
 
     @override
     def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:
@@ -125,12 +123,14 @@ class SqliteStorage(ports.Storage):
     def check(self) -> None:
         try:
             # Whoever asks wants to know it now.
-            with self._connections.transaction(writing=True, wait_seconds=CHECK_SECONDS) as db:
-                UnitOfWork(db).centers.get(CenterId(""))
+            with self._connections.transaction(
+                writing=True, wait_seconds=CHECK_SECONDS
+            ) as transaction:
+                UnitOfWork(transaction).centers.get(CenterId(""))
                 # A disk that is full or fails is noticed by a commit that writes. SQLite writes this
                 # number, which nobody reads here, also when it stays as it is.
-                db.execute("PRAGMA user_version=0")
-                db.execute("COMMIT")
+                transaction.execute("PRAGMA user_version=0")
+                transaction.commit()
         except Error as error:
             raise ServiceUnavailable from error
 

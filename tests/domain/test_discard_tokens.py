@@ -21,8 +21,9 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
         note_discard(
             unit, account.provider, account.merchant_account, account, installation.clock.now()
         )
+        noted = unit.discards.get(account.provider, account.merchant_account, account.token)
         unit.commit()
-        return unit.discards.get(account.provider, account.merchant_account, account.token)
+    return noted
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
     with installation.storage.write() as unit:
-        unit._db.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
+        unit._transaction.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
             "UPDATE card_sessions SET configuration = '{}' WHERE token_id = ?", (broken.token_id,)
         )
         unit.commit()

@@ -40,9 +40,8 @@ def migrate_as_the_next_release(installation: Installation) -> None:
     """Add a column that may be empty to every table, as docs/architecture.md has it."""
     with installation.storage.write() as unit:
         by_hand: Any = unit  # only a migration goes past the repositories
-        database = by_hand._db if hasattr(by_hand, "_db") else by_hand._transaction
         for table in TABLES:
-            database.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT")
+            by_hand._transaction.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT")
         unit.commit()
 
 

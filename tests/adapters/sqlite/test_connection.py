@@ -60,8 +60,8 @@ def has_session(storage: SqliteStorage) -> bool:
 
 
 def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
-    with storage._connections.transaction(writing=writing) as db:
-        return db
+    with storage._connections.transaction(writing=writing) as transaction:
+        return transaction.db
 
 
 @pytest.mark.parametrize("writing", [False, True])
@@ -72,7 +72,6 @@ def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
         ("journal_mode", "wal"),
         ("synchronous", 2),
         ("foreign_keys", 1),
-        ("query_only", 1),
     ],
 )
 def test_the_settings_that_keep_records_safe_are_in_force(
@@ -81,6 +80,14 @@ def test_the_settings_that_keep_records_safe_are_in_force(
     with closing(SqliteStorage(path)) as storage:
         db = connection_of(storage, writing=writing)
         assert db.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_connections_that_only_read_can_change_nothing(
+    storage: SqliteStorage, writing: bool
+) -> None:
+    db = connection_of(storage, writing=writing)
+    assert db.execute("PRAGMA query_only").fetchone() == (int(not writing),)
 
 
 def test_a_database_that_lost_its_write_ahead_log_mode_gets_it_back(path: Path) -> None:

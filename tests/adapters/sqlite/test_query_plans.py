@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -44,16 +44,17 @@ def fill(unit: WriteUnit) -> None:
 def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[str]:
     """Give the plans of every statement that a use of the repositories runs."""
     connections: Connections = storage._connections
-    statements: list[tuple[str, Sequence[object] | dict[str, object] | None]] = []
-    with connections.transaction(writing=True) as db:
-        unit = WriteUnit(db)
+    statements: list[str] = []
+    with connections.transaction(writing=True) as transaction:
+        unit = WriteUnit(transaction)
         fill(unit)
-        with db.tracer(lambda sql, values: statements.append((sql, values))):
-            use(unit)
+        transaction.db.conn.set_trace_callback(statements.append)
+        use(unit)
+        transaction.db.conn.set_trace_callback(None)
         return [
             detail
-            for sql, values in statements
-            for _, _, _, detail in db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+            for statement in statements
+            for _, _, _, detail in transaction.execute(f"EXPLAIN QUERY PLAN {statement}")
         ]
 
 
