@@ -6,6 +6,7 @@ took two fifths of the interpreter's time, and more with more.
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ class Readiness:
     def __init__(self, channels: Mapping[int, Channel]) -> None:
         self._channels = channels
         self._epoll = select.epoll()
-        self._scanned_at = 0.0
+        self._scanned_at = -math.inf
 
     def watch(self, channel: Channel) -> None:
         """Watch for what the channel wants next, if anything. Safe from every thread, and twice.
@@ -51,16 +52,16 @@ class Readiness:
             self._epoll.register(descriptor, wanted | select.EPOLLONESHOT)
 
     def handle_events(self) -> None:
-        """Wait a second at most, and handle what has happened meanwhile."""
-        for descriptor, happened in self._epoll.poll(SCAN_SECONDS):
-            channel = self._channels.get(descriptor)
-            if channel is not None:
-                wasyncore.readwrite(channel, happened)
-                self._watch_if_open(descriptor, channel)
+        """Wait a second at most, and handle what happens meanwhile."""
         now = time.monotonic()
         if now - self._scanned_at >= SCAN_SECONDS:
             self._scanned_at = now
             for descriptor, channel in list(self._channels.items()):
+                self._watch_if_open(descriptor, channel)
+        for descriptor, happened in self._epoll.poll(SCAN_SECONDS):
+            if descriptor in self._channels:
+                channel = self._channels[descriptor]
+                wasyncore.readwrite(channel, happened)
                 self._watch_if_open(descriptor, channel)
 
     def _watch_if_open(self, descriptor: int, channel: Channel) -> None:
