@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,7 @@ import pysqlite3
 
 from adapters.sqlite.migrations import migrate
 from tests.benchmarks.results import Import
-from tests.benchmarks.servers import NotServing, make_sample, run
+from tests.benchmarks.servers import RUNTIME, NotServing, make_sample, run
 from tests.programs import SERVE
 
 ROWS: Final = 1_000_000
@@ -43,7 +42,7 @@ def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterato
                 migrate(database)
                 if how == OURS:
                     environment = {"CARDONFILE_DATABASE_URL": f"sqlite:///{database}"}
-                    command = [sys.executable, "-c", SERVE, "import", "guests", str(guests)]
+                    command = [str(RUNTIME), "-c", SERVE, "import", "guests", str(guests)]
                 else:
                     environment = {}
                     command = _shell(database, with_import_id)

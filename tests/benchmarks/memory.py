@@ -9,7 +9,7 @@ from typing import Final
 from tests.benchmarks.load import add_cards
 from tests.benchmarks.processes import memory_mb
 from tests.benchmarks.results import Memory
-from tests.benchmarks.servers import OURS, Sample, make_site
+from tests.benchmarks.servers import OURS, Sample, as_installed, make_site
 
 WARM_UP_REQUESTS: Final = 40_000
 """By then every thread has its connection, and SQLite has filled the cache of every connection."""
@@ -21,7 +21,7 @@ _STEP_SECONDS: Final = 4
 def measure(folder: Path, sample: Sample, *, say: Callable[[str], None]) -> Iterator[Memory]:
     """Look at its memory at rest, after a warm-up, and so many requests later."""
     say(f"memory over {REQUESTS:,} requests")
-    site = make_site(OURS, folder / "memory", sample)
+    site = as_installed(make_site(OURS, folder / "memory", sample))
     with site.running() as server:
         answered = 1
         for goal in (answered, WARM_UP_REQUESTS, WARM_UP_REQUESTS + REQUESTS):

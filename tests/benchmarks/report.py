@@ -191,7 +191,9 @@ Guests from a CSV file into the same new table. `cardonfile import` validates ea
 
 ## Start and memory
 
-From the start of the process to its first add-card answered, and memory (RSS, all its processes) a second later.
+From the start of the process to its first add-card answered, and memory (RSS, all its processes) a second later. {OURS}
+and the floor run from an environment with the dependencies of the service alone, as `make install` makes it; beside those of
+the tests and the peers some libraries import a lot that they find.
 
 {_table(["Server", "First answer", "Memory at rest"], _starts(results))}
 

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from random import Random
@@ -36,6 +36,12 @@ GUESTS: Final = 10_000
 FLASK_THREADS: Final = 16
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
+
+RUNTIME: Final = ROOT / "build" / "runtime" / "bin" / "python"
+"""Python with what the service itself needs and nothing else, which `make` installs.
+
+Some libraries import what they find beside them, and the tests and peers bring a lot.
+"""
 
 ADD_CARD_LIMIT: Final = "100000000/day"
 """High enough to be met by nobody, and counted all the same."""
@@ -140,6 +146,7 @@ class Site:
     program: Program
     token: str
     sample: Sample
+    python: str = sys.executable
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
@@ -148,7 +155,7 @@ class Site:
         port = free_port()
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, *self.program(port, processes)],
+                [self.python, *self.program(port, processes)],
                 cwd=self.folder,
                 env=_environment(self.environment),
                 stdout=log,
@@ -187,6 +194,11 @@ def make_site(name: str, folder: Path, sample: Sample, postgresql: str | None = 
     if name in (OURS, FLOOR):
         return _own_site(name, folder, sample, postgresql)
     return _peer_site(name, folder, sample, postgresql)
+
+
+def as_installed(site: Site) -> Site:
+    """Have a site of the own stack run with what the service needs and nothing else."""
+    return replace(site, python=str(RUNTIME)) if site.name in (OURS, FLOOR) else site
 
 
 def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -> Site:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.benchmarks.processes import memory_mb
 from tests.benchmarks.results import Start
-from tests.benchmarks.servers import FLOOR, OURS, PEERS, Sample, make_site
+from tests.benchmarks.servers import FLOOR, OURS, PEERS, Sample, as_installed, make_site
 
 SERVERS: Final = (OURS, FLOOR, *PEERS)
 REST_SECONDS: Final = 1
@@ -20,7 +20,8 @@ def measure(
 ) -> Iterator[Start]:
     """Start each server, ask it to add a card until it answers, and leave it alone a moment."""
     sites = [
-        make_site(name, folder / f"start-{number}", sample) for number, name in enumerate(SERVERS)
+        as_installed(make_site(name, folder / f"start-{number}", sample))
+        for number, name in enumerate(SERVERS)
     ]
     for number in range(1, rounds + 1):
         say(f"start, round {number} of {rounds}")
