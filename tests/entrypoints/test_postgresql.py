@@ -145,7 +145,7 @@ class TestCommandLine:
 
         def run(*arguments: str) -> str:
             result = cardonfile.run(*arguments)
-            text = re.sub(r"cof_\w[\w-]*|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "…", result.output)
+            text = re.sub(r"cof_[\w-]+|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "…", result.output)
             printed.append(f"{result.exit_code} {text}".replace(str(cardonfile.folder), ""))
             return result.stdout
 
