@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import select
+import threading
 import time
 from collections.abc import MutableMapping
 from http import HTTPStatus
@@ -29,6 +30,14 @@ from adapters.http.readiness import Readiness
 
 REQUEST_SECONDS: Final = 30
 """How long a request may take to arrive, however steadily its bytes drip in."""
+
+TURNS: Final = 2
+"""How many requests are answered at a time, while they get on: one computes, one is at the disk.
+
+More threads would only take the interpreter from each other, at every statement of SQL.
+"""
+TURN_SECONDS: Final = 0.02
+"""How long a request waits for its turn. Then it goes ahead: those before it wait, say, for a PSP."""
 
 _TRANSFER_ENCODING: Final = re.compile(
     rb"^transfer-encoding:([^\r\n]*)", re.IGNORECASE | re.MULTILINE
@@ -148,7 +157,12 @@ class Connection(HTTPChannel):
 
     @override
     def service(self) -> None:
-        super().service()
+        has_turn = self.server.turns.acquire(timeout=TURN_SECONDS)
+        try:
+            super().service()
+        finally:
+            if has_turn:
+                self.server.turns.release()
         self.server.watch(self)
 
     @override
@@ -171,6 +185,10 @@ class DrainingServer(TcpWSGIServer):
     channel_class: type[HTTPChannel] = Connection
     is_draining = False
     _readiness: Readiness | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # as waitress makes them
+        super().__init__(*args, **kwargs)
+        self.turns = threading.Semaphore(TURNS)
 
     @override
     def run(self) -> None:

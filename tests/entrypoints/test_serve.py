@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from wsgiref.types import StartResponse, WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from structlog.testing import capture_logs
 
 from adapters.http import connections
-from adapters.http.server import Server
+from adapters.http.server import THREADS, Server
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
 from domain.identifiers import MerchantAccount
@@ -263,6 +263,30 @@ def _received(client: socket.socket) -> bytes:
     response = http.client.HTTPResponse(client)
     response.begin()
     return response.read()
+
+
+def test_requests_that_hang_keep_no_other_waiting() -> None:
+    goes_on = threading.Event()
+    hanging = threading.Semaphore(0)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] == "/hangs":
+            hanging.release()
+            goes_on.wait(60)
+        return list(plain(b"hello")(environ, start_response))
+
+    with ExitStack() as opened, server_of(answer) as port:
+        opened.callback(goes_on.set)
+        for _ in range(THREADS - 1):
+            client = opened.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port)))
+            client.request("GET", "/hangs")
+            assert hanging.acquire(timeout=20)
+        other = opened.enter_context(
+            closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20))
+        )
+        other.request("GET", "/")
+        assert other.getresponse().read() == b"hello"
+        goes_on.set()
 
 
 @pytest.mark.usefixtures("_either_loop")
