@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -189,18 +190,18 @@ def import_csv(
         kind.put_many(unit, table.rows())
     except ImportRefused as refused:
         column, expected = _NOT_STORED[type(refused)]
-        line = table.lines[refused.index]
+        line = table.lines.of(refused.index)
         raise CsvRefused(f"expected {expected}", line=line, column=column) from refused
-    return len(table.lines)
+    return table.lines.count
 
 
 class _Table:
-    """A file as rows. Nothing of it is kept but the line that each row begins on."""
+    """A file as rows. Nothing of it is kept but which line each row begins on."""
 
     def __init__(
         self, file: BinaryIO, columns: Mapping[str, Form], on_read: Callable[[int], None]
     ) -> None:
-        self.lines = array("Q")
+        self.lines = _LineNumbers()
         self._file = file
         self._columns = columns
         self._on_read = on_read
@@ -225,7 +226,7 @@ class _Table:
                 if not form.fits(cell):
                     problem = f"expected {form.expected}" if _is_utf8(cell) else _NOT_UTF8
                     raise CsvRefused(problem, line=line, column=column)
-            self.lines.append(line)
+            self.lines.add(line)
             yield dict(zip(header, cells, strict=True))
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
@@ -283,6 +284,27 @@ class _Table:
                 + ", ".join(faults[:MAX_FAULTS_SHOWN]),
                 line=line,
             )
+
+
+class _LineNumbers:
+    """Which line each row begins on; kept is only where the distance between the two changes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._changes = array("Q")
+        self._distances = array("Q")
+
+    def add(self, line: int) -> None:
+        """Note the line of the next row."""
+        distance = line - self.count
+        if not self._distances or distance != self._distances[-1]:
+            self._changes.append(self.count)
+            self._distances.append(distance)
+        self.count += 1
+
+    def of(self, row: int) -> int:
+        """Give the line of a row; rows count from 0."""
+        return row + self._distances[bisect_right(self._changes, row) - 1]
 
 
 class _RecordTooLong(Exception):
