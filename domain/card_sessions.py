@@ -107,6 +107,10 @@ class CardSession:
             raise RuntimeError("the session has asked for no page yet")
         return self.attempt
 
+    def has_page_of(self, earlier: CardSession) -> bool:
+        """Tell whether its page is still the one that it had earlier, and no later one."""
+        return self.current_attempt.request == earlier.current_attempt.request
+
     def is_past_end(self, now: datetime) -> bool:
         """Tell whether the time to open the link, or to use its page, is over."""
         return self.status is SessionStatus.EXPIRED or now >= self.expires_at

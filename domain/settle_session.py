@@ -93,12 +93,14 @@ class SettleSession:
 
         def apply(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(seen.token_id) or seen
+            if isinstance(outcome, CardCollected) and not session.has_page_of(seen):
+                _give_up_late_card(unit, session, outcome, now)
+                unit.commit()
+                return session
             if session.is_settled:
                 return session
             if isinstance(outcome, CardCollected):
-                is_of_this_page = session.current_attempt.request == seen.current_attempt.request
-                judge = self._judge if is_of_this_page else _too_late
-                changed = judge(unit, session, outcome, now)
+                changed = self._judge(unit, session, outcome, now)
             elif session.attempt != seen.attempt:
                 # The answer is about an attempt that has been followed by another.
                 return session
@@ -127,10 +129,8 @@ class SettleSession:
         if discard is not None and discard.begun_at is not None:
             if discard.due_at is not None:
                 return session.waiting_until(max(discard.due_at, now + WAIT_FOR_DISCARD))
-            if discard.done_at is not None and collected.collected_at <= discard.done_at:
-                # The PSP still tells of the card, but its token is dead. If it was typed again at
-                # this very moment, or our clock is ahead, it is not: then it must go again.
-                note_discard(unit, *at_psp, card, now)
+            if discard.outlasts(collected.collected_at):
+                unit.discards.update(discard.again(now))
                 return session.without_card(now)
         try:
             account = self._store(unit, session, collected, now)
@@ -187,16 +187,20 @@ class SettleSession:
         return account
 
 
-def _too_late(
+def _give_up_late_card(
     unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
-) -> CardSession:
-    """Give up the card of an earlier page: the guest has been given another, and may be typing.
+) -> None:
+    """Have the card of an earlier page discarded: the guest has been given another page since.
 
-    Nobody would ask about that page any more if the session ended now.
+    If it ended the session, nobody would ask about the page that the guest is typing on.
     """
-    configuration = session.configuration
-    note_discard(unit, configuration.provider, configuration.merchant_account, collected.card, now)
-    return session
+    configuration, card = session.configuration, collected.card
+    at_psp = (configuration.provider, configuration.merchant_account)
+    discard = unit.discards.get(*at_psp, card.token)
+    if discard is not None and discard.outlasts(collected.collected_at):
+        unit.discards.update(discard.again(now))
+    else:
+        note_discard(unit, *at_psp, card, now)
 
 
 def _require_still_wanted(unit: WriteUnit, session: CardSession, collected: CardCollected) -> None:

@@ -91,6 +91,14 @@ class _Lines(structlog.WriteLogger):
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
 
+def give_up_unwritten() -> None:
+    """Leave out what could not be written until now, lest Python fails over it when it ends."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def _renderer(log_format: LogFormat) -> Processor:
     # Both put control characters and line breaks into escapes, so that an event is one line.
     if log_format is LogFormat.JSON:

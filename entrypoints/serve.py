@@ -11,6 +11,7 @@ import structlog
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
+from entrypoints.logs import give_up_unwritten
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
 from entrypoints.settings import (
@@ -125,6 +126,7 @@ def serve(container: Container, host: str, port: int, *, processes: int = 1) -> 
         else:
             _serve_together(container, listening, processes)
     log.info("stopped")
+    give_up_unwritten()
 
 
 def _serve_alone(container: Container, listening: socket.socket) -> None:

@@ -31,6 +31,9 @@ from adapters.http.readiness import Readiness
 REQUEST_SECONDS: Final = 30
 """How long a request may take to arrive, however steadily its bytes drip in."""
 
+IDLE_SECONDS: Final = 20
+"""How long a connection may stay on which nothing comes and nothing goes."""
+
 TURNS: Final = 2
 """How many requests are answered at a time, while they get on: one computes, one is at the disk.
 
@@ -174,7 +177,8 @@ class Connection(HTTPChannel):
     @override
     def readable(self) -> bool:
         # The loop asks this of every connection at least once a second.
-        if self.is_receiving and time.monotonic() - self._request_began > REQUEST_SECONDS:
+        is_late = self.is_receiving and not self.requests
+        if is_late and time.monotonic() - self._request_began > REQUEST_SECONDS:
             self.will_close = True
         return super().readable()
 
@@ -199,6 +203,15 @@ class DrainingServer(TcpWSGIServer):
         self._readiness = Readiness(channels)
         while channels:
             self._readiness.handle_events()
+
+    @override
+    def maintenance(self, now: float) -> None:
+        # waitress would wait until the socket takes more, and some clients never read again.
+        connections: Any = self.active_channels  # the stubs take it for one of them
+        for each in list(connections.values()):
+            idle_seconds = now - each.last_activity
+            if not each.requests and (each.will_close or idle_seconds > IDLE_SECONDS):
+                each.handle_close()
 
     def watch(self, connection: Connection) -> None:
         """Have the loop notice what comes next on a connection that is done with what came last."""

@@ -10,6 +10,7 @@ import math
 import select
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from waitress import wasyncore
@@ -46,10 +47,13 @@ class Readiness:
         descriptor = channel.socket.fileno() if channel.socket else -1
         if descriptor < 0 or not wanted:
             return
-        try:
-            self._epoll.modify(descriptor, wanted | select.EPOLLONESHOT)
-        except FileNotFoundError:
-            self._epoll.register(descriptor, wanted | select.EPOLLONESHOT)
+        # What another thread has closed meanwhile needs no watching. What the kernel has no room for
+        # is tried again by the next scan.
+        with suppress(OSError):
+            try:
+                self._epoll.modify(descriptor, wanted | select.EPOLLONESHOT)
+            except FileNotFoundError:
+                self._epoll.register(descriptor, wanted | select.EPOLLONESHOT)
 
     def handle_events(self) -> None:
         """Wait a second at most, and handle what happens meanwhile."""
@@ -59,10 +63,10 @@ class Readiness:
             for descriptor, channel in list(self._channels.items()):
                 self._watch_if_open(descriptor, channel)
         for descriptor, happened in self._epoll.poll(SCAN_SECONDS):
-            if descriptor in self._channels:
-                channel = self._channels[descriptor]
-                wasyncore.readwrite(channel, happened)
-                self._watch_if_open(descriptor, channel)
+            about = self._channels.get(descriptor)
+            if about is not None:
+                wasyncore.readwrite(about, happened)
+                self._watch_if_open(descriptor, about)
 
     def _watch_if_open(self, descriptor: int, channel: Channel) -> None:
         if self._channels.get(descriptor) is channel:

@@ -44,7 +44,6 @@ class Server:
             "threads": THREADS,
             "connection_limit": self.connection_limit,
             "asyncore_use_poll": True,
-            "channel_timeout": 20,
             "cleanup_interval": 2,
             "max_request_body_size": MAX_BODY_BYTES,
             # Nothing that a client sends is ever put into a file.

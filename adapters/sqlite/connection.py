@@ -113,14 +113,15 @@ class Transaction:
 
     def execute(self, statement: str, values: Sequence[object] | Values = ()) -> sqlite3.Cursor:
         """Run a statement. Raises RuntimeError once the transaction is over."""
-        if self._is_over:
+        # SQLite itself ends a transaction when the disk is full.
+        if self._is_over or not self.db.conn.in_transaction:
             raise RuntimeError("this unit of work is over")
         return self.db.conn.execute(statement, values)
 
     def commit(self) -> None:
         """Make what was written durable. It is over then, also when that fails."""
         try:
-            self.execute("COMMIT")
+            self.db.conn.execute("COMMIT")
         finally:
             self._is_over = True
 
@@ -205,7 +206,7 @@ class Connections:
                 self._readers.add(db)
         transaction = Transaction(db)
         try:
-            transaction.execute("BEGIN")
+            db.conn.execute("BEGIN")
             yield transaction
         except sqlite3.Error as error:
             if _result_code(error) == sqlite3.SQLITE_READONLY:
@@ -226,7 +227,7 @@ class Connections:
             try:
                 if wait_seconds is not None:
                     _set_busy_timeout(db, wait_seconds)
-                transaction.execute("BEGIN IMMEDIATE")
+                db.conn.execute("BEGIN IMMEDIATE")
                 yield transaction
             finally:
                 if not transaction.end():

@@ -499,6 +499,30 @@ def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+def test_a_card_of_an_earlier_page_is_discarded_also_when_the_next_has_ended_the_session(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    def complete_on_another_page() -> None:
+        seen = installation.session(session.token_id)
+        with installation.storage.write() as unit:
+            unit.sessions.update(seen.without_card(installation.clock.now()))
+            unit.commit()
+        installation.open_page(session)
+        installation.type_card(session, OTHER_GOOD_CARD)
+        assert settled(installation, session).status is SessionStatus.COMPLETED
+
+    installation.provider.meanwhile["outcome"] = complete_on_another_page
+
+    settled(installation, session)
+    installation.reconcile_until_idle()
+
+    (account,) = installation.accounts()
+    assert installation.tokens_at_psp() == {account.token}
+
+
 def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Installation) -> None:
     session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
@@ -682,6 +706,28 @@ def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> Non
     assert settled(installation, session).status is SessionStatus.OPEN
     assert installation.accounts() == ()
     assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_token_that_is_dead_is_not_stored_by_who_comes_next_either(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    goes_on_telling(installation, session)
+    note_discard(installation, page.card.token, begun=False)
+    installation.reconcile.discard_token(take_discard(installation))
+
+    # The token is to be discarded once more, and both come before that is done.
+    settled(installation, session)
+    died = installation.session(session.token_id)
+    with installation.storage.write() as unit:
+        attempt = replace(died.current_attempt, over=False)
+        unit.sessions.update(replace(died, attempt=attempt))
+        unit.commit()
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    assert installation.accounts() == ()
 
 
 def test_a_token_that_the_psp_gives_again_is_alive_again(

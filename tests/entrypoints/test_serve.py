@@ -265,6 +265,21 @@ def _received(client: socket.socket) -> bytes:
     return response.read()
 
 
+def test_a_client_that_stops_to_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.1)
+    with closing(listen("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+        server = Server(plain(b"x" * 8_000_000), listening)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        with closing(socket.create_connection(address, timeout=20)) as client:
+            client.sendall(GET)
+            wait_until(server._connections)
+            wait_until(lambda: not server._connections())
+        server.drain()
+        thread.join(20)
+
+
 def test_requests_that_hang_keep_no_other_waiting() -> None:
     goes_on = threading.Event()
     hanging = threading.Semaphore(0)
