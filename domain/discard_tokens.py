@@ -34,7 +34,7 @@ def note_discard(
     if unit.accounts.is_held(provider, merchant_account, card.token):
         return
     noted = unit.discards.get(provider, merchant_account, card.token)
-    if noted is not None and noted.due_at is not None:
+    if noted is not None and noted.done_at is None:
         return
     discard = Discard(
         provider=provider,

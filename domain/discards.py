@@ -14,8 +14,8 @@ class Discard:
     """A token that is to be discarded, written down in the commit that decided it.
 
     `begun_at` is set once a process has started to discard it. From then on it can only be
-    finished: whether the PSP has acted is unknown, and doing it twice is fine. Once it is done,
-    `done_at` is set and `due_at` is None. The record stays: it says that the token is dead.
+    finished: whether the PSP has acted is unknown, and doing it twice is fine. Once `done_at` is
+    set, `due_at` is None, and the record stays: it says that the token is dead.
     """
 
     provider: ProviderName
@@ -42,7 +42,7 @@ class Discard:
 
     def outlasts(self, collected_at: datetime) -> bool:
         """Tell whether it was done, for the last time, after a card had been typed."""
-        return self.due_at is None and self.done_at is not None and collected_at <= self.done_at
+        return self.done_at is not None and collected_at <= self.done_at
 
     def again(self, now: datetime) -> Discard:
         """Note that it is to be done once more, of a token that the PSP still tells of.
@@ -50,4 +50,4 @@ class Discard:
         The token is dead. If its card was typed again at the very moment of the discard, or our
         clock is ahead, it is not: then it must go again. Until then nobody may keep it.
         """
-        return replace(self, due_at=now)
+        return replace(self, due_at=now, done_at=None)
