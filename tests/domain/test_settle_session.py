@@ -474,20 +474,22 @@ def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
     assert (attempt.request.attempt, attempt.over) == (2, False)
 
 
+def give_another_page(installation: Installation, session: CardSession) -> None:
+    """Have the page die, as somebody else was told, and the guest open the link again."""
+    seen = installation.session(session.token_id)
+    with installation.storage.write() as unit:
+        unit.sessions.update(seen.without_card(installation.clock.now()))
+        unit.commit()
+    installation.open_page(session)
+
+
 def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
     installation.type_card(session)
 
-    def give_another_page() -> None:
-        seen = installation.session(session.token_id)
-        with installation.storage.write() as unit:
-            unit.sessions.update(seen.without_card(installation.clock.now()))
-            unit.commit()
-        installation.open_page(session)
-
-    installation.provider.meanwhile["outcome"] = give_another_page
+    installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)
 
     seen = settled(installation, session)
     installation.reconcile()
@@ -506,11 +508,7 @@ def test_a_card_of_an_earlier_page_is_discarded_also_when_the_next_has_ended_the
     installation.type_card(session)
 
     def complete_on_another_page() -> None:
-        seen = installation.session(session.token_id)
-        with installation.storage.write() as unit:
-            unit.sessions.update(seen.without_card(installation.clock.now()))
-            unit.commit()
-        installation.open_page(session)
+        give_another_page(installation, session)
         installation.type_card(session, OTHER_GOOD_CARD)
         assert settled(installation, session).status is SessionStatus.COMPLETED
 
