@@ -69,7 +69,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if _means_unavailable(error):
+        if _result_code(error) & 0xFF in _UNAVAILABLE:
             raise ServiceUnavailable from error
         raise
 
@@ -171,12 +171,8 @@ class Connections:
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with self._write(wait_seconds) if writing else self._read() as opened:
+            with translated(), self._write(wait_seconds) if writing else self._read() as opened:
                 yield opened
-        except sqlite3.Error as error:
-            if _means_unavailable(error):
-                raise ServiceUnavailable from error
-            raise
         finally:
             mine.is_in_transaction = False
 
@@ -261,10 +257,6 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 def _set_busy_timeout(db: Database, seconds: float) -> None:
     db.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
-
-
-def _means_unavailable(error: sqlite3.Error) -> bool:
-    return _result_code(error) & 0xFF in _UNAVAILABLE
 
 
 def _result_code(error: sqlite3.Error) -> int:
