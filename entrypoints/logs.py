@@ -51,8 +51,6 @@ def configure_logs(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(at_least)
-    # It writes a line for each request that waits for a thread.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     # It writes several a second while the server is away, with its address.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 

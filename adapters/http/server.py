@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import socket
 import threading
@@ -59,6 +60,8 @@ class Server:
             adjustments["trusted_proxy"] = trusted_proxy
             adjustments["trusted_proxy_headers"] = {"x-forwarded-for"}
         checked = Adjustments(**adjustments)
+        # It would write a line for each request that waits for a thread.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         dispatcher = ThreadedTaskDispatcher()
         dispatcher.set_thread_count(THREADS)
         # Connections by file descriptor; the listening socket and the trigger are among them.
