@@ -25,28 +25,30 @@ def note_discard(
     provider: ProviderName,
     merchant_account: MerchantAccount,
     card: Card,
+    *,
+    collected_at: datetime,
     now: datetime,
 ) -> None:
-    """Write down that a card's token is to be discarded, unless an active account holds it.
+    """Write down that the token of a card typed at that time is to be discarded.
 
-    Some PSPs answer with the same token when the same card is stored again.
+    Not if an active account holds it, or it is written down already: some PSPs answer with the same
+    token when the same card is stored again.
     """
     if unit.accounts.is_held(provider, merchant_account, card.token):
         return
     noted = unit.discards.get(provider, merchant_account, card.token)
-    if noted is not None and noted.done_at is None:
-        return
-    discard = Discard(
-        provider=provider,
-        merchant_account=merchant_account,
-        guest_reference=card.guest_reference,
-        token=card.token,
-        due_at=now,
-    )
     if noted is None:
-        unit.discards.add(discard)
-    else:
-        unit.discards.update(discard)
+        unit.discards.add(
+            Discard(
+                provider=provider,
+                merchant_account=merchant_account,
+                guest_reference=card.guest_reference,
+                token=card.token,
+                due_at=now,
+            )
+        )
+    elif noted.done_at is not None:
+        unit.discards.update(noted.again(collected_at, now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

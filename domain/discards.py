@@ -44,10 +44,12 @@ class Discard:
         """Tell whether it was done, for the last time, after a card had been typed."""
         return self.done_at is not None and collected_at <= self.done_at
 
-    def again(self, now: datetime) -> Discard:
-        """Note that it is to be done once more, of a token that the PSP still tells of.
+    def again(self, collected_at: datetime, now: datetime) -> Discard:
+        """Note that it is to be done once more: the PSP still tells of a card with that token.
 
-        The token is dead. If its card was typed again at the very moment of the discard, or our
-        clock is ahead, it is not: then it must go again. Until then nobody may keep it.
+        A card that was typed after it was done is a new one. One that was typed before is dead, and
+        nobody may keep it meanwhile; it goes again in case it was typed at the very moment of the
+        discard, or our clock is ahead.
         """
-        return replace(self, due_at=now, done_at=None)
+        begun_at = self.begun_at if self.outlasts(collected_at) else None
+        return replace(self, due_at=now, begun_at=begun_at, done_at=None)

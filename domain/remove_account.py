@@ -29,7 +29,14 @@ class RemoveAccount:
         def remove(unit: WriteUnit) -> None:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
             unit.accounts.update(replace(account, removed_at=now))
-            note_discard(unit, account.provider, account.merchant_account, account, now)
+            note_discard(
+                unit,
+                account.provider,
+                account.merchant_account,
+                account,
+                collected_at=account.consented_at,
+                now=now,
+            )
             unit.commit()
 
         self.storage.transact(remove)

@@ -94,7 +94,9 @@ class SettleSession:
         def apply(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(seen.token_id) or seen
             if isinstance(outcome, CardCollected) and not session.has_page_of(seen):
-                _give_up_late_card(unit, session, outcome, now)
+                # It is the card of an earlier page. If it ended the session, nobody would ask about
+                # the page that the guest is typing on.
+                _give_up(unit, session, outcome, now)
                 unit.commit()
                 return session
             if session.is_settled:
@@ -123,14 +125,15 @@ class SettleSession:
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
     ) -> CardSession:
         """Store the card, or refuse it and note that its token is to be discarded."""
-        configuration, card = session.configuration, collected.card
-        at_psp = (configuration.provider, configuration.merchant_account)
-        discard = unit.discards.get(*at_psp, card.token)
+        configuration = session.configuration
+        discard = unit.discards.get(
+            configuration.provider, configuration.merchant_account, collected.card.token
+        )
         if discard is not None and discard.begun_at is not None:
             if discard.due_at is not None:
                 return session.waiting_until(max(discard.due_at, now + WAIT_FOR_DISCARD))
             if discard.outlasts(collected.collected_at):
-                unit.discards.update(discard.again(now))
+                _give_up(unit, session, collected, now)
                 return session.without_card(now)
         try:
             account = self._store(unit, session, collected, now)
@@ -138,7 +141,7 @@ class SettleSession:
             # It says nothing of the card, which is judged when the storage is back.
             raise
         except Refusal as refusal:
-            note_discard(unit, *at_psp, card, now)
+            _give_up(unit, session, collected, now)
             return session.failed(refusal, now)
         if discard is not None:
             unit.discards.remove(discard)
@@ -165,7 +168,12 @@ class SettleSession:
                 )
                 unit.accounts.update(renewed)
                 note_discard(
-                    unit, configuration.provider, configuration.merchant_account, account, now
+                    unit,
+                    configuration.provider,
+                    configuration.merchant_account,
+                    account,
+                    collected_at=account.consented_at,
+                    now=now,
                 )
                 return renewed
         if stored and configuration.cards_per_guest is CardsPerGuest.ONE:
@@ -187,20 +195,18 @@ class SettleSession:
         return account
 
 
-def _give_up_late_card(
+def _give_up(
     unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
 ) -> None:
-    """Have the card of an earlier page discarded: the guest has been given another page since.
-
-    If it ended the session, nobody would ask about the page that the guest is typing on.
-    """
-    configuration, card = session.configuration, collected.card
-    at_psp = (configuration.provider, configuration.merchant_account)
-    discard = unit.discards.get(*at_psp, card.token)
-    if discard is not None and discard.outlasts(collected.collected_at):
-        unit.discards.update(discard.again(now))
-    else:
-        note_discard(unit, *at_psp, card, now)
+    """Have a card discarded that is not stored."""
+    note_discard(
+        unit,
+        session.configuration.provider,
+        session.configuration.merchant_account,
+        collected.card,
+        collected_at=collected.collected_at,
+        now=now,
+    )
 
 
 def _require_still_wanted(unit: WriteUnit, session: CardSession, collected: CardCollected) -> None:

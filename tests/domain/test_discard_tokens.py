@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,7 +20,12 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
         note_discard(
-            unit, account.provider, account.merchant_account, account, installation.clock.now()
+            unit,
+            account.provider,
+            account.merchant_account,
+            account,
+            collected_at=account.consented_at,
+            now=installation.clock.now(),
         )
         noted = unit.discards.get(account.provider, account.merchant_account, account.token)
         unit.commit()
@@ -49,14 +55,30 @@ def test_a_discard_that_is_under_way_stays_as_it_is(
     assert note(installation, removed) == taken
 
 
-def test_a_token_that_the_psp_gave_again_is_discarded_again(
-    installation: Installation, removed: PaymentAccount
+@pytest.mark.parametrize(
+    ("typed_after", "may_be_kept"),
+    [
+        pytest.param(SECOND, True, id="a new card"),
+        pytest.param(timedelta(0), False, id="typed as it was done"),
+        pytest.param(-SECOND, False, id="dead"),
+    ],
+)
+def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
+    installation: Installation,
+    removed: PaymentAccount,
+    typed_after: timedelta,
+    *,
+    may_be_kept: bool,
 ) -> None:
+    done_at = installation.clock.now()
     installation.reconcile_until_idle()
-    done = note(installation, removed)
-    assert done is not None
+    installation.clock.advance(timedelta(minutes=1))
 
-    assert (done.done_at, done.due_at) == (None, installation.clock.now())
+    noted = note(installation, replace(removed, consented_at=done_at + typed_after))
+
+    assert noted is not None
+    assert (noted.done_at, noted.due_at) == (None, installation.clock.now())
+    assert (noted.begun_at is None) == may_be_kept
 
 
 def test_a_discard_that_is_done_is_silent_no_more(
