@@ -45,5 +45,6 @@ def _rows_of(groups: list[str]) -> Iterator[str]:
                 break
     for group in groups:
         if len(group) > _USUAL_LENGTH:
-            for start in range(len(group)):
-                yield from (group[start : start + length] for length in _LENGTHS[1:])
+            for length in _LENGTHS[1:]:
+                starts = range(len(group) - length + 1)
+                yield from (group[start : start + length] for start in starts)
