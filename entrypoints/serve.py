@@ -11,6 +11,7 @@ import structlog
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
+from entrypoints.databases import answering_at_once
 from entrypoints.logs import give_up_unwritten
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
@@ -56,7 +57,12 @@ class Service:
         self._host, self._port = listening.getsockname()[:2]
         self._container = container
         container.rate_limits().look_for_shared()
-        self._server = Server(container.app(), listening, trusted_proxy=settings.trusted_proxy)
+        self._server = Server(
+            container.app(),
+            listening,
+            trusted_proxy=settings.trusted_proxy,
+            answering_at_once=answering_at_once(settings.database),
+        )
         self._reconciler = ReconcilerThread(container.reconcile(), container.work_for_reconciler())
         self._webhooks: WebhookSender | None = None
         if settings.fake_psp_is_allowed:

@@ -7,16 +7,18 @@ import re
 import select
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
+from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, WSGITask
+from waitress.task import ErrorTask, Task, WSGITask
 from waitress.utilities import RequestEntityTooLarge
 
 from adapters.http.errors import (
@@ -26,7 +28,8 @@ from adapters.http.errors import (
     RequestHeaderTooLarge,
     error_body,
 )
-from adapters.http.readiness import Readiness
+from adapters.http.readiness import Channel, Event, Readiness
+from adapters.http.workers import HELD_UP_SECONDS, Workers
 
 REQUEST_SECONDS: Final = 30
 """How long a request may take to arrive, however steadily its bytes drip in."""
@@ -34,13 +37,8 @@ REQUEST_SECONDS: Final = 30
 IDLE_SECONDS: Final = 20
 """How long a connection may stay on which nothing comes and nothing goes."""
 
-TURNS: Final = 2
-"""How many requests are answered at a time, while they get on: one computes, one is at the disk.
-
-More threads would only take the interpreter from each other, at every statement of SQL.
-"""
-TURN_SECONDS: Final = 0.02
-"""How long a request waits for its turn. Then it goes ahead: those before it wait, say, for a PSP."""
+STOP_SECONDS: Final = 5
+"""How long threads may take to end once nothing is to be answered any more."""
 
 _TRANSFER_ENCODING: Final = re.compile(
     rb"^transfer-encoding:([^\r\n]*)", re.IGNORECASE | re.MULTILINE
@@ -134,6 +132,10 @@ class _WithoutPaths(logging.LoggerAdapter[logging.Logger]):
         return before + serving.rstrip(), kwargs
 
 
+class _NothingCame(Exception):
+    pass
+
+
 class Connection(HTTPChannel):
     """A client's connection."""
 
@@ -144,8 +146,13 @@ class Connection(HTTPChannel):
     server: DrainingServer  # type: ignore[mutable-override]  # no other makes one
     _request_began: float = 0
 
+    # Other threads come upon it as soon as waitress has begun to make it.
+    requests: Sequence[HTTPRequestParser] = ()
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # as waitress makes them
-        super().__init__(*args, **kwargs)
+        self._in_hand = threading.Lock()
+        with self._in_hand:
+            super().__init__(*args, **kwargs)
         self.server.watch(self)
 
     @property
@@ -158,15 +165,45 @@ class Connection(HTTPChannel):
         """Tell whether a part of a request has arrived."""
         return self.request is not None
 
-    @override
-    def service(self) -> None:
-        has_turn = self.server.turns.acquire(timeout=TURN_SECONDS)
+    def handle(self, happened: int) -> None:
+        """Read what has come, answer the requests in it, and write what can be written.
+
+        If another thread does that, this one writes at most; the other has it watched again.
+        """
+        if not self._in_hand.acquire(blocking=False):
+            # An answer that is large waits for the client to take it, or to leave.
+            wasyncore.readwrite(self, happened & ~select.POLLIN)
+            return
         try:
-            super().service()
+            wasyncore.readwrite(self, happened)
+            while self.requests:
+                self.service()
         finally:
-            if has_turn:
-                self.server.turns.release()
+            self._in_hand.release()
         self.server.watch(self)
+
+    def close_if_idle(self, now: float) -> None:
+        """Close it when nothing has come or gone for too long, unless a thread is at it."""
+        if self._in_hand.acquire(blocking=False):
+            try:
+                idle_seconds = now - self.last_activity
+                if not self.requests and (self.will_close or idle_seconds > IDLE_SECONDS):
+                    self.handle_close()
+            finally:
+                self._in_hand.release()
+
+    @override
+    def handle_read(self) -> None:
+        # waitress would close it. A thread may be told of what another has just read.
+        with suppress(_NothingCame):
+            super().handle_read()
+
+    @override
+    def recv(self, buffer_size: int) -> bytes:
+        try:
+            return super().recv(buffer_size)
+        except BlockingIOError as error:
+            raise _NothingCame from error
 
     @override
     def received(self, data: bytes) -> bool:
@@ -184,42 +221,84 @@ class Connection(HTTPChannel):
 
 
 class DrainingServer(TcpWSGIServer):
-    """A server that can be told to end each connection with the answer that comes next."""
+    """A server that can be told to end each connection with the answer that comes next.
+
+    Where there is epoll, `workers_on_duty` of as many threads as waitress is told to have answer
+    what they read. Elsewhere waitress's own loop reads, and hands requests to its threads.
+    """
 
     channel_class: type[HTTPChannel] = Connection
     is_draining = False
     _readiness: Readiness | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # as waitress makes them
+    def __init__(self, *args: Any, workers_on_duty: int, **kwargs: Any) -> None:  # as waitress
         super().__init__(*args, **kwargs)
-        self.turns = threading.Semaphore(TURNS)
+        self._workers_on_duty = workers_on_duty
+        self._channels: dict[int, Any] = self._map  # type: ignore[attr-defined]  # the stubs lack it
 
     @override
     def run(self) -> None:
+        threads = self.adj.threads
         if not hasattr(select, "epoll"):
+            self.task_dispatcher.set_thread_count(threads)
             super().run()
+            self.task_dispatcher.shutdown(timeout=STOP_SECONDS)
             return
-        channels: dict[int, Any] = self._map  # type: ignore[attr-defined]  # the stubs lack it
-        self._readiness = Readiness(channels)
-        while channels:
-            self._readiness.handle_events()
+        self._readiness = Readiness(self._channels)
+        workers = Workers(
+            self._readiness.next_event, self._handle, count=threads, on_duty=self._workers_on_duty
+        )
+        workers.start()
+        while self._channels:
+            self._readiness.scan()
+            workers.relieve_who_is_held_up()
+            time.sleep(HELD_UP_SECONDS)
+        workers.stop(within_seconds=STOP_SECONDS)
+
+    def in_loop(self, act: Callable[[], object]) -> None:
+        """Have something done; between two events where a loop handles them all."""
+        if self._readiness is None:
+            trigger: Any = self.trigger  # the stubs take it for a number
+            trigger.pull_trigger(act)
+        else:
+            act()
+
+    @override
+    def add_task(self, task: Task) -> None:
+        # `Connection.handle` has the thread that read a request answer it.
+        if self._readiness is None:
+            super().add_task(task)
 
     @override
     def maintenance(self, now: float) -> None:
         # waitress would wait until the socket takes more, and some clients never read again.
         connections: Any = self.active_channels  # the stubs take it for one of them
         for each in list(connections.values()):
-            idle_seconds = now - each.last_activity
-            if not each.requests and (each.will_close or idle_seconds > IDLE_SECONDS):
-                each.handle_close()
+            each.close_if_idle(now)
 
-    def watch(self, connection: Connection) -> None:
-        """Have the loop notice what comes next on a connection that is done with what came last."""
+    def watch(self, channel: Channel) -> None:
+        """Have it noticed what comes next on a connection that is done with what came last."""
         if self._readiness is not None:
-            self._readiness.watch(connection)
+            self._readiness.watch(channel)
 
     @override
     def pull_trigger(self) -> None:
         # Connections pull it to have the loop ask all of them; `watch` names the one.
         if self._readiness is None:
             super().pull_trigger()
+
+    @override
+    def handle_accept(self) -> None:
+        # Whoever has been let in already would otherwise be served between any two that wait.
+        connected = -1
+        while connected < len(self._channels) and self.readable():
+            connected = len(self._channels)
+            super().handle_accept()
+
+    def _handle(self, event: Event) -> None:
+        channel, happened = event
+        if isinstance(channel, Connection):
+            channel.handle(happened)
+        else:
+            wasyncore.readwrite(channel, happened)
+            self.watch(channel)

@@ -16,18 +16,21 @@ from typing import Final, TypeAlias
 from waitress import wasyncore
 
 SCAN_SECONDS: Final = 1.0
-"""How often every connection is looked at all the same: some have run out of time."""
-
+"""How often every connection is looked at, whatever happens."""
+WAIT_SECONDS: Final = 1.0
 
 Channel: TypeAlias = wasyncore.dispatcher
 """A connection, the listening socket, or the trigger."""
 
+Event: TypeAlias = tuple[Channel, int]
+"""What has happened to a channel: a mask as of poll(2)."""
+
 
 class Readiness:
-    """Handles what happens to `channels`, each of which is watched for one event at a time.
+    """Tells what happens to `channels`, each of which is watched for one event at a time.
 
-    Whoever is done with a channel for now, the loop or a thread that has answered on it, has it
-    watched again.
+    Whoever is done with a channel for now has it watched again. All methods may be called from any
+    thread, by several at once.
     """
 
     def __init__(self, channels: Mapping[int, Channel]) -> None:
@@ -36,7 +39,7 @@ class Readiness:
         self._scanned_at = -math.inf
 
     def watch(self, channel: Channel) -> None:
-        """Watch for what the channel wants next, if anything. Safe from every thread, and twice.
+        """Watch for what the channel wants next, if anything; twice is fine.
 
         A channel that wants nothing is left as it is, because a thread that answers on it may have
         it watched at the same moment.
@@ -55,19 +58,23 @@ class Readiness:
             except FileNotFoundError:
                 self._epoll.register(descriptor, wanted | select.EPOLLONESHOT)
 
-    def handle_events(self) -> None:
-        """Wait a second at most, and handle what happens meanwhile."""
+    def next_event(self) -> Event | None:
+        """Wait a second at most for something to happen.
+
+        Nothing more is told of its channel, to any thread, until the channel is watched again.
+        """
+        # One at a time: if it takes long, others see to what happens to other channels.
+        for descriptor, happened in self._epoll.poll(WAIT_SECONDS, 1):
+            channel = self._channels.get(descriptor)
+            if channel is not None:
+                return channel, happened
+        return None
+
+    def scan(self) -> None:
+        """Watch every channel once more, if that is a second ago: some have run out of time."""
         now = time.monotonic()
         if now - self._scanned_at >= SCAN_SECONDS:
             self._scanned_at = now
             for descriptor, channel in list(self._channels.items()):
-                self._watch_if_open(descriptor, channel)
-        for descriptor, happened in self._epoll.poll(SCAN_SECONDS):
-            about = self._channels.get(descriptor)
-            if about is not None:
-                wasyncore.readwrite(about, happened)
-                self._watch_if_open(descriptor, about)
-
-    def _watch_if_open(self, descriptor: int, channel: Channel) -> None:
-        if self._channels.get(descriptor) is channel:
-            self.watch(channel)
+                if self._channels.get(descriptor) is channel:
+                    self.watch(channel)

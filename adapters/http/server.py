@@ -7,7 +7,6 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Callable
 from typing import Any, Final
 from wsgiref.types import WSGIApplication
 
@@ -33,11 +32,18 @@ class Server:
     """A waitress server on one listening socket; more than `connection_limit` have to wait."""
 
     def __init__(
-        self, app: WSGIApplication, listening: socket.socket, *, trusted_proxy: str | None = None
+        self,
+        app: WSGIApplication,
+        listening: socket.socket,
+        *,
+        trusted_proxy: str | None = None,
+        answering_at_once: int = 1,
     ) -> None:
         """Take an application and a socket that listens.
 
         `trusted_proxy` is the address of the one proxy whose X-Forwarded-For is believed.
+        `answering_at_once` is how many threads answer as long as they get on: more than one if the
+        application spends much of its time waiting.
         """
         listening.setblocking(False)
         self.connection_limit = _connection_limit()
@@ -62,20 +68,18 @@ class Server:
         checked = Adjustments(**adjustments)
         # It would write a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(THREADS)
         # Connections by file descriptor; the listening socket and the trigger are among them.
         self._open: dict[int, Any] = {}  # waitress and its stubs disagree about their types
         self._server = DrainingServer(
             app,
             self._open,
+            workers_on_duty=answering_at_once,
             _sock=listening,
-            dispatcher=dispatcher,
+            dispatcher=ThreadedTaskDispatcher(),
             adj=checked,
             bind_socket=False,
             sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
         )
-        self._trigger: Any = self._server.trigger  # the stubs take it for a number
         self._listening = listening
         self._told_to_drain = threading.Lock()
         self._drain: threading.Thread | None = None
@@ -83,10 +87,10 @@ class Server:
     def run(self) -> None:
         """Serve until the drain is over."""
         self._server.run()
-        self._server.task_dispatcher.shutdown()
         if self._drain is not None:
             self._drain.join()
-        self._trigger.close()
+        trigger: Any = self._server.trigger  # the stubs take it for a number
+        trigger.close()
 
     def drain(self) -> None:
         """Accept nothing more, answer what has arrived, then have `run` return.
@@ -100,17 +104,15 @@ class Server:
             self._drain.start()
 
     def _finish(self) -> None:
-        self._in_loop(self._stop_listening)
-        began = time.monotonic()
-        while self._is_busy(time.monotonic() - began):
+        self._server.in_loop(self._stop_listening)
+        began = last_busy = time.monotonic()
+        while (now := time.monotonic()) - last_busy < LAST_LOOK_SECONDS:
+            if now - began < DRAIN_SECONDS and self._is_busy(now - began):
+                last_busy = now
             time.sleep(0.02)
-        self._in_loop(self._leave_loop)
+        self._server.in_loop(self._leave_loop)
 
     def _is_busy(self, waited_seconds: float) -> bool:
-        if waited_seconds > DRAIN_SECONDS:
-            return False
-        if waited_seconds < LAST_LOOK_SECONDS:
-            return True
         return any(
             each.is_answering or (each.is_receiving and waited_seconds < RECEIVE_SECONDS)
             for each in self._connections()
@@ -119,10 +121,7 @@ class Server:
     def _stop_listening(self) -> None:
         self._server.is_draining = True
         # Clients that are connected already are still served, once.
-        connected = -1
-        while connected < len(self._open):
-            connected = len(self._open)
-            self._server.handle_accept()
+        self._server.handle_accept()
         self._server.del_channel()
         self._listening.close()
 
@@ -134,9 +133,6 @@ class Server:
 
     def _connections(self) -> list[Connection]:
         return [each for each in list(self._open.values()) if isinstance(each, Connection)]
-
-    def _in_loop(self, act: Callable[[], object]) -> None:
-        self._trigger.pull_trigger(act)
 
 
 def _connection_limit() -> int:

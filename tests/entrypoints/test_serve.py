@@ -7,15 +7,17 @@ import json
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from random import Random
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.http import connections
+from adapters.http import connections, readiness
 from adapters.http.server import THREADS, Server
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
@@ -187,11 +189,11 @@ def test_connections_leave_half_of_the_file_descriptors(monkeypatch: pytest.Monk
 
 
 @contextmanager
-def server_of(app: WSGIApplication) -> Iterator[int]:
+def server_of(app: WSGIApplication, *, answering_at_once: int = 1) -> Iterator[int]:
     """Serve an application, and give the port."""
     with closing(listen("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
-        server = Server(app, listening)
+        server = Server(app, listening, answering_at_once=answering_at_once)
         thread = threading.Thread(target=server.run)
         thread.start()
         yield port
@@ -302,6 +304,53 @@ def test_requests_that_hang_keep_no_other_waiting() -> None:
         other.request("GET", "/")
         assert other.getresponse().read() == b"hello"
         goes_on.set()
+
+
+def test_requests_in_pieces_come_whole_and_in_order_whichever_threads_read_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every answer is what its request sent, on each of several connections."""
+    # Every connection is watched again and again, also those that a thread is at.
+    monkeypatch.setattr(readiness, "SCAN_SECONDS", 0)
+    monkeypatch.setattr(connections, "HELD_UP_SECONDS", 0)
+    random = Random(1)
+
+    def echo(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        body: bytes = environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    def converse(port: int, sent: Sequence[bytes], pieces: Sequence[bytes]) -> list[bytes]:
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=20)) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for piece in pieces:
+                client.sendall(piece)
+            answers = []
+            with client.makefile("rb") as answer:
+                for _ in sent:
+                    length = 0
+                    while (line := answer.readline()) != b"\r\n":
+                        if line.lower().startswith(b"content-length:"):
+                            length = int(line.split(b":")[1])
+                    answers.append(answer.read(length))
+            return answers
+
+    bodies = [[random.randbytes(random.randrange(3000)) for _ in range(60)] for _ in range(8)]
+    streams = [
+        b"".join(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(each), each)
+            for each in sent
+        )
+        for sent in bodies
+    ]
+    with server_of(echo, answering_at_once=8) as port, ThreadPoolExecutor(8) as pool:
+        answered = [
+            pool.submit(
+                converse, port, sent, [stream[at : at + 700] for at in range(0, len(stream), 700)]
+            )
+            for sent, stream in zip(bodies, streams, strict=True)
+        ]
+        assert [each.result() for each in answered] == bodies
 
 
 @pytest.mark.usefixtures("_either_loop")
