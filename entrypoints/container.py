@@ -18,6 +18,7 @@ from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.server import THREADS
+from adapters.http.workers import step_aside
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_slots import PspSlots, Rest, SlottedProvider
@@ -137,7 +138,9 @@ class Container(containers.DeclarativeContainer):
     stripe_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
         make_stripe_provider, settings, clock
     )
-    psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(PspSlots, THREADS // 2)
+    psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(
+        PspSlots, THREADS // 2, about_to_wait=providers.Object(step_aside)
+    )
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
         set_up_providers,
         settings,

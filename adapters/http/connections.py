@@ -175,9 +175,13 @@ class Connection(HTTPChannel):
             wasyncore.readwrite(self, happened & ~select.POLLIN)
             return
         try:
-            wasyncore.readwrite(self, happened)
+            if self.connected:
+                wasyncore.readwrite(self, happened)
             while self.requests:
                 self.service()
+        except BaseException:
+            self.handle_close()
+            raise
         finally:
             self._in_hand.release()
         self.server.watch(self)
@@ -186,8 +190,9 @@ class Connection(HTTPChannel):
         """Close it when nothing has come or gone for too long, unless a thread is at it."""
         if self._in_hand.acquire(blocking=False):
             try:
-                idle_seconds = now - self.last_activity
-                if not self.requests and (self.will_close or idle_seconds > IDLE_SECONDS):
+                is_idle = now - self.last_activity > IDLE_SECONDS
+                keeps_us_waiting = self.total_outbufs_len or not self._has_unread
+                if not self.requests and (self.will_close or (is_idle and keeps_us_waiting)):
                     self.handle_close()
             finally:
                 self._in_hand.release()
@@ -214,10 +219,27 @@ class Connection(HTTPChannel):
     @override
     def readable(self) -> bool:
         # The loop asks this of every connection at least once a second.
-        is_late = self.is_receiving and not self.requests
-        if is_late and time.monotonic() - self._request_began > REQUEST_SECONDS:
+        is_late = time.monotonic() - self._request_began > REQUEST_SECONDS
+        if is_late and self.is_receiving and not self.requests and not self._has_unread:
             self.will_close = True
         return super().readable()
+
+    def _flush_some(self, do_close: bool = True) -> bool:  # the stubs lack it
+        # waitress takes no lock for a connection without requests: it has one thread that writes.
+        with self.outbuf_lock:
+            flush: Callable[..., bool] = super()._flush_some  # type: ignore[misc]  # as above
+            return self.connected and flush(do_close)
+
+    @property
+    def _has_unread(self) -> bool:
+        """Tell whether something has come that no thread has had the time to read."""
+        its_socket = self.socket
+        descriptor = its_socket.fileno() if its_socket else -1
+        if descriptor < 0:
+            return False
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(0))
 
 
 class DrainingServer(TcpWSGIServer):
@@ -289,11 +311,19 @@ class DrainingServer(TcpWSGIServer):
 
     @override
     def handle_accept(self) -> None:
-        # Whoever has been let in already would otherwise be served between any two that wait.
-        connected = -1
-        while connected < len(self._channels) and self.readable():
-            connected = len(self._channels)
-            super().handle_accept()
+        # waitress lets in one; whoever is in already would be served before the next.
+        while self.is_draining or self.readable():
+            try:
+                accepted = self.accept()
+                if accepted is None:
+                    return
+                connection, address = accepted
+                self.set_socket_options(connection)
+            except OSError:
+                return
+            self.channel_class(
+                self, connection, self.fix_addr(address), self.adj, map=self._channels
+            )
 
     def _handle(self, event: Event) -> None:
         channel, happened = event

@@ -47,7 +47,8 @@ class Readiness:
         wanted = select.EPOLLIN if channel.readable() else 0
         if channel.writable():
             wanted |= select.EPOLLOUT
-        descriptor = channel.socket.fileno() if channel.socket else -1
+        its_socket = channel.socket
+        descriptor = its_socket.fileno() if its_socket else -1
         if descriptor < 0 or not wanted:
             return
         # What another thread has closed meanwhile needs no watching. What the kernel has no room for

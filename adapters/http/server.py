@@ -57,6 +57,9 @@ class Server:
             "inbuf_overflow": MAX_BODY_BYTES + 1,
             "max_request_header_size": MAX_HEADER_BYTES,
             "channel_request_lookahead": 0,
+            # At the mark a thread would wait until others have written, and all may wait. What is
+            # unsent has a bound all the same: nothing is read until it is sent.
+            "outbuf_high_watermark": 1 << 62,
             "ident": None,
             "clear_untrusted_proxy_headers": True,
             # Its lines about connections that were lost name the path of the request.

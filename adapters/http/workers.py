@@ -3,7 +3,7 @@
 Each waits for what happens next, handles it to its end, and waits again (Leader/Followers, as in
 "Pattern-Oriented Software Architecture", volume 2). Nothing is handed from thread to thread, and
 nobody takes the interpreter from who has it at every statement of SQL: at 16 connections that
-took half of the throughput (docs/benchmarks.md). Who is held up, by a PSP say, is relieved.
+took half of the throughput (docs/benchmarks.md). Who is held up is relieved.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ class Workers(Generic[Event]):
         count: int,
         on_duty: int,
     ) -> None:
-        self._each = [
-            _Worker(next_event, handle, name=f"worker-{number}") for number in range(count)
-        ]
+        self._next_event = next_event
+        self._handle = handle
+        self._has_ended = False
+        self._each = [_Worker(self, f"worker-{number}") for number in range(count)]
+        self._changing_duty = threading.Lock()
         for each in self._each[:on_duty]:
             each.is_on_duty.set()
 
@@ -53,61 +55,59 @@ class Workers(Generic[Event]):
         """Put another on duty for each that has been at the same thing for too long."""
         began_before = time.monotonic() - HELD_UP_SECONDS
         for each in self._each:
-            if each.is_on_duty.is_set() and each.is_busy_since(began_before):
-                free = (other for other in self._each if other.is_free)
-                relief = next(free, None)
-                if relief is None:
+            busy_since = each.busy_since
+            if busy_since is not None and busy_since < began_before:
+                self.relieve(each)
+
+    def relieve(self, worker: _Worker) -> None:
+        """Put another on duty for a worker, if it is on duty and another is free."""
+        with self._changing_duty:
+            if not worker.is_on_duty.is_set():
+                return
+            for other in self._each:
+                if other.busy_since is None and not other.is_on_duty.is_set():
+                    worker.is_on_duty.clear()
+                    other.is_on_duty.set()
                     return
-                each.is_on_duty.clear()
-                relief.is_on_duty.set()
 
     def stop(self, *, within_seconds: float) -> None:
         """Have each end with what it is at; those that take longer are left to themselves."""
+        self._has_ended = True
         for each in self._each:
-            each.is_to_end = True
             each.is_on_duty.set()
         until = time.monotonic() + within_seconds
         for each in self._each:
-            while each.is_busy and time.monotonic() < until:
+            while each.busy_since is not None and time.monotonic() < until:
                 each.join(HELD_UP_SECONDS)
 
+    def work(self, worker: _Worker) -> None:
+        """Handle events whenever a worker, whose thread this is, is on duty."""
+        while worker.is_on_duty.wait() and not self._has_ended:
+            try:
+                event = self._next_event()
+                if event is not None:
+                    worker.busy_since = time.monotonic()
+                    self._handle(event)
+            except BaseException:  # noqa: BLE001 - whatever it is, the thread is needed
+                _log.exception("Fault in a worker")
+            finally:
+                worker.busy_since = None
 
-class _Worker(threading.Thread, Generic[Event]):
-    def __init__(
-        self,
-        next_event: Callable[[], Event | None],
-        handle: Callable[[Event], object],
-        *,
-        name: str,
-    ) -> None:
+
+def step_aside() -> None:
+    """Have another thread go on if this is a worker's; it is about to wait, for a PSP say."""
+    thread = threading.current_thread()
+    if isinstance(thread, _Worker):
+        thread.workers.relieve(thread)
+
+
+class _Worker(threading.Thread):
+    def __init__(self, workers: Workers[Event], name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._next_event = next_event
-        self._handle = handle
+        self.workers = workers
         self.is_on_duty = threading.Event()
-        self.is_to_end = False
-        self._busy_since: float | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        return self._busy_since is not None
-
-    @property
-    def is_free(self) -> bool:
-        return not self.is_busy and not self.is_on_duty.is_set()
-
-    def is_busy_since(self, moment: float) -> bool:
-        """Tell whether it began before a moment with what it is at."""
-        busy_since = self._busy_since
-        return busy_since is not None and busy_since < moment
+        self.busy_since: float | None = None
 
     @override
     def run(self) -> None:
-        while self.is_on_duty.wait() and not self.is_to_end:
-            event = self._next_event()
-            if event is not None:
-                self._busy_since = time.monotonic()
-                try:
-                    self._handle(event)
-                except Exception:  # noqa: BLE001  # whatever it is, the thread is needed
-                    _log.exception("Fault in a worker")
-                self._busy_since = None
+        self.workers.work(self)

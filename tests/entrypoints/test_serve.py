@@ -17,7 +17,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.http import connections, readiness
+from adapters.http import connections, readiness, server
 from adapters.http.server import THREADS, Server
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
@@ -351,6 +351,97 @@ def test_requests_in_pieces_come_whole_and_in_order_whichever_threads_read_them(
             for sent, stream in zip(bodies, streams, strict=True)
         ]
         assert [each.result() for each in answered] == bodies
+
+
+@pytest.mark.usefixtures("_either_loop")
+def test_large_answers_come_whole_also_when_every_thread_has_one_to_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "SCAN_SECONDS", 0)
+    monkeypatch.setattr(server, "THREADS", 4)
+    pieces = [bytes([number]) * 1_000_000 for number in range(40)]
+    is_under_way = threading.Barrier(4)
+
+    def answer(_: object, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", [("Content-Length", "40000000")])
+        is_under_way.wait(20)
+        yield from pieces
+
+    def take(port: int) -> bool:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as client:
+            client.request("GET", "/")
+            response = client.getresponse()
+            read = bytearray()
+            while chunk := response.read(100_000):
+                read += chunk
+            return read == b"".join(pieces)
+
+    with server_of(answer, answering_at_once=4) as port, ThreadPoolExecutor(4) as pool:
+        assert all(each.result() for each in [pool.submit(take, port) for _ in range(4)])
+
+
+@contextmanager
+def every_thread_held_up(before: Callable[[int], object] = lambda _: None) -> Iterator[int]:
+    """Serve, with every thread in a request that goes on after the block, when the drain begins.
+
+    `before` is done with the port while threads are free.
+    """
+    goes_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] == "/hangs":
+            begun.release()
+            goes_on.wait(20)
+        return list(plain(b"hello")(environ, start_response))
+
+    with ExitStack() as opened, server_of(answer) as port:
+        opened.callback(goes_on.set)
+        before(port)
+        for _ in range(THREADS):
+            client = opened.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port)))
+            client.request("GET", "/hangs")
+            assert begun.acquire(timeout=20)
+        yield port
+        goes_on.set()
+
+
+def test_whoever_has_connected_before_the_drain_is_answered() -> None:
+    with ExitStack() as opened:
+        with every_thread_held_up() as port:
+            clients = [
+                opened.enter_context(closing(socket.create_connection(("127.0.0.1", port), 20)))
+                for _ in range(100)
+            ]
+            for each in clients:
+                each.sendall(LAST_GET)
+
+        assert [_received(each) for each in clients] == [b"hello"] * 100
+
+
+def test_a_request_that_waits_for_a_thread_is_not_taken_for_an_idle_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+    look = connections.DrainingServer.maintenance
+
+    def counted(server: connections.DrainingServer, now: float) -> None:
+        looks.append(now)
+        # As if it were much later.
+        look(server, now + 1_000)
+
+    with closing(socket.socket()) as client:
+
+        def connect(port: int) -> None:
+            client.settimeout(20)
+            client.connect(("127.0.0.1", port))
+            client.sendall(GET)
+            assert _received(client) == b"hello"
+
+        with every_thread_held_up(connect):
+            client.sendall(GET)
+            monkeypatch.setattr(connections.DrainingServer, "maintenance", counted)
+            wait_until(lambda: len(looks) > 1)
+        assert _received(client) == b"hello"
 
 
 @pytest.mark.usefixtures("_either_loop")

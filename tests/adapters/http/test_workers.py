@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from adapters.http.workers import Workers
+from adapters.http.workers import Workers, step_aside
 from tests.waiting import wait_until
 
 
@@ -104,9 +104,33 @@ def test_when_all_are_held_up_the_first_who_is_done_goes_on() -> None:
     assert next_one == done != held_up
 
 
-def test_a_fault_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_is_about_to_wait_has_another_go_on_at_once() -> None:
+    events, goes_on = Events(), threading.Event()
+
+    def wait() -> None:
+        step_aside()
+        step_aside()
+        goes_on.wait(20)
+
+    with working(events, count=2):
+        events.happen(wait)
+        events.happen()
+        wait_until(lambda: len(events.threads) == 2)
+        goes_on.set()
+
+    assert len(set(events.threads)) == 2
+
+
+def test_elsewhere_nobody_has_to_step_aside() -> None:
+    step_aside()
+
+
+@pytest.mark.parametrize("fault", [ValueError, SystemExit])
+def test_a_fault_is_logged_and_the_thread_goes_on(
+    caplog: pytest.LogCaptureFixture, fault: type[BaseException]
+) -> None:
     def fail() -> None:
-        raise ValueError
+        raise fault
 
     events = Events()
     with working(events, count=1):
