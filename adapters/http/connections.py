@@ -145,6 +145,7 @@ class Connection(HTTPChannel):
     error_task_class: type[ErrorTask] = _ErrorTask
     server: DrainingServer  # type: ignore[mutable-override]  # no other makes one
     _request_began: float = 0
+    _is_closed = False
 
     # Other threads come upon it as soon as waitress has begun to make it.
     requests: Sequence[HTTPRequestParser] = ()
@@ -218,11 +219,19 @@ class Connection(HTTPChannel):
 
     @override
     def readable(self) -> bool:
-        # The loop asks this of every connection at least once a second.
+        # Every connection is asked this at least once a second.
         is_late = time.monotonic() - self._request_began > REQUEST_SECONDS
         if is_late and self.is_receiving and not self.requests and not self._has_unread:
             self.will_close = True
         return super().readable()
+
+    @override
+    def handle_close(self) -> None:
+        # Two threads may come to it, and the number of its socket is soon another's.
+        with self.outbuf_lock:
+            if not self._is_closed:
+                self._is_closed = True
+                super().handle_close()
 
     def _flush_some(self, do_close: bool = True) -> bool:  # the stubs lack it
         # waitress takes no lock for a connection without requests: it has one thread that writes.
