@@ -254,6 +254,17 @@ def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) 
         assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
 
 
+def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=24))
+    installation.reconcile_until_idle()
+
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        known = unit.idempotency_keys.get(installation.caller.name, "key", since=earlier)
+    assert known == first.token_id
+
+
 def test_a_storage_that_is_away_ends_the_round(installation: Installation) -> None:
     installation.opened_session()
     installation.clock.advance(timedelta(seconds=30))

@@ -140,6 +140,7 @@ def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:
         ("https://shop.example", "https://shop.example"),
         ("https://shop.example/", "https://shop.example"),
         ("HTTPS://SHOP.example:443", "https://shop.example"),
+        ("http://shop.example:80", "http://shop.example"),
         ("myspa://", "myspa://"),
         ("MySpa://", "myspa://"),
     ],

@@ -193,11 +193,19 @@ def only(pid: int, *, among: Sequence[int]) -> Iterator[None]:
     others = [each for each in among if each != pid]
     for each in others:
         os.kill(each, signal.SIGSTOP)
+    # A thread that is about to accept a connection does so before it stands still.
+    wait_until(lambda: all(stands_still(each) for each in others))
     try:
         yield
     finally:
         for each in others:
             os.kill(each, signal.SIGCONT)
+
+
+def stands_still(pid: int) -> bool:
+    """Tell whether each thread of a process is stopped, as proc(5) has it."""
+    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(stat.read_text().rpartition(") ")[2].startswith("T") for stat in stats)
 
 
 # Who answers.
