@@ -282,28 +282,40 @@ def test_a_client_that_stops_to_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
         thread.join(20)
 
 
-def test_requests_that_hang_keep_no_other_waiting() -> None:
-    goes_on = threading.Event()
-    hanging = threading.Semaphore(0)
+@contextmanager
+def threads_held_up(
+    count: int = THREADS, *, before: Callable[[int], object] = lambda _: None
+) -> Iterator[int]:
+    """Serve, with threads in a request that goes on after the block, when the drain begins.
+
+    `before` is done with the port while threads are free.
+    """
+    goes_on, begun = threading.Event(), threading.Semaphore(0)
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         if environ["PATH_INFO"] == "/hangs":
-            hanging.release()
+            begun.release()
             goes_on.wait(60)
         return list(plain(b"hello")(environ, start_response))
 
     with ExitStack() as opened, server_of(answer) as port:
         opened.callback(goes_on.set)
-        for _ in range(THREADS - 1):
+        before(port)
+        for _ in range(count):
             client = opened.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port)))
             client.request("GET", "/hangs")
-            assert hanging.acquire(timeout=20)
-        other = opened.enter_context(
-            closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20))
-        )
+            assert begun.acquire(timeout=20)
+        yield port
+        goes_on.set()
+
+
+def test_requests_that_hang_keep_no_other_waiting() -> None:
+    with (
+        threads_held_up(THREADS - 1) as port,
+        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as other,
+    ):
         other.request("GET", "/")
         assert other.getresponse().read() == b"hello"
-        goes_on.set()
 
 
 def test_requests_in_pieces_come_whole_and_in_order_whichever_threads_read_them(
@@ -380,34 +392,9 @@ def test_large_answers_come_whole_also_when_every_thread_has_one_to_send(
         assert all(each.result() for each in [pool.submit(take, port) for _ in range(4)])
 
 
-@contextmanager
-def every_thread_held_up(before: Callable[[int], object] = lambda _: None) -> Iterator[int]:
-    """Serve, with every thread in a request that goes on after the block, when the drain begins.
-
-    `before` is done with the port while threads are free.
-    """
-    goes_on, begun = threading.Event(), threading.Semaphore(0)
-
-    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        if environ["PATH_INFO"] == "/hangs":
-            begun.release()
-            goes_on.wait(20)
-        return list(plain(b"hello")(environ, start_response))
-
-    with ExitStack() as opened, server_of(answer) as port:
-        opened.callback(goes_on.set)
-        before(port)
-        for _ in range(THREADS):
-            client = opened.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port)))
-            client.request("GET", "/hangs")
-            assert begun.acquire(timeout=20)
-        yield port
-        goes_on.set()
-
-
 def test_whoever_has_connected_before_the_drain_is_answered() -> None:
     with ExitStack() as opened:
-        with every_thread_held_up() as port:
+        with threads_held_up() as port:
             clients = [
                 opened.enter_context(closing(socket.create_connection(("127.0.0.1", port), 20)))
                 for _ in range(100)
@@ -437,7 +424,7 @@ def test_a_request_that_waits_for_a_thread_is_not_taken_for_an_idle_connection(
             client.sendall(GET)
             assert _received(client) == b"hello"
 
-        with every_thread_held_up(connect):
+        with threads_held_up(before=connect):
             client.sendall(GET)
             monkeypatch.setattr(connections.DrainingServer, "maintenance", counted)
             wait_until(lambda: len(looks) > 1)
