@@ -142,8 +142,9 @@ def test_a_fault_is_logged_and_the_thread_goes_on(
 
 
 def test_nobody_is_left_waiting_at_the_end() -> None:
-    before = threading.active_count()
+    others = set(threading.enumerate())
     with working(Events(), count=5, on_duty=2):
-        assert threading.active_count() == before + 5
+        workers = set(threading.enumerate()) - others
+        assert len(workers) == 5
 
-    wait_until(lambda: threading.active_count() == before)
+    wait_until(lambda: not any(each.is_alive() for each in workers))
