@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import select
@@ -36,6 +37,9 @@ REQUEST_SECONDS: Final = 30
 
 IDLE_SECONDS: Final = 20
 """How long a connection may stay on which nothing comes and nothing goes."""
+
+LET_IN_AT_ONCE: Final = 8
+"""How many new connections are let in until somebody who is in already is served."""
 
 STOP_SECONDS: Final = 5
 """How long threads may take to end once nothing is to be answered any more."""
@@ -180,6 +184,7 @@ class Connection(HTTPChannel):
                 wasyncore.readwrite(self, happened)
             while self.requests:
                 self.service()
+                self._send()
         except BaseException:
             self.handle_close()
             raise
@@ -232,6 +237,11 @@ class Connection(HTTPChannel):
             if not self._is_closed:
                 self._is_closed = True
                 super().handle_close()
+
+    def _send(self) -> None:
+        """Send what can be sent of what is written, also if more requests wait for an answer."""
+        flush: Callable[..., object] = self._flush_exception  # type: ignore[attr-defined]  # stubs
+        flush(self._flush_some)
 
     def _flush_some(self, do_close: bool = True) -> bool:  # the stubs lack it
         # waitress takes no lock for a connection without requests: it has one thread that writes.
@@ -320,10 +330,11 @@ class DrainingServer(TcpWSGIServer):
 
     @override
     def handle_accept(self) -> None:
-        # waitress lets in one; whoever is in already would be served before the next.
-        while self.is_draining or self.readable():
+        # waitress lets in one; whoever is in already would be served before the next. If all were
+        # let in, other processes would be left with nothing to do.
+        for _ in itertools.count() if self.is_draining else range(LET_IN_AT_ONCE):
             try:
-                accepted = self.accept()
+                accepted = self.accept() if self.is_draining or self.readable() else None
                 if accepted is None:
                     return
                 connection, address = accepted

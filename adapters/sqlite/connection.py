@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,9 @@ MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
 
 FIRST_SAFE_SQLITE: Final = (3, 51, 3)
 """Earlier ones may corrupt a database whose write-ahead log is reset by two connections at once."""
+
+POLL_SECONDS: Final = 0.0005
+"""How often a writer looks whether other processes have let go of the database."""
 
 _JOURNAL_TRIES = 20
 
@@ -221,15 +225,11 @@ class Connections:
             db = self._writer = self._writer or self._connect(writing=True)
             transaction = Transaction(db)
             try:
-                if wait_seconds is not None:
-                    _set_busy_timeout(db, wait_seconds)
-                db.conn.execute("BEGIN IMMEDIATE")
+                _begin_writing(db, within_seconds=seconds)
                 yield transaction
             finally:
                 if not transaction.end():
                     self._writer = None
-                elif wait_seconds is not None:
-                    _set_busy_timeout(db, self._busy_timeout_seconds)
         finally:
             self._writing.release()
 
@@ -237,7 +237,22 @@ class Connections:
         db = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
         if writing:
             db.execute("PRAGMA query_only=OFF")
+            db.execute("PRAGMA busy_timeout=0")
         return db
+
+
+def _begin_writing(db: Database, *, within_seconds: float) -> None:
+    # SQLite's own busy handler looks less and less often, up to ten times a second, and so leaves
+    # the database to another process that is busy writing.
+    until = time.monotonic() + within_seconds
+    while True:
+        try:
+            db.conn.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -248,15 +263,15 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if _result_code(error) & 0xFF != sqlite3.SQLITE_BUSY:
+            if not _is_busy(error):
                 raise
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode=WAL")
 
 
-def _set_busy_timeout(db: Database, seconds: float) -> None:
-    db.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _result_code(error: sqlite3.Error) -> int:

@@ -261,6 +261,22 @@ def test_a_connection_over_the_limit_waits_until_another_has_ended(
         assert _received(third) == b"hello"
 
 
+def test_a_process_takes_a_part_of_those_who_come_at_once_and_all_of_them_when_it_drains() -> None:
+    with ExitStack() as opened, closing(listen("127.0.0.1", 0)) as listening:
+        server = Server(plain(b"hello"), listening)
+        clients = [
+            opened.enter_context(closing(socket.create_connection(listening.getsockname(), 20)))
+            for _ in range(2 * connections.LET_IN_AT_ONCE + 2)
+        ]
+        server._server.handle_accept()
+        assert len(server._connections()) == connections.LET_IN_AT_ONCE
+
+        server.drain()
+        server.run()
+        assert server._connections() == []
+        assert {client.recv(1) for client in clients} == {b""}
+
+
 def _received(client: socket.socket) -> bytes:
     response = http.client.HTTPResponse(client)
     response.begin()

@@ -68,7 +68,6 @@ def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
 @pytest.mark.parametrize(
     ("pragma", "value"),
     [
-        ("busy_timeout", 5_000),
         ("journal_mode", "wal"),
         ("synchronous", 2),
         ("foreign_keys", 1),
@@ -80,6 +79,11 @@ def test_the_settings_that_keep_records_safe_are_in_force(
     with closing(SqliteStorage(path)) as storage:
         db = connection_of(storage, writing=writing)
         assert db.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+
+def test_a_reader_waits_for_who_recovers_the_database(path: Path) -> None:
+    with closing(SqliteStorage(path)) as storage:
+        assert connection_of(storage).execute("PRAGMA busy_timeout").fetchone() == (5_000,)
 
 
 @pytest.mark.parametrize("writing", [False, True])
