@@ -8,7 +8,7 @@ from datetime import datetime
 from domain.discards import Discard
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.patience import GIVEN_BACK_AFTER
-from domain.payment_accounts import Card
+from domain.payment_accounts import Card, PaymentAccount
 from domain.ports import (
     Clock,
     ProviderRefused,
@@ -49,6 +49,18 @@ def note_discard(
         )
     elif noted.done_at is not None:
         unit.discards.update(noted.again(collected_at, now))
+
+
+def note_discard_of(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
+    """Write down that the token is to be discarded which an account has held until now."""
+    note_discard(
+        unit,
+        account.provider,
+        account.merchant_account,
+        account,
+        collected_at=account.consented_at,
+        now=now,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
 # What a browser reads as an IPv4 address ends in a number, in any base.
 _NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
-_CUSTOM_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*://")
 _WEB_SCHEMES = frozenset({"http", "https"})
 # Schemes that run, show or read something in place of opening a shop's own app.
 _DANGEROUS_SCHEMES = frozenset(
@@ -99,8 +98,6 @@ def parse_allowed_origin(value: str) -> str:
     Gives it in the form that `redirect_origin` gives. Raises ValueError for anything else.
     """
     origin = redirect_origin(value)
-    if origin is None and _CUSTOM_SCHEME.fullmatch(value.lower()):
-        origin = redirect_origin(value.lower() + "x")
     if origin is None or value.lower().rstrip("/") not in _spellings(origin):
         raise ValueError("an origin looks like https://shop.example, an app's scheme like myspa://")
     return origin

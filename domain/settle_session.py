@@ -13,7 +13,7 @@ from typing import Final
 
 from domain.billing import AvsResult
 from domain.card_sessions import CardSession
-from domain.discard_tokens import note_discard
+from domain.discard_tokens import note_discard, note_discard_of
 from domain.errors import (
     GuestNotFound,
     IncorrectBillingAddress,
@@ -167,14 +167,7 @@ class SettleSession:
                     card, consent_version=consent_version, consented_at=collected.collected_at
                 )
                 unit.accounts.update(renewed)
-                note_discard(
-                    unit,
-                    configuration.provider,
-                    configuration.merchant_account,
-                    account,
-                    collected_at=account.consented_at,
-                    now=now,
-                )
+                note_discard_of(unit, account, now=now)
                 return renewed
         if stored and configuration.cards_per_guest is CardsPerGuest.ONE:
             raise PaymentMethodAlreadyExists

@@ -311,6 +311,14 @@ class Installation:
         self.return_to_shop(session)
         return self.account(self.session(session.token_id).account_id)
 
+    def removed_card(self, number: str = GOOD_CARD) -> PaymentAccount:
+        """Have a card that was on file and is removed, with its discard noted; as it was."""
+        account = self.stored_card(number)
+        self.use_cases.remove_account(
+            self.caller, guest_id=account.guest_id, account_id=account.account_id
+        )
+        return account
+
     # What has become of it.
 
     def session(self, token_id: TokenId) -> CardSession:

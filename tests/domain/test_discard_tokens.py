@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from domain.discard_tokens import note_discard
+from domain.discard_tokens import note_discard_of
 from domain.discards import Discard
 from domain.patience import is_alarming, next_try
 from domain.payment_accounts import PaymentAccount
-from tests.builders import GUEST_ID
 from tests.clock import START
 from tests.installation import Installation, Trouble
 
@@ -19,14 +18,7 @@ SECOND = timedelta(seconds=1)
 def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
-        note_discard(
-            unit,
-            account.provider,
-            account.merchant_account,
-            account,
-            collected_at=account.consented_at,
-            now=installation.clock.now(),
-        )
+        note_discard_of(unit, account, now=installation.clock.now())
         noted = unit.discards.get(account.provider, account.merchant_account, account.token)
         unit.commit()
     return noted
@@ -34,12 +26,7 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
 
 @pytest.fixture
 def removed(installation: Installation) -> PaymentAccount:
-    """Give a card that was on file and is removed, with its discard noted."""
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
-    return account
+    return installation.removed_card()
 
 
 def test_a_token_that_an_active_account_holds_is_not_noted(installation: Installation) -> None:

@@ -10,7 +10,7 @@ from domain.errors import ServiceUnavailable
 from tests.builders import GUEST_ID
 from tests.clock import START
 from tests.idempotency_keys import holder_of
-from tests.installation import Installation, Trouble
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
 def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
@@ -118,10 +118,7 @@ def test_work_that_a_dead_process_took_is_given_back(installation: Installation)
 
 
 def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) -> None:
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.removed_card()
     installation.provider.have(Trouble.AFTER_IT_ACTED)
     installation.reconcile_until_idle()
     installation.clock.advance(timedelta(seconds=29))
@@ -146,6 +143,18 @@ def test_a_psp_that_is_silent_for_a_day_is_told_of(installation: Installation) -
     assert silent[-1] == 1
 
 
+def test_every_session_and_discard_of_a_round_is_counted(installation: Installation) -> None:
+    for number in (GOOD_CARD, OTHER_GOOD_CARD):
+        installation.removed_card(number)
+        installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    for _ in range(26):
+        installation.clock.advance(timedelta(hours=1))
+        last = installation.reconcile()
+
+    assert (last.sessions, last.discards, last.silent) == (2, 2, 4)
+
+
 def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation) -> None:
     session = installation.opened_session()
     provider = installation.container.psps().popitem()[1]
@@ -157,10 +166,7 @@ def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation
 
 
 def test_a_discard_that_the_psp_refuses_is_told_of_after_a_day(installation: Installation) -> None:
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.removed_card()
     installation.provider.have(Trouble.REFUSED)
     silent = []
     for _ in range(26):
@@ -195,6 +201,31 @@ def test_a_round_ends_early_when_the_service_stops(installation: Installation) -
     assert installation.reconcile(is_stopping=lambda: next(answers)).sessions == 1
 
 
+def test_a_round_may_end_between_a_session_and_a_discard(installation: Installation) -> None:
+    removed = installation.removed_card()
+    installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+    answers = iter([False, True, True, True])
+
+    done = installation.reconcile(is_stopping=lambda: next(answers))
+
+    assert (done.sessions, done.discards) == (1, 0)
+    assert installation.tokens_at_psp() == {removed.token}
+
+
+def test_a_discard_that_stumbles_stops_nothing_else(installation: Installation) -> None:
+    installation.removed_card()
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(seconds=30))
+    installation.provider.meanwhile["discard"] = lambda: 1 // 0
+
+    done = installation.reconcile()
+
+    assert [type(fault) for fault in done.faults] == [ZeroDivisionError]
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
 def test_a_round_takes_up_a_hundred_sessions_and_discards_at_most(
     installation: Installation,
 ) -> None:
@@ -227,10 +258,7 @@ def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Ins
 def test_a_discard_that_somebody_else_took_over_is_left_to_them(
     installation: Installation,
 ) -> None:
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.removed_card()
     mine = installation.reconcile.discard_token.take()
     installation.clock.advance(timedelta(minutes=2))
     theirs = installation.reconcile.discard_token.take()

@@ -165,10 +165,7 @@ def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Instal
 
 
 def test_a_removed_card_can_be_stored_again(installation: Installation) -> None:
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    account = installation.removed_card()
 
     again = installation.stored_card()
 
