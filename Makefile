@@ -34,7 +34,7 @@ KILLS ?= 100
 
 # How many rounds `make bench` and `make bench-growth` have, and how long each load in them is.
 ROUNDS ?= 5
-SECONDS ?= 3
+SECONDS ?= 5
 
 help: ## Show this help
 	@echo "cardonfile, from its source tree. Usage: make TARGET"

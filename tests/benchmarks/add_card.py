@@ -57,11 +57,12 @@ def measure(
         ]
         for number in range(1, rounds + 1):
             say(f"add-card, round {number} of {rounds}")
-            # Each has another place in each round.
+            # Each has another place in each round, and so has each number of connections.
             first = (number - 1) * len(servers) // rounds
             for setting, server in servers[first:] + servers[:first]:
                 add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
-                for connections in setting.connections:
+                turn = number % len(setting.connections)
+                for connections in setting.connections[turn:] + setting.connections[:turn]:
                     yield AddCard(
                         server=setting.server,
                         database=setting.database,

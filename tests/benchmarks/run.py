@@ -44,7 +44,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--seconds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True)
 def bench(rounds: int, seconds: int) -> None:
     """Measure all but growth."""
     with _folder() as name:
@@ -77,7 +77,7 @@ def bench(rounds: int, seconds: int) -> None:
 
 @main.command("growth")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--seconds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True)
 def grow(rounds: int, seconds: int) -> None:
     """Measure add-card with up to ten million sessions."""
     with _folder() as name:

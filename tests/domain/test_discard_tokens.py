@@ -7,7 +7,7 @@ import pytest
 
 from domain.discard_tokens import note_discard_of
 from domain.discards import Discard
-from domain.patience import is_alarming, next_try
+from domain.patience import GIVEN_BACK_AFTER, is_alarming, next_try
 from domain.payment_accounts import PaymentAccount
 from tests.clock import START
 from tests.installation import Installation, Trouble
@@ -81,6 +81,20 @@ def test_a_discard_that_is_done_is_silent_no_more(
         done = unit.discards.get(removed.provider, removed.merchant_account, removed.token)
     assert done is not None
     assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
+
+
+def test_a_discard_that_is_taken_is_given_back_after_a_while(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    discard_token = installation.reconcile.discard_token
+    taken = discard_token.take()
+    assert taken is not None
+    assert taken.token == removed.token
+
+    installation.clock.advance(GIVEN_BACK_AFTER - SECOND)
+    assert discard_token.take() is None
+    installation.clock.advance(SECOND)
+    assert discard_token.take() is not None
 
 
 def test_who_took_a_discard_over_is_not_overruled(
