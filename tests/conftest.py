@@ -24,6 +24,16 @@ hypothesis.settings.load_profile("cardonfile")
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
 
+SLOW_FOLDERS = [Path(__file__).parent / name for name in ("adapters/postgresql", "simulation")]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test in these folders with `slow`, before `-m` selects."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
     """Give an installation of its own, with one center, one guest and the fake PSP."""

@@ -42,7 +42,7 @@ STORAGES: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[Storag
 """Each adapter by its name: given an empty folder and a server, it lends an empty storage."""
 
 
-@pytest.fixture(params=STORAGES)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, postgresql_server: str
 ) -> Iterator[Storage]:

@@ -59,6 +59,8 @@ from tests.idempotency_keys import holder_of
 from tests.postgresql import new_database, own_server
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_SECONDS = 60
 DAY: Final = timedelta(days=1)
 OTHER_TOKEN_ID: Final = TokenId(a_uuid(22))
@@ -347,7 +349,6 @@ class TestCopied:
 
         copies(filled, target)
 
-    @pytest.mark.slow
     def test_progress_is_shown_on_a_terminal(self, filled: CommandLine, target: str) -> None:
         terminal, end_of_process = os.openpty()
         with FileIO(terminal) as shown:
@@ -361,7 +362,6 @@ class TestCopied:
         assert b"copying rows" in bar
         assert b"100%" in bar
 
-    @pytest.mark.slow
     def test_limits_of_time_that_a_service_has_do_not_end_it(
         self, filled: CommandLine, migrated_target: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -533,7 +533,6 @@ class TestRefused:
         assert result.stderr.startswith("Usage: ")
         assert "s3" not in result.stderr
 
-    @pytest.mark.slow
     def test_a_password_that_is_wrong_is_shown_nowhere(self, filled: CommandLine) -> None:
         with own_server() as server:
             server.stop()
@@ -555,7 +554,6 @@ class TestRefused:
         assert "s3cret" not in complaint
         assert by_environment.startswith("TABLE ")
 
-    @pytest.mark.slow
     def test_without_the_client_of_postgresql_it_says_what_to_install(
         self, filled: CommandLine
     ) -> None:
@@ -571,7 +569,6 @@ class TestRefused:
         assert complaint.startswith(b"Error: a PostgreSQL database needs an extra ")
         assert complaint.count(b"\n") == 1
 
-    @pytest.mark.slow
     def test_a_source_that_others_write_to(self, filled: CommandLine, target: str) -> None:
         with filled.storage.write():
             complaint = refusal(filled, target)
@@ -603,7 +600,6 @@ class TestOthers:
             unit.commit()
         assert is_empty(migrated_target, migrated=True)
 
-    @pytest.mark.slow
     def test_of_two_copies_at_once_one_is_refused(self, filled: CommandLine, target: str) -> None:
         folder = filled.folder / "other"
         folder.mkdir()
@@ -632,7 +628,6 @@ class TestOthers:
 
 
 class TestInterrupted:
-    @pytest.mark.slow
     @pytest.mark.parametrize("migrated", [True, False])
     @pytest.mark.parametrize(
         ("interrupt", "status", "expected"),
@@ -673,7 +668,6 @@ class TestInterrupted:
             assert is_empty(target, migrated=migrated)
             copies(filled, target)
 
-    @pytest.mark.slow
     def test_ctrl_c_comes_too_late_at_the_commit(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
@@ -753,7 +747,6 @@ def ignore(_: int) -> None:
     """Take no notice of what was copied."""
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(
     cardonfile: CommandLine, postgresql_server: str
 ) -> None:

@@ -34,6 +34,8 @@ from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, REDIRECT_UR
 from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_SECONDS: Final = 60
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
@@ -166,7 +168,6 @@ class TestCommandLine:
         run("token", "list")
         return printed
 
-    @pytest.mark.slow
     def test_reconcile_does_what_is_due(self, url: str, on_postgresql: CommandLine) -> None:
         now = a_session().created_at
         with closing(PostgresqlStorage(url)) as storage, storage.write() as unit:
@@ -248,7 +249,6 @@ class TestComplaints:
         execute(url, "DROP TABLE access_tokens")
         assert "does not fit this release" in on_postgresql.refuses("token", "list")
 
-    @pytest.mark.slow
     def test_a_password_that_is_wrong(self, tmp_path: Path, server: PostgresqlServer) -> None:
         rules = server._data / "pg_hba.conf"
         rules.write_text("host all judy all scram-sha-256\n" + rules.read_text())
@@ -262,7 +262,6 @@ class TestComplaints:
             assert 'password authentication failed for user "judy"' in sentence
             assert SECRET not in sentence
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
     def test_a_client_that_is_not_installed(
         self, tmp_path: Path, arguments: tuple[str, ...]
@@ -515,7 +514,6 @@ class TestAtOnce:
             assert installation.tokens_at_psp() == frozenset()
 
 
-@pytest.mark.slow
 class TestOutage:
     @pytest.fixture
     def api(self, tmp_path: Path, server: PostgresqlServer) -> Iterator[Api]:

@@ -31,6 +31,8 @@ from tests.entrypoints.running import Running, run_service
 from tests.installation import GOOD_CARD, Installation
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

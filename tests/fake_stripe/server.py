@@ -126,7 +126,7 @@ class FakeStripeServer:
         )
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.stripe.url = self.url
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.005,))
         self._thread.start()
 
     def close(self) -> None:

@@ -169,7 +169,6 @@ class TestPool:
             work = [hold, hold, is_refused, waits, waits]
             at_once(5, lambda number: work[number]())
 
-    @pytest.mark.slow
     def test_it_is_opened_after_a_fork(self, url: str) -> None:
         program = """
 import os, sys
@@ -211,7 +210,6 @@ class TestOutage:
         cut_off(url)
         use(storage)
 
-    @pytest.mark.slow
     def test_nor_do_many_at_once(self, url: str, storage: PostgresqlStorage) -> None:
         def add_after(before: int, number: int) -> None:
             add_session(storage, before + number)
@@ -250,7 +248,6 @@ class TestOutage:
         with closing(storage), pytest.raises(ServiceUnavailable):
             use(storage)
 
-    @pytest.mark.slow
     def test_one_that_comes_back_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -265,7 +262,6 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
         at_once(8, lambda number: add_session(relayed, 100 + number))
 
-    @pytest.mark.slow
     def test_one_that_was_away_for_long_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -313,7 +309,6 @@ class TestOutage:
         relay.start()
         wait_until(lambda: is_back(relayed))
 
-    @pytest.mark.slow
     @pytest.mark.usefixtures("impatient")
     def test_one_that_hangs_keeps_nobody(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch

@@ -76,7 +76,6 @@ def test_of_many_at_once_one_applies_each_migration_and_the_others_wait(
     assert pending(empty) == []
 
 
-@pytest.mark.slow
 def test_four_processes_at_once_apply_each_migration_once(empty: str) -> None:
     program = (
         "import sys; from adapters.postgresql.migrations import migrate; "

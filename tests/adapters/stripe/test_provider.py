@@ -313,6 +313,7 @@ class TestDiscard:
         provider.discard(MAIN, page.guest_reference, CardToken("pm_unknown"))
 
 
+@pytest.mark.slow
 class TestFaults:
     """F19 to F24: what may go wrong between the service and a PSP."""
 
