@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from domain.address_verification import require_billing_address
@@ -20,7 +20,7 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
 )
 from domain.guests import parse_guest_id
-from domain.identifiers import CenterId, TokenId, plain_uuid
+from domain.identifiers import TokenId, plain_uuid
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.ports import Clock, Ids, PostalCodes, Storage, WriteUnit
@@ -63,30 +63,22 @@ class AddCard:
     ids: Ids
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
-        """Check the request in the order above, and store a session for it, in one unit."""
+        """Check the request in the order above, and store a session for it."""
+        now = self.clock.now()
+        keys_since = now - IDEMPOTENCY_KEYS_LAST
         caller.require(MAY_ADD_CARDS)
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
-        return self.storage.transact(lambda unit: self._start(unit, caller, center_id, request))
-
-    def _start(
-        self, unit: WriteUnit, caller: Caller, center_id: CenterId, request: AddCardRequest
-    ) -> CardSession:
-        now = self.clock.now()
-        token_id = TokenId(self.ids.uuid())
-        if unit.centers.get(center_id) is None:
-            raise InvalidCenterId
-        configuration = unit.configurations.get(center_id)
-        allowed = configuration.redirect_origins if configuration else ()
-        redirect_uri = parse_redirect_uri(request.redirect_uri, allowed=allowed)
-        source = parse_source(request.source)
-        billing_info = parse_billing_info(request.billing_info)
-        key = _parse_idempotency_key(request.idempotency_key)
-        if key:
-            holder = unit.idempotency_keys.claim(
-                caller.name, key, token_id, now=now, since=now - IDEMPOTENCY_KEYS_LAST
-            )
-            if holder != token_id:
+        with self.storage.read() as unit:
+            if unit.centers.get(center_id) is None:
+                raise InvalidCenterId
+            configuration = unit.configurations.get(center_id)
+            allowed = configuration.redirect_origins if configuration else ()
+            redirect_uri = parse_redirect_uri(request.redirect_uri, allowed=allowed)
+            source = parse_source(request.source)
+            billing_info = parse_billing_info(request.billing_info)
+            key = _parse_idempotency_key(request.idempotency_key)
+            if key:
                 asked = Asked(
                     guest_id=plain_uuid(request.guest_id),
                     center_id=center_id,
@@ -94,21 +86,23 @@ class AddCard:
                     source=source,
                     billing_info=billing_info,
                 )
-                return _replayed(unit.sessions.get(holder), asked)
-        guest_id = parse_guest_id(request.guest_id)
-        if unit.guests.get(guest_id) is None:
-            raise GuestNotFound
-        if configuration is None:
-            raise PaymentConfigurationNotDone
-        if configuration.cards_per_guest is CardsPerGuest.ONE and unit.accounts.active_at(
-            guest_id, center_id
-        ):
-            raise PaymentMethodAlreadyExists
-        if configuration.avs:
-            require_billing_address(billing_info, self.postal_codes)
+                used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
+                if used_for:
+                    return _replayed(unit.sessions.get(used_for), asked)
+            guest_id = parse_guest_id(request.guest_id)
+            if unit.guests.get(guest_id) is None:
+                raise GuestNotFound
+            if configuration is None:
+                raise PaymentConfigurationNotDone
+            if configuration.cards_per_guest is CardsPerGuest.ONE and unit.accounts.active_at(
+                guest_id, center_id
+            ):
+                raise PaymentMethodAlreadyExists
+            if configuration.avs:
+                require_billing_address(billing_info, self.postal_codes)
         expires_at = now + configuration.session_lifetime
         session = CardSession(
-            token_id=token_id,
+            token_id=TokenId(self.ids.uuid()),
             guest_id=guest_id,
             center_id=center_id,
             caller=caller.name,
@@ -120,9 +114,22 @@ class AddCard:
             expires_at=expires_at,
             due_at=expires_at,
         )
-        unit.sessions.add(session)
-        unit.commit()
-        return session
+        return self._stored(session, key, keys_since)
+
+    def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
+        def store(unit: WriteUnit) -> CardSession:
+            if key:
+                # Another request under the same key may have come first since it was looked up.
+                holder = unit.idempotency_keys.claim(
+                    session.caller, key, session.token_id, now=session.created_at, since=keys_since
+                )
+                if holder != session.token_id:
+                    return _replayed(unit.sessions.get(holder), session.asked_for)
+            unit.sessions.add(session)
+            unit.commit()
+            return session
+
+        return self.storage.transact(store)
 
 
 def _replayed(earlier: CardSession | None, asked: Asked) -> CardSession:

@@ -244,6 +244,10 @@ class EvidenceLog(Protocol):
 class IdempotencyKeys(Protocol):
     """Which session a caller's Idempotency-Key stands for."""
 
+    def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
+        """Give the session that the key was used for after `since`, or None."""
+        ...
+
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:

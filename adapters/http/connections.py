@@ -184,7 +184,6 @@ class Connection(HTTPChannel):
                 wasyncore.readwrite(self, happened)
             while self.requests:
                 self.service()
-                self._send()
         except BaseException:
             self.handle_close()
             raise
@@ -237,11 +236,6 @@ class Connection(HTTPChannel):
             if not self._is_closed:
                 self._is_closed = True
                 super().handle_close()
-
-    def _send(self) -> None:
-        """Send what can be sent of what is written, also if more requests wait for an answer."""
-        flush: Callable[..., object] = self._flush_exception  # type: ignore[attr-defined]  # stubs
-        flush(self._flush_some)
 
     def _flush_some(self, do_close: bool = True) -> bool:  # the stubs lack it
         # waitress takes no lock for a connection without requests: it has one thread that writes.

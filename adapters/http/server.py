@@ -20,9 +20,6 @@ MAX_CONNECTIONS: Final = 1000
 MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_HEADER_BYTES: Final = 16 * 1024
 
-SEND_BYTES: Final = 16 * 1024
-"""How much of an answer is sent as soon as it is there; what is less leaves with the rest."""
-
 DRAIN_SECONDS: Final = 30
 """How long answers may take once the server is told to stop."""
 RECEIVE_SECONDS: Final = 5
@@ -72,8 +69,6 @@ class Server:
             adjustments["trusted_proxy"] = trusted_proxy
             adjustments["trusted_proxy_headers"] = {"x-forwarded-for"}
         checked = Adjustments(**adjustments)
-        # As an argument waitress would warn of it, and without it send header and body apart.
-        checked.send_bytes = SEND_BYTES
         # It would write a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         # Connections by file descriptor; the listening socket and the trigger are among them.

@@ -38,6 +38,11 @@ FIRST_SAFE_SQLITE: Final = (3, 51, 3)
 POLL_SECONDS: Final = 0.0005
 """How often a writer looks whether other processes have let go of the database."""
 
+MOST_IN_QUEUE: Final = 8
+"""How many threads wait for their turn to write, so that the others go on with what reads."""
+QUEUE_SECONDS: Final = 0.5
+"""How long those wait that come when so many wait already."""
+
 _JOURNAL_TRIES = 20
 
 _UNAVAILABLE: Final = frozenset(
@@ -157,6 +162,7 @@ class Connections:
         self._writer: Database | None = None
         # Threads that queue for a lock get on far sooner than threads that poll SQLite's own.
         self._writing = threading.Lock()
+        self._queue = threading.BoundedSemaphore(MOST_IN_QUEUE)
 
     @contextmanager
     def transaction(
@@ -219,7 +225,7 @@ class Connections:
     @contextmanager
     def _write(self, wait_seconds: float | None) -> Iterator[Transaction]:
         seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
-        if not self._writing.acquire(timeout=seconds):
+        if not self._take_turn(seconds):
             raise ServiceUnavailable
         try:
             db = self._writer = self._writer or self._connect(writing=True)
@@ -232,6 +238,16 @@ class Connections:
                     self._writer = None
         finally:
             self._writing.release()
+
+    def _take_turn(self, seconds: float) -> bool:
+        if self._writing.acquire(blocking=False):
+            return True
+        if not self._queue.acquire(timeout=min(seconds, QUEUE_SECONDS)):
+            return False
+        try:
+            return self._writing.acquire(timeout=seconds)
+        finally:
+            self._queue.release()
 
     def _connect(self, *, writing: bool = False) -> Database:
         db = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)

@@ -229,6 +229,14 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
     """Which session a caller's Idempotency-Key stands for."""
 
     @override
+    def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
+        row = self._transaction.execute(
+            "SELECT token_id FROM idempotency_keys WHERE caller = ? AND key = ? AND used_at > ?",
+            (caller, key, time_text(since)),
+        ).fetchone()
+        return None if row is None else TokenId(row[0])
+
+    @override
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:

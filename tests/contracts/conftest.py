@@ -42,7 +42,12 @@ STORAGES: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[Storag
 """Each adapter by its name: given an empty folder and a server, it lends an empty storage."""
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name == "postgresql" else [])
+        for name in STORAGES
+    ]
+)
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, postgresql_server: str
 ) -> Iterator[Storage]:

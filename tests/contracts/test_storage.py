@@ -65,7 +65,6 @@ from tests.builders import (
     an_evidence,
 )
 from tests.concurrency import at_once, elsewhere
-from tests.idempotency_keys import holder_of
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -785,26 +784,27 @@ class TestIdempotencyKeys:
         with storage.write() as unit:
             assert self.claim(unit, TOKEN_ID) == TOKEN_ID
             assert self.claim(unit, self.OTHER, hours=23) == TOKEN_ID
+            assert unit.idempotency_keys.get(CALLER, "key", since=NOW - DAY) == TOKEN_ID
 
     def test_keys_of_callers_are_their_own(self, storage: Storage) -> None:
         with storage.write() as unit:
             self.claim(unit, TOKEN_ID)
-            unit.commit()
-        assert holder_of(storage, CALLER, "key", since=NOW - DAY) == TOKEN_ID
-        assert holder_of(storage, CallerName("kiosk"), "key", since=NOW - DAY) is None
-        assert holder_of(storage, CALLER, "KEY", since=NOW - DAY) is None
+            keys = unit.idempotency_keys
+            assert keys.get(CallerName("kiosk"), "key", since=NOW - DAY) is None
+            assert keys.get(CALLER, "KEY", since=NOW - DAY) is None
 
     def test_a_key_that_was_used_too_long_ago_may_be_claimed_anew(self, storage: Storage) -> None:
         with storage.write() as unit:
             self.claim(unit, TOKEN_ID)
+            assert unit.idempotency_keys.get(CALLER, "key", since=NOW) is None
             assert self.claim(unit, self.OTHER, hours=24) == self.OTHER
-            unit.commit()
-        assert holder_of(storage, CALLER, "key", since=NOW) == self.OTHER
+            assert unit.idempotency_keys.get(CALLER, "key", since=NOW) == self.OTHER
 
     def test_a_claim_is_gone_without_a_commit(self, storage: Storage) -> None:
         with storage.write() as unit:
             self.claim(unit, TOKEN_ID)
-        assert holder_of(storage, CALLER, "key", since=NOW - DAY) is None
+        with storage.read() as reading:
+            assert reading.idempotency_keys.get(CALLER, "key", since=NOW - DAY) is None
 
     def test_many_claims_at_once_have_one_winner(self, storage: Storage) -> None:
         def claim(number: int) -> TokenId:
@@ -838,9 +838,8 @@ class TestIdempotencyKeys:
             for key, used_at in (("old", NOW - DAY), ("young", NOW)):
                 unit.idempotency_keys.claim(CALLER, key, TOKEN_ID, now=used_at, since=NOW - 2 * DAY)
             unit.idempotency_keys.forget(before=NOW)
-            unit.commit()
-        assert holder_of(storage, CALLER, "old", since=NOW - 2 * DAY) is None
-        assert holder_of(storage, CALLER, "young", since=NOW - 2 * DAY) == TOKEN_ID
+            assert unit.idempotency_keys.get(CALLER, "old", since=NOW - 2 * DAY) is None
+            assert unit.idempotency_keys.get(CALLER, "young", since=NOW - 2 * DAY) == TOKEN_ID
 
 
 class TestPaymentAccounts:

@@ -310,6 +310,15 @@ def test_concurrent_sends_under_one_key_make_one_session(installation: Installat
     assert len({future.result().token_id for future in sent}) == 1
 
 
+def test_another_request_under_the_same_key_may_come_first_by_a_hair(
+    installation: Installation,
+) -> None:
+    installation.before_next_write(lambda: installation.add_card(idempotency_key="key", source=5))
+
+    with pytest.raises(IdempotencyKeyReused):
+        installation.add_card(idempotency_key="key")
+
+
 @given(
     st.text(st.characters(min_codepoint=0x1F, max_codepoint=0x81), max_size=6)
     | st.integers(250, 260).map("k".__mul__)

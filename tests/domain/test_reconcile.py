@@ -9,7 +9,6 @@ from domain.discards import Discard
 from domain.errors import ServiceUnavailable
 from tests.builders import GUEST_ID
 from tests.clock import START
-from tests.idempotency_keys import holder_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
@@ -280,15 +279,9 @@ def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) 
     installation.clock.advance(timedelta(hours=24, seconds=1))
     installation.reconcile_until_idle()
 
-    assert (
-        holder_of(
-            installation.storage,
-            installation.caller.name,
-            "key",
-            since=first.created_at - timedelta(days=1),
-        )
-        is None
-    )
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
 
 
 def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
@@ -296,15 +289,10 @@ def test_idempotency_keys_are_known_until_then(installation: Installation) -> No
     installation.clock.advance(timedelta(hours=24))
     installation.reconcile_until_idle()
 
-    assert (
-        holder_of(
-            installation.storage,
-            installation.caller.name,
-            "key",
-            since=first.created_at - timedelta(days=1),
-        )
-        == first.token_id
-    )
+    with installation.storage.read() as unit:
+        earlier = first.created_at - timedelta(days=1)
+        known = unit.idempotency_keys.get(installation.caller.name, "key", since=earlier)
+    assert known == first.token_id
 
 
 def test_a_storage_that_is_away_ends_the_round(installation: Installation) -> None:

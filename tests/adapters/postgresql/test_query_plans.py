@@ -195,6 +195,10 @@ def in_words(step: Plan) -> str:
             ["discards_pkey"],
         ),
         (
+            lambda unit: unit.idempotency_keys.get(CALLER, "key-7", since=NOW),
+            ["idempotency_keys_pkey"],
+        ),
+        (
             lambda unit: unit.idempotency_keys.claim(
                 CALLER, "key-7", TokenId(a_uuid(21)), now=NOW, since=NOW
             ),

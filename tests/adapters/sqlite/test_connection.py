@@ -24,6 +24,7 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import GuestId
 from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session, a_uuid
 from tests.concurrency import at_once, elsewhere
+from tests.waiting import wait_until
 
 PAGE_BYTES: Final = 4_096
 
@@ -192,6 +193,28 @@ def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
             db.execute("BEGIN IMMEDIATE")
             at_once(2, release_or_write)
         assert has_session(storage)
+
+
+def test_who_comes_when_many_wait_to_write_does_not_wait_as_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "QUEUE_SECONDS", 0)
+
+    def write(_: int) -> None:
+        with storage.write():
+            pass
+
+    with (
+        closing(SqliteStorage(path, busy_timeout_seconds=30)) as storage,
+        ThreadPoolExecutor(connection.MOST_IN_QUEUE) as pool,
+    ):
+        with storage.write():
+            waiting = pool.map(write, range(connection.MOST_IN_QUEUE))
+            wait_until(lambda: storage._connections._queue._value == 0)
+            with pytest.raises(ServiceUnavailable):
+                elsewhere(lambda: write(0))
+        assert len(list(waiting)) == connection.MOST_IN_QUEUE
+        elsewhere(lambda: write(0))
 
 
 def test_readers_are_served_while_another_process_writes(

@@ -94,7 +94,7 @@ def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[
             ["idx_idempotency_keys_used_at (used_at<?)"],
         ),
         (
-            lambda unit: unit.idempotency_keys.claim(CALLER, "key", TOKEN_ID, now=NOW, since=NOW),
+            lambda unit: unit.idempotency_keys.get(CALLER, "key", since=NOW),
             ["sqlite_autoindex_idempotency_keys_1 (caller=? AND key=?)"],
         ),
         (
