@@ -114,7 +114,7 @@ make bench
 make bench-growth
 ```
 
-The first takes about 20 minutes, the second about 15 and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
+The first takes about 20 minutes, the second about 10 and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
 `SECONDS=10` have more and longer rounds.
 
 Figures are medians over rounds, here {results.rounds}; each round has every program, in turn. Ratios are made within a round, then the
