@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
@@ -23,15 +24,21 @@ hypothesis.settings.load_profile("cardonfile")
 # Threads write their lines while pytest is not capturing; tests that look at lines capture them.
 structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
+_MARKS: Final = {
+    "adapters/postgresql": pytest.mark.slow,
+    "browser": pytest.mark.browser,
+    "simulation": pytest.mark.slow,
+}
 
-SLOW_FOLDERS = [Path(__file__).parent / name for name in ("adapters/postgresql", "simulation")]
 
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test in these folders with `slow`, before `-m` selects."""
+    """Mark every test of some folders, before `-m` selects."""
+    here = Path(__file__).parent
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in SLOW_FOLDERS):
-            item.add_marker(pytest.mark.slow)
+        for folder, mark in _MARKS.items():
+            if item.path.is_relative_to(here / folder):
+                item.add_marker(mark)
 
 
 @pytest.fixture

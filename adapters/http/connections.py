@@ -327,8 +327,10 @@ class DrainingServer(TcpWSGIServer):
         # waitress lets in one; whoever is in already would be served before the next. If all were
         # let in, other processes would be left with nothing to do.
         for _ in itertools.count() if self.is_draining else range(LET_IN_AT_ONCE):
+            if not (self.is_draining or self.readable()):
+                return
             try:
-                accepted = self.accept() if self.is_draining or self.readable() else None
+                accepted = self.accept()
                 if accepted is None:
                     return
                 connection, address = accepted

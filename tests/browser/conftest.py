@@ -5,22 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, ViewportSize, sync_playwright
 
 from tests.browser.chromium import ChromiumUnavailable, Tell, prepare_driver, start_chromium
 from tests.browser.pages import OpenPage, Watch
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test in this folder with `browser`, before `-m` selects."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,14 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
         note_discard_of(unit, account, now=installation.clock.now())
-        noted = unit.discards.get(account.provider, account.merchant_account, account.token)
         unit.commit()
-    return noted
+    return noted(installation, account)
+
+
+def noted(installation: Installation, account: PaymentAccount) -> Discard | None:
+    """Give what is noted of the account's token."""
+    with installation.storage.read() as unit:
+        return unit.discards.get(account.provider, account.merchant_account, account.token)
 
 
 @pytest.fixture
@@ -61,11 +66,11 @@ def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
     installation.reconcile_until_idle()
     installation.clock.advance(timedelta(minutes=1))
 
-    noted = note(installation, replace(removed, consented_at=done_at + typed_after))
+    again = note(installation, replace(removed, consented_at=done_at + typed_after))
 
-    assert noted is not None
-    assert (noted.done_at, noted.due_at) == (None, installation.clock.now())
-    assert (noted.begun_at is None) == may_be_kept
+    assert again is not None
+    assert (again.done_at, again.due_at) == (None, installation.clock.now())
+    assert (again.begun_at is None) == may_be_kept
 
 
 def test_a_discard_that_is_done_is_silent_no_more(
@@ -77,8 +82,7 @@ def test_a_discard_that_is_done_is_silent_no_more(
     installation.clock.advance(timedelta(hours=1))
     installation.reconcile()
 
-    with installation.storage.read() as unit:
-        done = unit.discards.get(removed.provider, removed.merchant_account, removed.token)
+    done = noted(installation, removed)
     assert done is not None
     assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
 
@@ -113,9 +117,7 @@ def test_who_took_a_discard_over_is_not_overruled(
     installation.provider.meanwhile["discard"] = take_over
     discard_token(mine)
 
-    with installation.storage.read() as unit:
-        current = unit.discards.get(removed.provider, removed.merchant_account, removed.token)
-    assert theirs == [current]
+    assert theirs == [noted(installation, removed)]
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,7 @@ class Serving(Program):
     def get(self, path: str) -> http.client.HTTPResponse:
         """Ask for a page on a connection of its own."""
         with closing(self.connect()) as connection:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            response.read()
-            return response
+            return got(connection, path)
 
     def wait_until_all_answer(self) -> None:
         """Wait until each process has answered a request."""
@@ -177,12 +174,12 @@ def end_adding_card(connection: http.client.HTTPConnection) -> TokenId:
     return answered(connection)
 
 
-def status_of(connection: http.client.HTTPConnection, path: str) -> int:
-    """Ask for a page, and give the status of the answer."""
+def got(connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
+    """Ask for a page, and give the answer, which has been read."""
     connection.request("GET", path)
     response = connection.getresponse()
     response.read()
-    return response.status
+    return response
 
 
 def answered(connection: http.client.HTTPConnection) -> TokenId:
@@ -290,7 +287,7 @@ def test_processes_that_share_a_redis_reach_a_limit_together(tmp_path: Path) -> 
 
         def be_refused(number: int) -> list[int]:
             with closing(connections[number]) as connection:
-                return [status_of(connection, ACCOUNTS) for _ in range(10)]
+                return [got(connection, ACCOUNTS).status for _ in range(10)]
 
         answers = [status for part in at_once(4, be_refused) for status in part]
 
