@@ -61,7 +61,7 @@ def set_up_providers(
     if settings.stripe_accounts:
         allowed[STRIPE] = stripe()
     return Providers(
-        {name: SlottedProvider(psp, slots, Rest(name)) for name, psp in allowed.items()}
+        {name: SlottedProvider(name, psp, slots, Rest(name)) for name, psp in allowed.items()}
     )
 
 

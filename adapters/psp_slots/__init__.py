@@ -1,4 +1,4 @@
-"""Limits on calls to PSPs: how many are under way at once, and how long one that hangs is tried."""
+"""What stands around calls to PSPs: limits on how many there are at once, and a log of outages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from typing_extensions import override
 
+from adapters.psp_slots.outages import OutageLog
 from domain.hosted_pages import (
     Evidence,
     HostedPage,
@@ -97,16 +98,27 @@ class Rest:
 
 
 class SlottedProvider(PaymentProvider):
-    """A PSP whose every call holds a slot that all PSPs share, unless it is left alone just now."""
+    """A PSP whose every call holds a slot that all PSPs share, unless it is left alone just now.
 
-    def __init__(self, provider: PaymentProvider, slots: PspSlots, rest: Rest) -> None:
+    Its outages are logged. A call that gets no slot, or that a rest spares the PSP, says nothing of
+    the PSP and is not.
+    """
+
+    def __init__(
+        self, name: ProviderName, provider: PaymentProvider, slots: PspSlots, rest: Rest
+    ) -> None:
         self._provider = provider
         self._slots = slots
         self._rest = rest
+        self._outages = OutageLog(name)
 
     @contextmanager
-    def _call(self) -> Iterator[None]:
-        with self._slots.one(), self._rest.around_call():
+    def _call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[None]:
+        with (
+            self._slots.one(),
+            self._rest.around_call(),
+            self._outages.around_call(merchant_account, operation),
+        ):
             yield
 
     @property
@@ -116,26 +128,26 @@ class SlottedProvider(PaymentProvider):
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
-        with self._call():
+        with self._call(request.merchant_account, "start"):
             return self._provider.start(request)
 
     @override
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        with self._call():
+        with self._call(request.merchant_account, "outcome"):
             return self._provider.outcome(request, page, evidence)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        with self._call():
+        with self._call(request.merchant_account, "close"):
             self._provider.close(request, page)
 
     @override
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        with self._call():
+        with self._call(merchant_account, "discard"):
             self._provider.discard(merchant_account, guest_reference, token)
 
     @override

@@ -1,0 +1,61 @@
+"""The log of a PSP's outages: a line when calls begin to fail, and one when they succeed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import structlog
+
+from domain.identifiers import MerchantAccount, ProviderName
+from domain.ports import ProviderRefused, ProviderUnavailable
+
+log = structlog.get_logger()
+
+
+class OutageLog:
+    """Logs the state of one PSP once per change, for each merchant account and operation.
+
+    The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
+    `PaymentProvider`. Each process keeps the states for itself.
+    """
+
+    def __init__(self, provider: ProviderName) -> None:
+        self._provider = provider
+        self._lock = Lock()
+        self._failing: dict[tuple[MerchantAccount, str], type[Exception]] = {}
+
+    @contextmanager
+    def around_call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[None]:
+        """Watch over a call to the PSP. Whatever it raises is raised again."""
+        call = {
+            "provider": self._provider,
+            "merchant_account": merchant_account,
+            "operation": operation,
+        }
+        # Of a failure only the kind and the place are written: an adapter may have put into its
+        # text what the PSP sent.
+        try:
+            yield
+        except ProviderUnavailable as failure:
+            if self._has_changed(merchant_account, operation, ProviderUnavailable):
+                log.error("psp_away", **call, exc_info=failure)
+            raise
+        except ProviderRefused as refusal:
+            if self._has_changed(merchant_account, operation, ProviderRefused):
+                log.error("psp_refuses", **call, exc_info=refusal)
+            raise
+        if self._has_changed(merchant_account, operation, None):
+            log.warning("psp_back", **call)
+
+    def _has_changed(
+        self, merchant_account: MerchantAccount, operation: str, failure: type[Exception] | None
+    ) -> bool:
+        """Keep the state that a call has shown, and tell whether it was another before."""
+        key = (merchant_account, operation)
+        with self._lock:
+            before = self._failing.pop(key, None)
+            if failure is not None:
+                self._failing[key] = failure
+        return before is not failure
