@@ -68,6 +68,11 @@ class PaymentProvider(Protocol):
         """Name the parameters of the return address that `outcome` needs as evidence."""
         ...
 
+    @property
+    def max_consent_length(self) -> int:
+        """The longest text of a consent that its page shows whole, in characters."""
+        ...
+
     def start(self, request: HostedPageRequest) -> HostedPage:
         """Make the page of an attempt; the same idempotency key gives the same page again.
 

@@ -236,6 +236,7 @@ def configure_payments(
             if configuration is None:
                 unit.configurations.remove(center.id)
             else:
+                _require_room_for_consent(container, configuration.provider, center)
                 unit.configurations.put(center.id, configuration)
             unit.commit()
         if configuration is None:
@@ -581,6 +582,18 @@ def _require_provider(container: Container, name: str, account: MerchantAccount)
         raise click.ClickException(
             "--provider: the fake PSP is for trying things out on this machine; "
             + HOW_TO_ALLOW_FAKE_PSP
+        )
+
+
+def _require_room_for_consent(container: Container, name: ProviderName, center: Center) -> None:
+    """Refuse a center whose name makes the consent longer than the PSP's page shows."""
+    from domain.hosted_pages import consent_for
+
+    length, longest = len(consent_for(center.name).text), container.psps()[name].max_consent_length
+    if length > longest:
+        raise click.ClickException(
+            f"CENTER_ID: the text that guests agree to names the center and has {length} "
+            f"characters; {name} shows {longest} at most: import the center with a shorter name"
         )
 
 

@@ -99,6 +99,11 @@ class TroubledProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return frozenset({"result", "state"})
 
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return self._provider.max_consent_length
+
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         self._before("start")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from typing_extensions import override
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
-from adapters.fake_psp.psp import CallRefused, Event, FakePsp, PageState, UnknownPage
+from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState, UnknownPage
 from domain.hosted_pages import (
     CardCollected,
     CardRefused,
@@ -33,6 +33,7 @@ from domain.ports import (
     WebhookRejected,
 )
 
+MAX_CONSENT_LENGTH: Final = 5_000
 _TOLD_OF = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
 
 
@@ -62,6 +63,11 @@ class FakeProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         # The PSP tells everything when it is asked.
         return frozenset()
+
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return MAX_CONSENT_LENGTH
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
@@ -120,19 +126,31 @@ class FakeProvider(PaymentProvider):
             for secret in self._webhook_secrets
         ):
             raise WebhookRejected("not signed by the fake PSP within the last minutes")
-        if _decode(delivery.body, _Kind).type not in _TOLD_OF:
-            return ()
-        event = _decode(delivery.body, Event)
-        merchant_account = MerchantAccount(event.merchant_account)
-        if delivery.merchant_account not in (None, merchant_account):
-            raise WebhookRejected("meant for another merchant account")
-        notice = WebhookNotice(
-            merchant_account=merchant_account,
-            content=f"{event.type} {event.id}",
-            token_id=TokenId(event.token_id),
-            page_reference=event.page,
-        )
-        return (notice,)
+        return [
+            notice
+            for event in _decode(delivery.body, Batch).events
+            if (notice := _notice(event, delivery.merchant_account)) is not None
+        ]
+
+
+def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
+    """Give what an event says of a session, or None. Raises WebhookRejected.
+
+    Without an addressee, it is meant for the merchant account that it names: the PSP signs for all
+    of them with one secret.
+    """
+    if _decode(raw, _Kind).type not in _TOLD_OF:
+        return None
+    event = _decode(raw, Event)
+    merchant_account = MerchantAccount(event.merchant_account)
+    if addressee not in (None, merchant_account):
+        raise WebhookRejected("meant for another merchant account")
+    return WebhookNotice(
+        merchant_account=merchant_account,
+        content=f"{event.type} {event.id}",
+        token_id=TokenId(event.token_id),
+        page_reference=event.page,
+    )
 
 
 class _Kind(msgspec.Struct):
@@ -142,7 +160,7 @@ class _Kind(msgspec.Struct):
 _Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
 
 
-def _decode(body: bytes, kind: type[_Decoded]) -> _Decoded:
+def _decode(body: bytes | msgspec.Raw, kind: type[_Decoded]) -> _Decoded:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

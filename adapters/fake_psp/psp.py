@@ -84,9 +84,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     token_id: str
 
 
+class Batch(msgspec.Struct, frozen=True):
+    """The body of a webhook: events, each as JSON."""
+
+    events: list[msgspec.Raw]
+
+
+def batch(*events: bytes) -> bytes:
+    """Give the body of a webhook that holds these events."""
+    return msgspec.json.encode(Batch(events=[msgspec.Raw(event) for event in events]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueEvent:
-    """An event that is to be delivered; `tries` counts this one."""
+    """An event that is to be delivered in `body`, a batch of one; `tries` counts this one."""
 
     id: str
     body: bytes
@@ -264,7 +275,7 @@ class FakePsp:
         event = found[0]
         return DueEvent(
             id=str(event["id"]),
-            body=str(event["body"]).encode(),
+            body=batch(str(event["body"]).encode()),
             age=timedelta(seconds=now.timestamp() - float(event["created_at"])),
             tries=int(event["tries"]),
         )

@@ -27,7 +27,8 @@ def is_signed(body: bytes, signature: str, *, secret: str, now: datetime) -> boo
     if match is None:
         return False
     timestamp, mac = match.groups()
-    fresh = abs(now.timestamp() - int(timestamp)) <= TOLERANCE.total_seconds()
+    # Both in whole seconds, as the signed time is.
+    fresh = abs(int(now.timestamp()) - int(timestamp)) <= TOLERANCE.total_seconds()
     return hmac.compare_digest(mac, _mac(body, timestamp, secret)) and fresh
 
 

@@ -126,6 +126,11 @@ class SlottedProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return self._provider.return_parameters
 
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return self._provider.max_consent_length
+
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         with self._call(request.merchant_account, "start"):

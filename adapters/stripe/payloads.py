@@ -38,6 +38,9 @@ LONGEST_LIFE: Final = timedelta(hours=24)
 LEEWAY: Final = timedelta(minutes=2)
 """What the way to Stripe, a repeated call, and two clocks that differ may take of either."""
 
+MAX_CONSENT_LENGTH: Final = 1_200
+"""How many characters a text of ours on the page may have ("Create a Session", `custom_text`)."""
+
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"

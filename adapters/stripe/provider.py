@@ -14,6 +14,7 @@ from adapters.stripe.calls import Call, KeySpent, NoSuchObject, quiet_sdk
 from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
 from adapters.stripe.payloads import (
     GUEST_ID,
+    MAX_CONSENT_LENGTH,
     CheckoutSession,
     Customer,
     CustomerOrWhatIsLeft,
@@ -68,6 +69,11 @@ class StripeProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         # Stripe tells everything when it is asked.
         return frozenset()
+
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return MAX_CONSENT_LENGTH
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
 from typing import ClassVar, Final
 
+from domain.billing import BillingInfo
 from domain.hosted_pages import (
     Evidence,
     HostedPage,
@@ -30,6 +31,9 @@ from tests.clock import SettableClock
 MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")
 SECRET: Final = "the secret of webhooks to main"
+OTHER_SECRET: Final = "the secret of webhooks to other"
+START: Final = datetime(2026, 11, 20, 12, 0, 0, 789_012, tzinfo=UTC)
+"""When a PSP under test begins: not at a whole second, so that no fraction is lost unnoticed."""
 EXPIRY: Final = (9, 2031)
 
 
@@ -38,10 +42,14 @@ class Ability(Enum):
 
     STAND_IN = auto()
     """It is played here: its guests, its calls, its records and its time are in our hands."""
+    REMOTE = auto()
+    """The adapter calls it over HTTP, with a key and webhook secrets for each merchant account."""
     SIGNED_WEBHOOKS = auto()
-    """It sends webhooks, and signs them."""
+    """It sends webhooks, with an HMAC by a shared secret in their headers."""
     SIGNED_TIMES = auto()
     """Its signatures hold the time at which they were made."""
+    BATCHES = auto()
+    """One webhook may hold several events."""
 
 
 class GuestCard(Enum):
@@ -87,6 +95,12 @@ class Trouble(Enum):
     """The PSP answers well, but with a status that nobody has heard of."""
     REFUSED = auto()
     """The PSP refuses the call itself, for good, and does nothing."""
+    UNAUTHORIZED = auto()
+    """401: the key is wrong, or was revoked. REMOTE alone, as the next two."""
+    FORBIDDEN = auto()
+    """403: the key may not do this."""
+    NOT_THE_API = auto()
+    """404 with an HTML page, from a proxy or a wrong address; the PSP never gets the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +116,7 @@ class Facts:
     """What is so of one PSP and may be otherwise with the next.
 
     `after_refusal` is what the adapter says once the bank has refused a card: CardRefused, or
-    Pending. `calls` are how many calls each method makes when all goes well, START for a guest who
+    Pending. `resolution` is the unit of the times that the PSP tells. `calls` are how many calls each method makes when all goes well, START for a guest who
     is new there. Telling events are the kinds of webhooks that speak of a session, silent ones
     those that do not, among them one that nobody knows. Broken events are bodies of telling ones
     that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
@@ -116,6 +130,7 @@ class Facts:
     silent_events: Sequence[str]
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
+    resolution: timedelta = timedelta(microseconds=1)
     abilities: frozenset[Ability] = frozenset(Ability)
 
 
@@ -134,6 +149,9 @@ class PspUnderTest(ABC):
     ids: Ids
     """Makes the ids of sessions; those of a PSP that remembers must be new in each run."""
 
+    keys: Sequence[str] = ()
+    """The keys that the adapter calls a REMOTE PSP with; no log may hold them."""
+
     @abstractmethod
     def __init__(self, folder: Path) -> None:
         """Start the PSP, with an empty folder for its files."""
@@ -143,7 +161,11 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
-        """Make the adapter; each of these secrets may sign webhooks to MAIN."""
+        """Make the adapter, with the deadline that it is shipped with.
+
+        Each of these secrets may sign webhooks to MAIN. OTHER_SECRET signs those to OTHER, if the
+        PSP is REMOTE.
+        """
 
     # The guest
 
@@ -175,6 +197,10 @@ class PspUnderTest(ABC):
     # What there is at the PSP
 
     @abstractmethod
+    def billing_info(self, page: HostedPage) -> BillingInfo:
+        """Give what the PSP was told of the billing address, as far as it has a place for it."""
+
+    @abstractmethod
     def count_pages(self) -> int:
         """Count every page ever made."""
 
@@ -200,6 +226,13 @@ class PspUnderTest(ABC):
         """
 
     @abstractmethod
+    def drip(self, seconds: float) -> None:
+        """Have each response come whole, and byte by byte over so many seconds, until `recover`.
+
+        Asked of a REMOTE PSP alone.
+        """
+
+    @abstractmethod
     def recover(self) -> None:
         """Have no more trouble; what the PSP has done stays done."""
 
@@ -210,8 +243,15 @@ class PspUnderTest(ABC):
         """Give the body of a webhook of that kind, about this page as far as it is about one."""
 
     @abstractmethod
+    def batch(self, bodies: Sequence[bytes]) -> bytes:
+        """Give the body of one webhook with the events of these. Asked of a PSP with BATCHES."""
+
+    @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        """Sign a body, and deliver it to the address of MAIN's webhooks."""
+        """Sign a body, and deliver it to the address of MAIN's webhooks.
+
+        Its headers are those that the signature is made of, and no others.
+        """
 
     @abstractmethod
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:

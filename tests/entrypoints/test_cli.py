@@ -288,6 +288,20 @@ class TestConfigurePayments:
             assert printed == "Harbor Spa takes no cards\n"
             assert configuration(with_center) is None
 
+    def test_a_center_whose_name_makes_the_consent_too_long_for_the_psp_is_refused(
+        self, with_center: CommandLine
+    ) -> None:
+        # No import takes such a name; a PSP with a lower limit would meet it in a shorter one.
+        with with_center.storage.write() as unit:
+            unit.centers.put_many([a_center(name="Spa " * 1_000)])
+            unit.commit()
+
+        complaint = with_center.refuses("configure-payments", CENTER_ID, "--provider", "fake")
+
+        assert "the text that guests agree to names the center" in complaint
+        assert "fake shows 5000 at most: import the center with a shorter name" in complaint
+        assert configuration(with_center) is None
+
     @pytest.mark.parametrize(
         ("options", "expected"),
         [

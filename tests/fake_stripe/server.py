@@ -68,6 +68,8 @@ class Trouble(Enum):
     """403: the restricted key may not."""
     REFUSED = auto()
     """400: Stripe refuses the call itself."""
+    NOT_THE_API = auto()
+    """404 with an HTML page, from a proxy or a wrong address; nothing is done."""
     NONSENSE = auto()
     """200 with what is no JSON."""
     HUGE = auto()
@@ -112,12 +114,14 @@ class _TroubleWith:
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `calls` names the calls in the order in which they came.
+    `calls` names the calls in the order in which they came. An answer that drips takes
+    `drip_seconds`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.stripe = FakeStripe(clock)
         self.calls: list[str] = []
+        self.drip_seconds: float = GIVE_UP_SECONDS
         self._trouble: list[_TroubleWith] = []
         self._released = threading.Event()
         self._requests = count(1)
@@ -202,6 +206,8 @@ class FakeStripeServer:
             advice = _ADVICE.get(trouble)
             headers = (("Stripe-Should-Retry", advice),) if advice else ()
             return Answer(status, _json(status, {"error": error}).body, headers)
+        if trouble is Trouble.NOT_THE_API:
+            return Answer(404, b"<html>Not found</html>", (("Content-Type", "text/html"),))
         if trouble is Trouble.REDIRECT:
             return Answer(302, b"<html>moved</html>", (("Location", f"{self.url}/elsewhere"),))
         answer = self._done(environ, trouble)
@@ -288,8 +294,8 @@ class FakeStripeServer:
         raise ConnectionAbortedError
 
     def _drops(self) -> Iterator[None]:
-        give_up_at = time.monotonic() + GIVE_UP_SECONDS
-        while not self._released.wait(0.01) and time.monotonic() < give_up_at:
+        done_at = time.monotonic() + self.drip_seconds
+        while not self._released.wait(0.01) and time.monotonic() < done_at:
             yield
 
 

@@ -88,7 +88,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
         call = f"{self._name}.{name}"
-        if isinstance(found, frozenset):
+        if isinstance(found, frozenset | int):
             return found
         if not callable(found):
             return _Watched(found, call, self._watcher)

@@ -72,6 +72,11 @@ class LastingTokens(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return frozenset({"status"})
 
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return self._provider.max_consent_length
+
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         return self._provider.start(request)

@@ -13,7 +13,7 @@ import msgspec
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
-from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState
+from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState, batch
 from adapters.sqlite.storage import SqliteStorage
 from domain.add_card import AddCardRequest
 from domain.card_sessions import CardSession
@@ -560,11 +560,11 @@ class Simulation:
     def _deliver(
         self, process: Process, event: Event, *, is_altered: bool = False, is_old: bool = False
     ) -> None:
-        body = msgspec.json.encode(event)
+        body = batch(msgspec.json.encode(event))
         signed_at = self._clock.now() - timedelta(minutes=10) * is_old
         signature = signatures.sign(body, secret=self._psp.webhook_secret, now=signed_at)
         if is_altered:
-            body = msgspec.json.encode(msgspec.structs.replace(event, type="page.completed!"))
+            body = body.replace(b'"type":"', b'"type":"!')
         delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
         is_wrong = is_altered or is_old
         answer = self._ask(

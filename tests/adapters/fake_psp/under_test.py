@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 from sqlite_utils import Database
@@ -16,7 +16,8 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.provider import FakeProvider
-from adapters.fake_psp.psp import CallRefused, Event, FakePsp, PspPage
+from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PspPage, batch
+from domain.billing import BillingInfo
 from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
@@ -35,6 +36,8 @@ from tests.contracts.providers import (
     MAIN,
     OTHER,
     SECRET,
+    START,
+    Ability,
     Facts,
     GuestCard,
     Method,
@@ -47,7 +50,7 @@ from tests.ids import SeededIds
 
 Answer = TypeVar("Answer")
 
-_EVENT: Final = (
+_EVENT: Final = batch(
     b'{"id": "event_1", "type": "page.completed", "created": 1800000000, "page": "page_1",'
     b' "merchant_account": "main", "token_id": "00000000-0000-4000-8000-000000000001"}'
 )
@@ -69,16 +72,17 @@ class FakePspUnderTest(PspUnderTest):
         telling_events=("page.completed", "page.closed"),
         silent_events=("page.opened", "payout.paid"),
         broken_events={
-            "a type that is no text": b'{"type": 1}',
-            "no page": b'{"type": "page.completed"}',
+            "a type that is no text": batch(b'{"type": 1}'),
+            "no page": batch(b'{"type": "page.completed"}'),
             "a page that is no text": _EVENT.replace(b'"page_1"', b"7"),
             "a time that is no number": _EVENT.replace(b"1800000000", b'"now"'),
         },
         misdirected=("another merchant account",),
+        abilities=frozenset(Ability) - {Ability.REMOTE},
     )
 
     def __init__(self, folder: Path) -> None:
-        self.clock = SettableClock()
+        self.clock = SettableClock(START)
         self.ids = SeededIds(1)
         file = folder / "fake-psp.db"
         self._psp = FakePsp(file, base_url=BASE_URL, clock=self.clock, ids=SeededIds(2))
@@ -120,6 +124,10 @@ class FakePspUnderTest(PspUnderTest):
         return WaysOut(with_card=request.return_uri, without=request.cancel_uri)
 
     @override
+    def billing_info(self, page: HostedPage) -> BillingInfo:
+        return self._psp.page(page.reference).request.billing_info or BillingInfo()
+
+    @override
     def count_pages(self) -> int:
         return self._records.table("pages").count
 
@@ -147,6 +155,10 @@ class FakePspUnderTest(PspUnderTest):
             self._wire.calls_left = from_call - 1
 
     @override
+    def drip(self, seconds: float) -> NoReturn:
+        raise NotImplementedError("it is called without a network")
+
+    @override
     def recover(self) -> None:
         self._wire.trouble = None
         for reference, page in self._sound_pages.items():
@@ -155,6 +167,11 @@ class FakePspUnderTest(PspUnderTest):
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         return self._event(kind, request, page, request.merchant_account)
+
+    @override
+    def batch(self, bodies: Sequence[bytes]) -> bytes:
+        events = [each for body in bodies for each in msgspec.json.decode(body, type=Batch).events]
+        return batch(*map(bytes, events))
 
     @override
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
@@ -170,16 +187,15 @@ class FakePspUnderTest(PspUnderTest):
     def _event(
         self, kind: str, request: HostedPageRequest, page: HostedPage, account: MerchantAccount
     ) -> bytes:
-        return msgspec.json.encode(
-            Event(
-                id="event_1",
-                type=kind,
-                created=int(self.clock.now().timestamp()),
-                merchant_account=account,
-                page=page.reference,
-                token_id=request.token_id,
-            )
+        event = Event(
+            id="event_1",
+            type=kind,
+            created=int(self.clock.now().timestamp()),
+            merchant_account=account,
+            page=page.reference,
+            token_id=request.token_id,
         )
+        return batch(msgspec.json.encode(event))
 
     def _have_pages(self, damaged: Callable[[str], str]) -> None:
         """Damage every page in the file."""

@@ -21,6 +21,7 @@ from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.webhooks import HEADER
 from adapters.system.ids import RandomIds
+from domain.billing import BillingInfo
 from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
@@ -30,6 +31,7 @@ from tests.contracts.providers import (
     EXPIRY,
     MAIN,
     OTHER,
+    OTHER_SECRET,
     SECRET,
     Ability,
     GuestCard,
@@ -59,17 +61,18 @@ class StripeInTestMode(PspUnderTest):
 
     facts = replace(
         StripeUnderTest.facts,
-        abilities=frozenset({Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
+        abilities=frozenset({Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
     )
 
     def __init__(self, folder: Path) -> None:
         self.clock = SettableClock(datetime.now(UTC))
         self.ids = RandomIds()
+        self.keys = (key_of_test_mode(),)
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
         keys = StripeKeys(secret_key=key_of_test_mode(), webhook_secrets=tuple(webhook_secrets))
-        other = replace(keys, webhook_secrets=("whsec_other",))
+        other = replace(keys, webhook_secrets=(OTHER_SECRET,))
         return StripeProvider({MAIN: keys, OTHER: other}, clock=self.clock, api_base=api_base())
 
     @override
@@ -121,6 +124,10 @@ class StripeInTestMode(PspUnderTest):
         raise NotImplementedError
 
     @override
+    def billing_info(self, page: HostedPage) -> BillingInfo:
+        raise NotImplementedError
+
+    @override
     def count_pages(self) -> int:
         raise NotImplementedError
 
@@ -138,4 +145,12 @@ class StripeInTestMode(PspUnderTest):
 
     @override
     def recover(self) -> NoReturn:
+        raise NotImplementedError
+
+    @override
+    def drip(self, seconds: float) -> NoReturn:
+        raise NotImplementedError
+
+    @override
+    def batch(self, bodies: Sequence[bytes]) -> NoReturn:
         raise NotImplementedError

@@ -6,27 +6,26 @@ import html
 import http.client
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from typing_extensions import override
 
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
+from adapters.stripe.transport import Patience
 from adapters.stripe.webhooks import HEADER
+from domain.billing import BillingInfo
 from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
 from tests.adapters.stripe.conftest import (
-    CALM,
     CHALLENGED,
     DECLINED,
     GOOD,
     OTHER_KEY,
-    OTHER_KEYS,
-    OTHER_SECRET,
     WRONG_ADDRESS,
 )
 from tests.clock import SettableClock
@@ -34,7 +33,10 @@ from tests.contracts.providers import (
     EXPIRY,
     MAIN,
     OTHER,
+    OTHER_SECRET,
     SECRET,
+    START,
+    Ability,
     Facts,
     GuestCard,
     Method,
@@ -56,6 +58,9 @@ _TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.NONSENSE: server.Trouble.NONSENSE,
     Trouble.UNKNOWN_STATUS: server.Trouble.UNKNOWN_STATUS,
     Trouble.REFUSED: server.Trouble.REFUSED,
+    Trouble.UNAUTHORIZED: server.Trouble.UNAUTHORIZED,
+    Trouble.FORBIDDEN: server.Trouble.FORBIDDEN,
+    Trouble.NOT_THE_API: server.Trouble.NOT_THE_API,
 }
 
 
@@ -96,10 +101,13 @@ class StripeUnderTest(PspUnderTest):
             "metadata that are none": an_event(_COMPLETED, {"id": "cs_1", "metadata": "x"}),
         },
         misdirected=("live mode", "a connected account"),
+        resolution=timedelta(seconds=1),
+        abilities=frozenset(Ability) - {Ability.BATCHES},
     )
+    keys: Sequence[str] = (TEST_KEY, OTHER_KEY)
 
     def __init__(self, folder: Path) -> None:
-        self.clock = SettableClock()
+        self.clock = SettableClock(START)
         self.ids = SeededIds(1)
         self._server = FakeStripeServer(self.clock)
         self._stripe = self._server.stripe
@@ -111,12 +119,15 @@ class StripeUnderTest(PspUnderTest):
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
-        keys = StripeKeys(secret_key=TEST_KEY, webhook_secrets=tuple(webhook_secrets))
         return StripeProvider(
-            {MAIN: keys, OTHER: OTHER_KEYS},
+            {
+                MAIN: StripeKeys(secret_key=TEST_KEY, webhook_secrets=tuple(webhook_secrets)),
+                OTHER: StripeKeys(secret_key=OTHER_KEY, webhook_secrets=(OTHER_SECRET,)),
+            },
             clock=self.clock,
             api_base=self._server.url,
-            patience=CALM,
+            # The deadline is as shipped. Without pauses, calls that are lost take no time.
+            patience=Patience(pause_seconds=0),
         )
 
     @override
@@ -150,6 +161,18 @@ class StripeUnderTest(PspUnderTest):
         return WaysOut(with_card=session["success_url"], without=session["cancel_url"])
 
     @override
+    def billing_info(self, page: HostedPage) -> BillingInfo:
+        merchant, session = self._stripe.open_session(page.reference)
+        address = merchant.customers[session["customer"]]["address"] or {}
+        return BillingInfo(
+            address=address.get("line1"),
+            city=address.get("city"),
+            state=address.get("state"),
+            zipcode=address.get("postal_code"),
+            country_code=address.get("country"),
+        )
+
+    @override
     def count_pages(self) -> int:
         return sum(len(each.sessions) for each in self._stripe.merchants.values())
 
@@ -175,6 +198,11 @@ class StripeUnderTest(PspUnderTest):
         self._server.have(_TROUBLE[trouble], from_call=from_call)
 
     @override
+    def drip(self, seconds: float) -> None:
+        self._server.drip_seconds = seconds
+        self._server.have(server.Trouble.DRIPS)
+
+    @override
     def recover(self) -> None:
         self._server.recover()
 
@@ -185,6 +213,10 @@ class StripeUnderTest(PspUnderTest):
         if kind.startswith("setup_intent."):
             return an_event(kind, merchant.intents[session["setup_intent"]])
         return an_event(kind, session)
+
+    @override
+    def batch(self, bodies: Sequence[bytes]) -> NoReturn:
+        raise NotImplementedError("Stripe sends one event at a time")
 
     @override
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
