@@ -80,9 +80,14 @@ UNCLEAN: Final = "This field has characters that cannot be used. Type it again."
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
 
-_NUMBER_GAPS = re.compile(r"[ -]+")
+# Numbers copied from elsewhere may come with spaces that do not break.
+_BLANKS = " \u00a0"
+_NUMBER_GAPS = re.compile(rf"[{_BLANKS}-]+")
 _NUMBER = re.compile(r"[0-9]{12,19}")
-_EXPIRY = re.compile(r"([0-9]{1,2}) ?[/-] ?([0-9]{2}|[0-9]{4})|([0-9]{2}) ?([0-9]{2}|[0-9]{4})")
+_YEAR_FIRST = re.compile(r"([0-9]{4})-([0-9]{2})")
+_EXPIRY = re.compile(
+    rf"([0-9]{{2}}|[2-9]|[0-9](?=[{_BLANKS}/.-]))[{_BLANKS}/.-]*([0-9]{{2}}|[0-9]{{4}})"
+)
 _CVC = re.compile(r"[0-9]{3}")
 
 
@@ -120,10 +125,10 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
     number = _NUMBER_GAPS.sub("", typed.get("number", ""))
     check("number", _number_fault(number))
-    expiry = typed.get("expiry", "").strip(" ")
+    expiry = typed.get("expiry", "").strip(_BLANKS)
     month, year = _parse_expiry(expiry)
     check("expiry", _expiry_fault(expiry, month, year, now))
-    cvc = typed.get("cvc", "").strip(" ")
+    cvc = typed.get("cvc", "").strip(_BLANKS)
     check("cvc", "empty" if not cvc else None if _CVC.fullmatch(cvc) else "form")
     if avs:
         for name in BILLING_FIELDS:
@@ -142,7 +147,7 @@ def repeatable(name: str, text: str) -> str:
     """Give what was typed into a field as it may be shown again: nothing that is a card number."""
     if not is_clean(text) or holds_card_number(text):
         return ""
-    return text if name != "expiry" or _EXPIRY.fullmatch(text.strip(" ")) else ""
+    return text if name != "expiry" or _match_expiry(text.strip(_BLANKS)) else ""
 
 
 def _number_fault(number: str) -> str | None:
@@ -153,11 +158,20 @@ def _number_fault(number: str) -> str | None:
     return None if passes_luhn(number) else "slip"
 
 
+def _match_expiry(text: str) -> re.Match[str] | None:
+    """Find month and year as people, browsers and password managers write them.
+
+    For example 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
+    """
+    year_first = _YEAR_FIRST.fullmatch(text)
+    return _EXPIRY.fullmatch(f"{year_first[2]}/{year_first[1]}" if year_first else text)
+
+
 def _parse_expiry(text: str) -> tuple[int, int]:
-    match = _EXPIRY.fullmatch(re.sub(r" +", " ", text))
+    match = _match_expiry(text)
     if match is None:
         return 0, 0
-    month, year = (group for group in match.groups() if group is not None)
+    month, year = match.groups()
     return int(month), int(year) if len(year) == 4 else 2000 + int(year)
 
 

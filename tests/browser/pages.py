@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
+    Locator,
     Page,
     Request,
     Response,
@@ -26,6 +27,16 @@ class OpenPage(Protocol):
         self, *, viewport: ViewportSize | None = None, java_script_enabled: bool = True
     ) -> Page:
         """Open the page; it is closed when the test ends."""
+
+
+def type_into(field: Locator, text: str) -> None:
+    """Type key by key, in place of what the field holds, as a person does.
+
+    `Locator.fill` sets the value at once, so that scripts which follow the typing are not seen.
+    """
+    field.click()
+    field.press("ControlOrMeta+a")
+    field.press_sequentially(text)
 
 
 class Watch:

@@ -9,15 +9,28 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
-from tests.browser.pages import OpenPage, assert_accessible
+from tests.browser.pages import OpenPage, assert_accessible, type_into
 from tests.demo import Demo, running_demo
 
 ADA: Final = "6e000000-0000-4000-8000-000000000001"
 SPA: Final = "Still Water Spa"
 SALON: Final = "Corner Hair Salon"
 CLINIC: Final = "Clear Skin Clinic"
+EXPIRY_AS_WRITTEN: Final = (
+    *("09/31", "09 / 31", "9/31", "09-31", "09.31", "9 31", "0931", "931"),
+    *("09/2031", "9 / 2031", "092031", "2031-09"),
+)
+NUMBER_AS_WRITTEN: Final = (
+    *("4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242"),
+    *(" 4242  4242 42424242 ", "4242\u00a04242\u00a04242\u00a04242"),
+)
+AUTOFILL: Final = """(field, text) => {
+    field.value = text
+    for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true }))
+}"""
+"""What a browser and a password manager do when they fill in a field."""
 PHONE: Final = ViewportSize(width=320, height=640)
 
 
@@ -36,13 +49,23 @@ def add_a_card(page: Page, demo: Demo, center: str = SPA, *, on: str = "the web"
 
 
 def type_card(
-    page: Page, number: str = "4242424242424242", *, expiry: str = "1230", cvc: str = "123"
+    page: Page, number: str = "4242424242424242", *, expiry: str = "09/31", cvc: str = "123"
 ) -> None:
-    """Fill in the card, and submit it."""
-    page.get_by_label("Card number").fill(number)
-    page.get_by_label("Expiry date").fill(expiry)
-    page.get_by_label("Security code").fill(cvc)
+    """Type the card, and submit it."""
+    type_into(page.get_by_label("Card number"), number)
+    type_into(page.get_by_label("Expiry date"), expiry)
+    type_into(page.get_by_label("Security code"), cvc)
     page.get_by_role("button", name="Add card").click()
+
+
+def paste(page: Page, text: str, field: Locator) -> None:
+    """Paste a text that was cut from another field."""
+    other = page.get_by_label("City")
+    type_into(other, text)
+    other.press("ControlOrMeta+a")
+    other.press("ControlOrMeta+x")
+    field.press("ControlOrMeta+a")
+    field.press("ControlOrMeta+v")
 
 
 def expect_cards(page: Page, *endings: str) -> None:
@@ -91,8 +114,9 @@ def test_the_hosted_page_can_be_shown_in_the_readme(
 ) -> None:
     page = open_page(viewport=ViewportSize(width=720, height=900))
     add_a_card(page, demo, CLINIC)
-    page.get_by_label("Card number").press_sequentially("4242424242424242")
-    page.get_by_label("Expiry date").press_sequentially("1230")
+    type_into(page.get_by_label("Card number"), "4242424242424242")
+    type_into(page.get_by_label("Expiry date"), "09/31")
+    page.keyboard.press("Tab")
     picture = Path(os.environ.get("SCREENSHOT", tmp_path / "hosted-page.png"))
 
     page.screenshot(path=picture, full_page=True)
@@ -106,14 +130,79 @@ def test_the_brand_is_recognised_and_the_number_grouped_while_typing(
     add_a_card(page, demo)
     number = page.get_by_label("Card number")
 
-    number.press_sequentially("5555555555554444")
+    type_into(number, "5555555555554444")
     expect(number).to_have_value("5555 5555 5555 4444")
     expect(page.locator("#brand")).to_contain_text("Mastercard")
-    number.clear()
-    number.press_sequentially("42424242")
+    type_into(number, "42424242")
     expect(page.locator("#brand")).to_contain_text("Visa")
-    page.get_by_label("Expiry date").press_sequentially("1230")
-    expect(page.get_by_label("Expiry date")).to_have_value("12 / 30")
+
+
+def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, CLINIC)
+    expiry = page.get_by_label("Expiry date")
+
+    for text in EXPIRY_AS_WRITTEN:
+        type_into(expiry, text)
+        expect(expiry).to_have_value(text)
+        expiry.press("Tab")
+        expect(expiry).to_have_value("09 / 31")
+    for text in EXPIRY_AS_WRITTEN:
+        paste(page, text, expiry)
+        expiry.press("Tab")
+        expect(expiry).to_have_value("09 / 31")
+    for text in EXPIRY_AS_WRITTEN:
+        expiry.evaluate(AUTOFILL, text)
+        expect(expiry).to_have_value("09 / 31")
+    expect(page.locator("#expiry-error")).to_be_hidden()
+
+
+def test_an_expiry_date_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    expiry = page.get_by_label("Expiry date")
+
+    type_into(expiry, "08/31")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Backspace", "9"):
+        expiry.press(key)
+    expect(expiry).to_have_value("09/31")
+    expiry.press("Tab")
+    expiry.focus()
+    for key in ("End", "ArrowLeft", "Backspace", "2", "Delete", "9"):
+        expiry.press(key)
+    expect(expiry).to_have_value("09 / 29")
+
+
+def test_a_card_number_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, CLINIC)
+    number = page.get_by_label("Card number")
+
+    for text in NUMBER_AS_WRITTEN:
+        type_into(number, text)
+        number.press("Tab")
+        expect(number).to_have_value("4242 4242 4242 4242")
+    for text in NUMBER_AS_WRITTEN:
+        paste(page, text, number)
+        number.press("Tab")
+        expect(number).to_have_value("4242 4242 4242 4242")
+    for text in NUMBER_AS_WRITTEN:
+        number.evaluate(AUTOFILL, text)
+        expect(number).to_have_value("4242 4242 4242 4242")
+    expect(page.locator("#number-error")).to_be_hidden()
+
+
+def test_a_card_number_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo)
+    number = page.get_by_label("Card number")
+
+    type_into(number, "4242414242424242")
+    number.press("Home")
+    for key in (*["ArrowRight"] * 6, "Delete", "2"):
+        number.press(key)
+    expect(number).to_have_value("4242 4242 4242 4242")
+    number.press("Home")
+    for key in (*["ArrowRight"] * 4, "Delete", "Delete", "Backspace", "2", "4"):
+        number.press(key)
+    number.press("Tab")
+    expect(number).to_have_value("4242 4242 4242 4242")
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
@@ -143,7 +232,7 @@ def test_what_is_wrong_is_said_in_place(
 def test_the_whole_way_works_by_keyboard(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     page.get_by_label("Card number").focus()
-    for text in ("4242424242424242", "1230", "123"):
+    for text in ("4242424242424242", "09/31", "123"):
         page.keyboard.type(text)
         page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Add card")).to_be_focused()
@@ -182,11 +271,11 @@ def test_a_challenge_is_passed(demo: Demo, open_page: OpenPage, java_script_enab
 def test_a_wrong_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     expect(page.get_by_label("Street and number")).not_to_have_value("")
-    page.get_by_label("Postal code").fill("00000")
+    type_into(page.get_by_label("Postal code"), "00000")
     type_card(page)
     expect(page.get_by_role("alert")).to_contain_text("postal code")
 
-    page.get_by_label("Postal code").fill("98101")
+    type_into(page.get_by_label("Postal code"), "98101")
     type_card(page)
 
     expect_cards(page, "4242")
@@ -249,9 +338,9 @@ def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page:
 
 def test_a_double_click_stores_one_card(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
-    page.get_by_label("Card number").fill("4242424242424242")
-    page.get_by_label("Expiry date").fill("12/30")
-    page.get_by_label("Security code").fill("123")
+    type_into(page.get_by_label("Card number"), "4242424242424242")
+    type_into(page.get_by_label("Expiry date"), "09/31")
+    type_into(page.get_by_label("Security code"), "123")
     page.get_by_role("button", name="Add card").dblclick()
 
     expect_cards(page, "4242")

@@ -20,6 +20,7 @@ from playwright.sync_api import Page, expect
 from adapters.system.clock import SystemClock
 from entrypoints.cli import main
 from entrypoints.demo_sample import CLINIC, SPA, SampleCenter
+from tests.browser.pages import type_into
 from tests.browser.test_adding_a_card import ADA
 from tests.demo import Demo, running_demo
 from tests.fake_stripe.server import FakeStripeServer, running
@@ -86,9 +87,9 @@ def open_checkout(page: Page, demo: Demo, center: SampleCenter = SPA) -> str:
 
 
 def type_card(page: Page, number: str = "4242 4242 4242 4242") -> None:
-    page.get_by_label("Card number").fill(number)
-    page.get_by_label("Expiration").fill("12 / 34")
-    page.get_by_label("CVC").fill("123")
+    type_into(page.get_by_label("Card number"), number)
+    type_into(page.get_by_label("Expiration"), "12/34")
+    type_into(page.get_by_label("CVC"), "123")
     page.get_by_role("button", name="Save card").click()
 
 

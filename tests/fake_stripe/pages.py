@@ -59,7 +59,7 @@ def show(stripe: FakeStripe, environ: WSGIEnvironment) -> Answer:
 
 
 def _submit(stripe: FakeStripe, reference: str, typed: dict[str, str]) -> str:
-    month, year = (int(part) for part in typed["cardExpiry"].split("/"))
+    month, year = (int(part) for part in re.findall("[0-9]{2}", typed["cardExpiry"]))
     return stripe.submit_card(
         reference,
         typed["cardNumber"].replace(" ", ""),

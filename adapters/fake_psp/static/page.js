@@ -16,7 +16,26 @@ for (const form of document.querySelectorAll("form")) {
 const cardForm = document.querySelector("form[data-card-form]");
 if (cardForm) {
   const { number, expiry, cvc, address, country_code: country } = cardForm.elements;
-  const digitsOf = (text) => text.replace(/[ -]/g, "");
+  const digitsOf = (text) => text.replace(/[\s-]/g, "");
+
+  const grouped = (text) => {
+    const digits = digitsOf(text);
+    return /^[0-9]*$/.test(digits) ? digits.replace(/(.{4})(?=.)/g, "$1 ") : text;
+  };
+
+  // Month and year as people, browsers and password managers write them: 09/31, 9 31, 0931,
+  // 931, 09-2031, 2031-09. Gives nothing when the text is no date.
+  const readExpiry = (text) => {
+    const monthFirst = text.trim().replace(/^([0-9]{4})-([0-9]{2})$/, "$2/$1");
+    const parts = /^([0-9]{2}|[2-9]|[0-9](?=[\s/.-]))[\s/.-]*([0-9]{2}|[0-9]{4})$/.exec(monthFirst);
+    return parts && { month: Number(parts[1]), year: Number(parts[2].padStart(4, "20")) };
+  };
+
+  const writtenExpiry = (text) => {
+    const date = readExpiry(text);
+    const twoDigits = (part) => String(part % 100).padStart(2, "0");
+    return date ? `${twoDigits(date.month)} / ${twoDigits(date.year)}` : text;
+  };
 
   const passesLuhn = (digits) => {
     const sum = [...digits].reverse().reduce((total, digit, place) => {
@@ -37,12 +56,10 @@ if (cardForm) {
     [expiry, () => {
       const text = expiry.value.trim();
       if (!text) return "empty";
-      const parts = /^([0-9]{1,2}) *[/-] *((?:[0-9]{2}){1,2})$|^([0-9]{2}) *((?:[0-9]{2}){1,2})$/.exec(text);
-      if (!parts) return "form";
-      const month = Number(parts[1] ?? parts[3]);
-      const year = Number((parts[2] ?? parts[4]).padStart(4, "20"));
-      if (month < 1 || month > 12) return "month";
-      return year * 100 + month < Number(cardForm.dataset.thisMonth) ? "expired" : undefined;
+      const date = readExpiry(text);
+      if (!date) return "form";
+      if (date.month < 1 || date.month > 12) return "month";
+      return date.year * 100 + date.month < Number(cardForm.dataset.thisMonth) ? "expired" : undefined;
     }],
     [cvc, () => {
       const text = cvc.value.trim();
@@ -70,6 +87,12 @@ if (cardForm) {
   cardForm.addEventListener("pointerdown", (event) => {
     isPressingButton = event.target.closest("button") !== null;
   });
+
+  // Fields are made tidy once the guest has left them. What is being typed stays as it is: a script
+  // that adds a slash meets guests who type their own.
+  for (const [field, tidy] of [[number, grouped], [expiry, writtenExpiry], [cvc, (text) => text.trim()]]) {
+    field.addEventListener("change", () => { field.value = tidy(field.value); });
+  }
 
   for (const field of faults.keys()) {
     field.addEventListener("change", () => field.value && !isPressingButton && check(field));
@@ -104,27 +127,15 @@ if (cardForm) {
   };
   const status = document.getElementById("brand");
 
-  number.addEventListener("input", () => {
-    const { value, selectionStart } = number;
-    const digits = digitsOf(value);
-    if (/^[0-9]*$/.test(digits)) {
-      let before = digitsOf(value.slice(0, selectionStart)).length;
-      number.value = digits.replace(/(.{4})(?=.)/g, "$1 ");
-      before += before ? Math.floor((before - 1) / 4) : 0;
-      number.setSelectionRange(before, before);
-    }
-    const brand = brandOf(digits);
+  number.addEventListener("input", (event) => {
+    const { value, selectionEnd } = number;
+    const isTypingOn = selectionEnd === value.length && !event.inputType?.startsWith("delete");
+    if (isTypingOn) number.value = grouped(value);
+    const brand = brandOf(digitsOf(value));
     for (const mark of document.querySelectorAll("[data-brand]")) {
       mark.classList.toggle("other", brand !== "" && mark.dataset.brand !== brand);
     }
     const said = brand ? `${brand} card` : "";
     if (status.textContent !== said) status.textContent = said;
-  });
-
-  expiry.addEventListener("input", (event) => {
-    const isDeleting = event.inputType?.startsWith("delete");
-    if (!isDeleting && /^([0-9]{2}|[2-9])$/.test(expiry.value)) {
-      expiry.value = `${expiry.value.padStart(2, "0")} / `;
-    }
   });
 }
