@@ -38,7 +38,7 @@ def _time(description: str) -> Meta:
 
 
 class ErrorObject(Struct, frozen=True):
-    """Why a request was refused ."""
+    """Why a request was refused."""
 
     code: Annotated[int, _example(400, "The same number as the HTTP status.")]
     message: Annotated[str, _example("Invalid center id")]
@@ -59,7 +59,7 @@ class Done(Struct, frozen=True):
 
 
 class CardSessionStarted(Done, frozen=True, kw_only=True):
-    """The answer to add-card ."""
+    """The answer to add-card."""
 
     hosted_payment_uri: Annotated[
         str,
@@ -101,7 +101,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
 
 
 class PageInfo(Struct, frozen=True):
-    """Which page of a list this is ."""
+    """Which page of a list this is."""
 
     total: Annotated[int, _example(1, "The number of records on all pages.")]
     page: Annotated[int, _example(1, "The current page.")]

@@ -40,6 +40,8 @@ from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
 
 Json: TypeAlias = dict[str, object]
 
+_JSON_TYPES: Final[Mapping[type, str]] = {bool: "boolean", int: "integer", str: "string"}
+
 _AUTHENTICATED: Final = (
     errors.UserNotAuthenticated(),
     errors.UserNotAuthorized(),
@@ -394,8 +396,7 @@ def _operation(operation: Operation) -> Json:
         }
     if operation.has_signed_body:
         described["requestBody"] = {"content": {"application/json": {"schema": {}}}}
-    if operation.is_authenticated:
-        described["security"] = [{"accessToken": []}]
+    described["security"] = [{"accessToken": []}] if operation.is_authenticated else []
     return described
 
 
@@ -460,16 +461,27 @@ def _ref(struct: type[Struct]) -> Json:
 
 def _described(schema: Json, required: Sequence[str] | None) -> Json:
     """Say which fields there must be: in an answer all, but for those that some do not get."""
-    properties = _properties(schema)
+    fields = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
+    properties = {name: _property(field, required is None) for name, field in fields.items()}
     if required is None:
         required = [name for name in properties if name != "payment_reference"]
     return {**schema, "properties": properties, "required": list(required)}
 
 
-def _properties(schema: Json) -> dict[str, Json]:
+def _property(field: Json, is_of_answer: bool) -> Json:
+    """Give a field's schema with the types that generators of clients need, and msgspec leaves out.
+
+    Fixed values get their type, and a format stands beside the type that it belongs to.
+    """
+    field = dict(field)
     # A default of null stands for "not given" in the code, and is no value a client could send.
-    properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
-    return {
-        name: {key: value for key, value in each.items() if (key, value) != ("default", None)}
-        for name, each in properties.items()
-    }
+    if is_of_answer or field.get("default", ...) is None:
+        field.pop("default", None)
+    if "enum" in field and "type" not in field:
+        (kind,) = {type(value) for value in cast(list[object], field["enum"])}
+        field["type"] = _JSON_TYPES[kind]
+    if "anyOf" in field and "format" in field:
+        kinds = cast(list[Json], field["anyOf"])  # a type, or null
+        added = {"format": field.pop("format")}
+        field["anyOf"] = [each if each == {"type": "null"} else {**each, **added} for each in kinds]
+    return field

@@ -67,7 +67,9 @@ def run_service(
 ) -> Iterator[Running]:
     """Run a service in a folder, unless the block stops it, to the block's end."""
     service = Running(folder, before)
-    yield service
-    if service.thread.is_alive():
-        service.stop()
-    service.installation.close()
+    try:
+        yield service
+    finally:
+        if service.thread.is_alive():
+            service.stop()
+        service.installation.close()

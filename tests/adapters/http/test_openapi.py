@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,3 +87,25 @@ def assert_exemplary(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_operation_has_a_summary(operation: Any) -> None:
     assert operation.summary
+
+
+def descriptions(part: object) -> Iterator[str]:
+    """Give every description and summary in a part of the document."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name in ("description", "summary") and isinstance(value, str):
+                yield value
+            else:
+                yield from descriptions(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from descriptions(value)
+
+
+def test_every_description_is_a_clean_sentence() -> None:
+    every = list(descriptions(DOCUMENT))
+
+    assert len(every) > 100
+    for text in every:
+        assert text == " ".join(text.split()), text
+        assert not re.search(r" [.,;:)]|\( |\.\.|\(interface|``|\bsections? [0-9]", text), text

@@ -1,0 +1,54 @@
+"""A client that is generated from the served OpenAPI document adds a card to a running service."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.builders import CENTER_ID, GUEST_ID
+from tests.entrypoints.running import run_service
+from tests.installation import REDIRECT_URI
+
+
+def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "config.json"
+    # The generated code is used as it is, and not formatted.
+    config.write_text('{"post_hooks": []}')
+    with run_service(tmp_path) as service:
+        base_url = f"http://127.0.0.1:{service.port}"
+        generated = subprocess.run(
+            [
+                *(sys.executable, "-m", "openapi_python_client", "generate", "--fail-on-warning"),
+                *("--url", f"{base_url}/openapi.json", "--config", str(config)),
+                *("--meta", "none", "--output-path", str(tmp_path / "generated_client")),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert generated.returncode == 0, generated.stdout + generated.stderr
+        assert "arning" not in generated.stdout + generated.stderr
+        monkeypatch.syspath_prepend(tmp_path)
+        client = importlib.import_module("generated_client")
+        models = importlib.import_module("generated_client.models")
+        add_card = importlib.import_module("generated_client.api.default.add_card")
+        read_session = importlib.import_module("generated_client.api.default.read_session")
+
+        with client.AuthenticatedClient(base_url=base_url, token=service.token) as caller:
+            body = models.AddCardBody(center_id=UUID(CENTER_ID), redirect_uri=REDIRECT_URI)
+            added = add_card.sync_detailed(UUID(GUEST_ID), client=caller, body=body)
+            session = read_session.sync(UUID(GUEST_ID), added.parsed.token_id, client=caller)
+            refused = read_session.sync(UUID(GUEST_ID), UUID(GUEST_ID), client=caller)
+
+    assert isinstance(added.parsed, models.CardSessionStarted)
+    assert added.parsed.success is True
+    assert added.parsed.hosted_payment_uri.startswith(f"{base_url}/hosted-payments?")
+    assert isinstance(session, models.CardSessionState)
+    assert (session.status.value, session.account_id) == ("open", None)
+    assert isinstance(refused, models.Refused)
+    assert (refused.success, refused.error.message) == (False, "Session not found")
