@@ -2,7 +2,7 @@
 
 A refusal's code is the HTTP status and the `code` of the body at the same time. Operations under
 `/api/v1` put it into their envelope; everything else, and every refusal of page or size, answers
-the bare error object (interface, sections 2.3 and 7.2).
+the bare error object (interface, sections 7.2 and 7.3).
 """
 
 from __future__ import annotations
@@ -171,6 +171,6 @@ def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
     """Give the body that a refusal has under a path: in the envelope, or bare."""
     error = ErrorObject(code=refusal.code, message=refusal.message)
     is_about_paging = isinstance(refusal, TooManyItems | PageParameterInvalid)
-    if path.startswith("/api/") and not is_about_paging:
+    if f"{path}/".startswith("/api/v1/") and not is_about_paging:
         return Refused(error=error)
     return error

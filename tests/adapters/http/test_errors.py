@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,20 +8,49 @@ from structlog.testing import capture_logs
 
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
+from tests.entrypoints.running import run_service
 from tests.installation import Installation
 
-
-def test_an_unknown_path_is_not_found_in_its_own_shape(api: Api) -> None:
-    assert refused(api.get("/api/v1/guests")) == (404, "Not found")
-    assert refused_bare(api.get("/v2/centers")) == (404, "Not found")
-    assert refused_bare(api.get("/")) == (404, "Not found")
+IN_THE_ENVELOPE = ("/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/guests")
+BARE = ("/", "/api", "/api/v1x", "/api/v2/guests", "/v1/nowhere", "/v2/centers", "/webhooks")
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE"])
-def test_another_method_is_not_allowed(api: Api, method: str) -> None:
-    assert refused(api.send(method, ACCOUNTS)) == (405, "Method not allowed")
-    assert refused_bare(api.send(method, PRODUCTS)) == (405, "Method not allowed")
-    assert refused_bare(api.send(method, "/healthz")) == (405, "Method not allowed")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "TRACE"])
+def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
+    tmp_path: Path, method: str
+) -> None:
+    not_found = {"code": 404, "message": "Not found"}
+    forms = [
+        *((path, {"success": False, "error": not_found}) for path in IN_THE_ENVELOPE),
+        *((path, not_found) for path in BARE),
+    ]
+    with run_service(tmp_path) as service:
+        for path, form in forms:
+            status, headers, body = service.request(method, path)
+            assert (path, status) == (path, 404)
+            assert headers["Content-Type"] == "application/json"
+            assert body == "" if method == "HEAD" else json.loads(body) == form, path
+
+
+def test_another_method_is_not_allowed(tmp_path: Path) -> None:
+    not_allowed = {"code": 405, "message": "Method not allowed"}
+    in_the_envelope = {"success": False, "error": not_allowed}
+    with run_service(tmp_path) as service:
+        for path, allowed, form in (
+            (ACCOUNTS, "GET, POST", in_the_envelope),
+            (f"{ACCOUNTS}/x", "DELETE, GET", in_the_envelope),
+            (f"{ACCOUNTS}/sessions/x", "GET", in_the_envelope),
+            (PRODUCTS, "GET", not_allowed),
+            ("/webhooks/fake", "POST", not_allowed),
+            ("/openapi.json", "GET", not_allowed),
+        ):
+            for method in ("PUT", "PATCH", "TRACE", "HEAD"):
+                status, headers, body = service.request(method, path)
+                assert (path, status) == (path, 405)
+                assert headers["Allow"] == f"{allowed}, OPTIONS"
+                assert body == "" if method == "HEAD" else json.loads(body) == form
+            status, headers, body = service.request("OPTIONS", path)
+            assert (status, headers["Allow"], body) == (200, allowed, "")
 
 
 class BrokenAddCard:
