@@ -23,11 +23,7 @@ class LinkAltered(Exception):
 
 
 class LinkExpired(Exception):
-    """The session is past its end. `redirect_uri` is where the guest may go back to."""
-
-    def __init__(self, redirect_uri: str) -> None:
-        self.redirect_uri = redirect_uri
-        super().__init__()
+    """The session is past its end, or has had as many pages as it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +75,7 @@ class OpenHostedPage:
             if session.is_settled:
                 return session
             if session.is_past_end(self.clock.now()):
-                raise LinkExpired(session.redirect_uri)
+                raise LinkExpired
             if session.attempt is not None and not session.attempt.over:
                 return session
             session = session.with_attempt(self._next_request(unit, session))
@@ -92,7 +88,7 @@ class OpenHostedPage:
     def _next_request(self, unit: WriteUnit, session: CardSession) -> HostedPageRequest:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if number > MAX_ATTEMPTS:
-            raise LinkExpired(session.redirect_uri)
+            raise LinkExpired
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:

@@ -26,6 +26,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
+from domain.find_way_back import FindWayBack
 from domain.hosted_links import HostedLinks
 from domain.identifiers import ProviderName
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -199,6 +200,7 @@ class Container(containers.DeclarativeContainer):
             clock=clock,
         ),
         cancel_hosted_page=providers.Factory(CancelHostedPage, storage=storage),
+        find_way_back=providers.Factory(FindWayBack, storage=storage),
         receive_webhook=providers.Factory(
             ReceiveWebhook, storage=storage, providers=psps, clock=clock
         ),

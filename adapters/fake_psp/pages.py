@@ -115,7 +115,7 @@ class _Headers:
         resp.set_header("Cache-Control", "no-store")
         # A form posted from a page without referrer carries no usable Origin.
         resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
-        # form-action also rules the redirects that follow the form, up to the shop.
+        # form-action also rules the redirects that follow the form, up to the client.
         targets = "'self'" if page is None else f"'self' {_csp_source(page)}"
         resp.set_header(
             "Content-Security-Policy",
@@ -180,7 +180,7 @@ class _CardPages:
             raise _Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "Cards cannot be added just now",
-                "Our payment service is out of order. Your card was not stored. "
+                "Our payment service is out of order. Your card could not be saved. "
                 "Please try again later.",
                 page,
                 again=True,
@@ -229,7 +229,7 @@ class _CardPages:
         problem = _Problem(
             HTTPStatus.NOT_FOUND,
             "There is no such page",
-            "Check the address, or start again where you came from.",
+            "Go back to where you started, and ask for a new link there.",
         )
         self._show_problem(resp, problem)
 
@@ -244,7 +244,7 @@ class _CardPages:
         problem = _Problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "This page cannot be used just now",
-            "Nothing was stored. Please try again in a minute.",
+            "Nothing was saved. Please try again in a minute.",
             retry_after_seconds=60,
         )
         self._show_problem(resp, problem)
@@ -262,7 +262,7 @@ class _CardPages:
                 raise _Problem(
                     HTTPStatus.GONE,
                     "This page has ended",
-                    "No card was stored. Start again where you came from.",
+                    "No card was saved here. Go back and start again.",
                     page,
                 )
             case PageState.COMPLETED:
@@ -293,6 +293,7 @@ class _CardPages:
             errors=errors,
             messages=MESSAGES,
             countries=countries.NAMES,
+            without_postal_codes=countries.WITHOUT_POSTAL_CODES,
             max_lengths=MAX_LENGTHS,
             test_cards=TEST_CARDS,
             wrong_zipcode=WRONG_ZIPCODE,
@@ -354,8 +355,8 @@ class _CardPages:
         return _Problem(
             HTTPStatus.TOO_MANY_REQUESTS,
             "Too many cards were tried",
-            f"This page takes {MAX_CARD_ATTEMPTS} tries and no more. No card was stored. "
-            "Start again later where you came from.",
+            f"This page takes {MAX_CARD_ATTEMPTS} tries and no more. No card was saved. "
+            "Go back and start again later.",
             page,
             retry_after_seconds=max(1, int(left.total_seconds())),
         )
@@ -383,7 +384,7 @@ def _not_from_here(page: PspPage) -> _Problem:
     return _Problem(
         HTTPStatus.FORBIDDEN,
         "This form was not sent from here",
-        "Nothing was stored. Open the form again and send it from there.",
+        "Your card was not saved. Open the form again and send it from there.",
         page,
         again=True,
     )

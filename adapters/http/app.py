@@ -17,13 +17,14 @@ from adapters.http.hosted_payments import (
     HostedPaymentCancel,
     HostedPaymentLink,
     HostedPaymentReturn,
-    add_problem_pages,
+    ProblemPages,
 )
 from adapters.http.openapi import OpenApi
 from adapters.http.products import CenterProducts
 from adapters.http.rate_limits import RateLimits
 from adapters.http.webhooks import Webhooks
 from domain.add_card import AddCard
+from domain.find_way_back import FindWayBack
 from domain.hosted_links import HostedLinks
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
@@ -51,6 +52,7 @@ class UseCases:
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
     cancel_hosted_page: CancelHostedPage
+    find_way_back: FindWayBack
     receive_webhook: ReceiveWebhook
 
 
@@ -70,7 +72,7 @@ def create_app(
     )
     app.req_options.strip_url_path_trailing_slash = False
     ErrorAnswers().add_to(app)
-    add_problem_pages(app)
+    ProblemPages(find_way_back=use_cases.find_way_back).add_to(app)
     authenticate = Authentication(identity=identity, limits=limits)
 
     accounts = "/api/v1/guests/{guest_id}/accounts"

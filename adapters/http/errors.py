@@ -8,7 +8,7 @@ the bare error object (interface, sections 7.2 and 7.3).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import falcon
 import structlog
@@ -92,6 +92,22 @@ class InvalidRequest(Refusal):
     message = "Invalid request"
 
 
+_FOR_GUESTS: Final[Mapping[int, tuple[str, str]]] = {
+    500: (
+        "Something went wrong",
+        "The fault is ours, and nothing was charged. Please go back to where you started.",
+    ),
+    503: (
+        "The payment page cannot be reached",
+        "Nothing was charged. Please wait a moment, then load this page again.",
+    ),
+}
+_OTHERWISE_FOR_GUESTS: Final = (
+    "This page cannot be shown",
+    "Please go back to where you started, and try again from there.",
+)
+
+
 class ErrorAnswers:
     """Falcon's error handlers."""
 
@@ -156,12 +172,10 @@ class ErrorAnswers:
 
     def _answer(self, req: falcon.Request, resp: falcon.Response, refusal: Refusal) -> None:
         if req.path.startswith("/hosted-payments/") or req.path == "/hosted-payments":
-            show_problem(
-                resp,
-                status=refusal.code,
-                title="This page cannot be shown",
-                advice="Please wait a moment, then load it again, or go back to the shop.",
-            )
+            title, advice = _FOR_GUESTS.get(refusal.code, _OTHERWISE_FOR_GUESTS)
+            show_problem(resp, status=refusal.code, title=title, advice=advice)
+            if isinstance(refusal, ServiceUnavailable):
+                resp.set_header("Retry-After", "30")
             return
         resp.status = refusal.code
         json_body(resp, error_body(req.path, refusal))

@@ -6,13 +6,17 @@ neither can be done, the guest sees a page of ours that says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 import falcon
 
 from adapters.http.problem_page import protect_page, show_problem
 from adapters.http.requests import Query
+from domain.errors import ServiceUnavailable
+from domain.find_way_back import FindWayBack
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, OpenHostedPage
 from domain.ports import ProviderUnavailable
@@ -70,49 +74,64 @@ def _send_on(resp: falcon.Response, address: str) -> None:
     protect_page(resp)
 
 
-def add_problem_pages(app: falcon.App[falcon.Request, falcon.Response]) -> None:
-    """Have the app show a page to guests whose link leads nowhere just now."""
-    app.add_error_handler(LinkUnknown, _on_unknown)
-    app.add_error_handler(LinkAltered, _on_altered)
-    app.add_error_handler(LinkExpired, _on_expired)
-    app.add_error_handler(ProviderUnavailable, _on_unavailable)
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    status: int
+    title: str
+    advice: str
+    retry_after_seconds: int | None = None
 
 
-def _on_unknown(_: falcon.Request, resp: falcon.Response, __: LinkUnknown, ___: object) -> None:
-    show_problem(
-        resp,
+_PROBLEMS: Final[Mapping[type[Exception], _Problem]] = {
+    LinkUnknown: _Problem(
         status=404,
         title="This link is not known",
-        advice="Please go back to the shop and start again from there.",
-    )
-
-
-def _on_altered(_: falcon.Request, resp: falcon.Response, __: LinkAltered, ___: object) -> None:
-    show_problem(
-        resp,
+        advice="Please go back to where you started, and ask for a new link there.",
+    ),
+    LinkAltered: _Problem(
         status=400,
         title="This link has been changed",
-        advice="For your safety it was not followed. Please go back to the shop and start again.",
-    )
-
-
-def _on_expired(_: falcon.Request, resp: falcon.Response, expired: LinkExpired, __: object) -> None:
-    show_problem(
-        resp,
+        advice="For your safety it was not followed. Please go back and start again.",
+    ),
+    LinkExpired: _Problem(
         status=410,
         title="This link has expired",
-        advice="Nothing was added. Please go back to the shop and ask for a new link.",
-        way_back=expired.redirect_uri,
-    )
-
-
-def _on_unavailable(
-    _: falcon.Request, resp: falcon.Response, __: ProviderUnavailable, ___: object
-) -> None:
-    resp.set_header("Retry-After", "30")
-    show_problem(
-        resp,
+        advice="It can no longer be used. Please go back and ask for a new link.",
+    ),
+    ProviderUnavailable: _Problem(
         status=503,
         title="The payment page cannot be reached",
-        advice="Nothing was added. Please wait a moment, then load this page again.",
-    )
+        advice="Nothing was charged. Please wait a moment, then load this page again.",
+        retry_after_seconds=30,
+    ),
+}
+"""What a guest reads whose link leads nowhere just now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemPages:
+    """The pages for guests who cannot be sent on. Each has the way back, if there is one."""
+
+    find_way_back: FindWayBack
+
+    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
+        """Have the app show them."""
+        for kind in _PROBLEMS:
+            app.add_error_handler(kind, self._show)
+
+    def _show(
+        self, req: falcon.Request, resp: falcon.Response, error: Exception, _: object
+    ) -> None:
+        problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
+        way_back = None
+        with suppress(ServiceUnavailable):
+            way_back = self.find_way_back(token_id=Query(req).only("token_id"))
+        if problem.retry_after_seconds is not None:
+            resp.set_header("Retry-After", str(problem.retry_after_seconds))
+        show_problem(
+            resp,
+            status=problem.status,
+            title=problem.title,
+            advice=problem.advice,
+            way_back=way_back,
+        )

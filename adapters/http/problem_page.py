@@ -8,13 +8,18 @@ from typing import Final
 import falcon
 from jinja2 import Environment, PackageLoader
 
+from domain.find_way_back import WayBack
+
 _TEMPLATES: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True)
 
 
 def show_problem(
-    resp: falcon.Response, *, status: int, title: str, advice: str, way_back: str | None = None
+    resp: falcon.Response, *, status: int, title: str, advice: str, way_back: WayBack | None = None
 ) -> None:
-    """Answer with a page that says what is wrong and what to do; `way_back` is a link."""
+    """Answer with a page that says what is wrong and what to do.
+
+    With `way_back`, it names the center and leads back to where the guest came from.
+    """
     nonce = secrets.token_urlsafe(16)
     page = _TEMPLATES.get_template("problem.html")
     resp.status = status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,26 @@ _FAULTS: Final[Mapping[int, tuple[str, str]]] = {
     HTTPStatus.NOT_FOUND: ("There is no such page", "Check the address, or start again."),
 }
 _OTHER_FAULT: Final = ("This cannot be done", "Nothing was changed. Go back, and start again.")
+
+_NOT_SAVED: Final = "The card could not be saved"
+_WRONG_ADDRESS: Final = (
+    "Transaction failed due to an incorrect billing address. "
+    "Please update the postal code and try again."
+)
+_IN_PLAIN_WORDS: Final[Mapping[str, str]] = {
+    "Payment method already exists": (
+        "It is on file already, or this center keeps one card for each guest. To add another one, "
+        "remove the card on file first."
+    ),
+    _WRONG_ADDRESS: (
+        "The billing address could not be confirmed. Check the postal code and the country, then "
+        "add the card again."
+    ),
+    "Payment configuration not done": "This center does not take cards just now.",
+    "Payment account not found": "It has been removed already.",
+}
+"""What a guest reads for a message of the API (its sections 7.1 and 7.4)."""
+_BILLING_FIELD: Final = re.compile(r"billing_info\.(\w+) is (?:required|invalid)")
 
 log = structlog.get_logger()
 
@@ -301,8 +322,15 @@ class _GuestPage:
             )
         except ApiProblem as problem:
             resp.status = problem.status
-            notice = _Notice("bad", "No card was added", problem.message)
-            self._show(req, resp, guest, notice, address=address)
+            notice = _Notice("bad", _NOT_SAVED, _reason(problem.message))
+            self._show(
+                req,
+                resp,
+                guest,
+                notice,
+                address=address,
+                wrong_field=(form.get("center_id", ""), _wrong_field(problem.message)),
+            )
             return
         self._visits.remember(visit, started.token_id)
         raise falcon.HTTPSeeOther(started.hosted_payment_uri)
@@ -317,7 +345,7 @@ class _GuestPage:
             self._api.remove_card(guest.id, str(account_id))
         except ApiProblem as problem:
             resp.status = problem.status
-            notice = _Notice("bad", "No card was removed", problem.message)
+            notice = _Notice("bad", "The card could not be removed", _reason(problem.message))
             self._show(req, resp, guest, notice)
             return
         raise falcon.HTTPSeeOther(f"/guests/{guest.id}?removed=1")
@@ -337,7 +365,9 @@ class _GuestPage:
         *,
         visit: str = "",
         address: Mapping[str, str] = SAMPLE_ADDRESS,
+        wrong_field: tuple[str, str] = ("", ""),
     ) -> None:
+        """Show the page. `wrong_field` names a center and the field of its form to correct."""
         self._pages.show(
             req,
             resp,
@@ -348,8 +378,24 @@ class _GuestPage:
             notice=notice,
             visit=visit,
             address={**SAMPLE_ADDRESS, **address},
+            wrong_field=wrong_field,
             countries=COUNTRIES,
         )
+
+
+def _reason(message: str) -> str:
+    """Say in plain words why the API refused something."""
+    if _BILLING_FIELD.fullmatch(message):
+        return "A part of the billing address is missing or cannot be right. Please correct it."
+    return _IN_PLAIN_WORDS.get(message, "This cannot be done just now. Please try again later.")
+
+
+def _wrong_field(message: str) -> str:
+    """Give the field of the address form that a refusal is about, or nothing."""
+    about_field = _BILLING_FIELD.fullmatch(message)
+    if about_field:
+        return about_field[1]
+    return "zipcode" if message == _WRONG_ADDRESS else ""
 
 
 def _notice_of(session: Session) -> _Notice:
@@ -357,10 +403,10 @@ def _notice_of(session: Session) -> _Notice:
         case "completed":
             return _Notice("good", "Card added", "It is kept on file for your next visit.")
         case "failed":
-            text = session.failure.message if session.failure else ""
-            return _Notice("bad", "The card was not added", text)
+            text = _reason(session.failure.message if session.failure else "")
+            return _Notice("bad", _NOT_SAVED, text)
         case "expired":
-            return _Notice("bad", "The card was not added", "The page for it has expired.")
+            return _Notice("bad", _NOT_SAVED, "The page for it has expired. Please add it again.")
         case "open":
             return _Notice(
                 "waiting",

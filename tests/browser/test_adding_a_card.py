@@ -268,12 +268,24 @@ def test_a_challenge_is_passed(demo: Demo, open_page: OpenPage, java_script_enab
     expect_cards(page, "3220")
 
 
+def expect_wrong(field: Locator, message: str) -> None:
+    """Expect a field to be marked, described by its message, and ready to be typed into."""
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(message)
+    expect(field).to_be_focused()
+
+
 def test_a_wrong_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     expect(page.get_by_label("Street and number")).not_to_have_value("")
     type_into(page.get_by_label("Postal code"), "00000")
     type_card(page)
+    expect_wrong(
+        page.get_by_label("Postal code"),
+        "Your bank does not know this postal code for the card. Correct it and try again.",
+    )
     expect(page.get_by_role("alert")).to_contain_text("postal code")
+    assert_accessible(page)
 
     type_into(page.get_by_label("Postal code"), "98101")
     type_card(page)
@@ -281,14 +293,45 @@ def test_a_wrong_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
     expect_cards(page, "4242")
 
 
+def test_a_postal_code_is_asked_for_before_the_card_is_sent(demo: Demo, page: Page) -> None:
+    add_a_card(page, demo, CLINIC)
+    page.get_by_label("Postal code").press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
+    type_card(page)
+
+    expect_wrong(page.get_by_label("Postal code"), "Enter the postal code of your billing address.")
+    expect(page.get_by_label("Card number")).to_have_value("4242 4242 4242 4242")
+    page.get_by_label("Country").select_option("United Arab Emirates")
+    page.get_by_role("button", name="Add card").click()
+    expect_cards(page, "4242")
+
+
+def test_a_postal_code_that_cannot_be_is_corrected_in_the_shop(demo: Demo, page: Page) -> None:
+    page.goto(f"{demo.shop}/guests/{ADA}")
+    clinic = page.get_by_role("form", name=CLINIC)
+    type_into(clinic.get_by_label("Postal code"), "9810")
+    clinic.get_by_role("button", name="Add a card").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("The card could not be saved")
+    expect_wrong(
+        clinic.get_by_label("Postal code"),
+        "The billing address could not be confirmed. Check the postal code and the country, then "
+        "add the card again.",
+    )
+    assert_accessible(page)
+    page.keyboard.press("End")
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(CLINIC)
+
+
 def test_a_card_whose_address_does_not_match_is_refused(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     type_card(page, "4000000000000010")
 
-    expect(page.get_by_role("alert")).to_contain_text(
-        "Transaction failed due to an incorrect billing address. "
-        "Please update the postal code and try again."
-    )
+    expect(page.get_by_role("alert")).to_contain_text("The card could not be saved")
+    expect(page.get_by_role("alert")).to_contain_text("Check the postal code")
+    expect(page.locator("body")).not_to_contain_text("Transaction")
     expect_cards(page)
     assert_accessible(page)
 
@@ -300,8 +343,28 @@ def test_the_same_card_is_refused_a_second_time(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     type_card(page)
 
-    expect(page.get_by_role("alert")).to_contain_text("Payment method already exists")
+    expect(page.get_by_role("alert")).to_contain_text("It is on file already")
     expect_cards(page, "4242")
+
+
+@pytest.mark.parametrize("viewport", [PHONE, None], ids=["phone", "desktop"])
+def test_a_link_that_was_changed_leads_back_to_where_the_guest_came_from(
+    demo: Demo, open_page: OpenPage, viewport: ViewportSize | None
+) -> None:
+    page = open_page(viewport=viewport)
+    page.goto(f"{demo.shop}/guests/{ADA}")
+    links: list[str] = []
+    page.on("request", lambda request: links.append(request.url))
+    page.get_by_role("button", name=f"Add a card for {SPA} on the web").click()
+    (link,) = (url for url in links if "redirect_uri=" in url)
+
+    page.goto(f"{link}&redirect_uri=https%3A%2F%2Fevil.example")
+    expect(page.get_by_role("heading", level=1)).to_have_text(SPA)
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.get_by_role("link", name=f"Go back to {SPA}").click()
+
+    expect(page).to_have_url(re.compile(re.escape(f"{demo.shop}/guests/{ADA}")))
 
 
 def test_a_psp_that_is_out_of_order_says_so(demo: Demo, page: Page) -> None:

@@ -112,9 +112,8 @@ def test_pages_are_not_made_without_end(installation: Installation) -> None:
         installation.open_page(session)
         installation.psp.close_page(installation.page_reference(session))
 
-    with pytest.raises(LinkExpired) as expired:
+    with pytest.raises(LinkExpired):
         installation.open_page(session)
-    assert expired.value.redirect_uri == REDIRECT_URI
 
 
 def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
@@ -152,13 +151,12 @@ def test_an_unknown_link_leads_nowhere(installation: Installation, token_id: str
         installation.use_cases.open_hosted_page(token_id=token_id, redirect_uri=REDIRECT_URI)
 
 
-def test_an_expired_link_names_the_way_back(installation: Installation) -> None:
+def test_an_expired_link_leads_nowhere(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(minutes=30))
 
-    with pytest.raises(LinkExpired) as expired:
+    with pytest.raises(LinkExpired):
         installation.open_page(session)
-    assert expired.value.redirect_uri == REDIRECT_URI
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 

@@ -283,23 +283,24 @@ def test_a_card_that_the_service_refuses_in_the_end_is_told_with_its_reason(
 
     back = visitor.add_card(BEN, ADD_AT_SPA)
 
-    assert "The card was not added Payment method already exists" in back.text
+    assert "The card could not be saved It is on file already" in back.text
 
 
-def test_a_refusal_at_the_start_is_shown_in_the_words_of_the_api(visitor: Visitor) -> None:
+def test_a_refusal_at_the_start_is_told_in_plain_words(visitor: Visitor) -> None:
     visitor.add_card(BEN, ADD_AT_SALON)
 
     refused = visitor.press(visitor.open_guest(BEN), ADD_AT_SALON)
 
     assert refused.status == 400
-    assert "No card was added Payment method already exists" in refused.text
+    assert "The card could not be saved It is on file already, or this center" in refused.text
 
 
 def test_a_wrong_address_is_refused_and_stays_in_the_form(visitor: Visitor) -> None:
     refused = visitor.press(visitor.open_guest(BEN), ADD_AT_CLINIC, zipcode="abc")
 
     assert refused.status == 400
-    assert "due to an incorrect billing address" in refused.text
+    assert "The card could not be saved The billing address could not be confirmed." in refused.text
+    assert "Transaction" not in refused.text
     assert refused.form(ADD_AT_CLINIC).fields["zipcode"] == "abc"
     assert "hosted" not in refused.address
 
@@ -393,7 +394,7 @@ def test_removing_a_card_that_is_gone_says_so(visitor: Visitor) -> None:
     again = visitor.press(back, button)
 
     assert again.status == 404
-    assert "No card was removed Payment account not found" in again.text
+    assert "The card could not be removed It has been removed already." in again.text
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from adapters.fake_psp import signatures
 from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
+from domain.find_way_back import FindWayBack
 from domain.hosted_pages import WebhookDelivery
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
@@ -106,6 +107,11 @@ def a_guest_whose_bank_still_asks(rehearsal: Rehearsal) -> Attempt:
 def a_guest_who_gave_up(rehearsal: Rehearsal) -> Attempt:
     session = rehearsal.opened_session()
     return lambda: rehearsal.use_cases.cancel_hosted_page(token_id=session.token_id)
+
+
+def a_guest_whose_link_leads_nowhere(rehearsal: Rehearsal) -> Attempt:
+    session = rehearsal.opened_session()
+    return lambda: rehearsal.use_cases.find_way_back(token_id=session.token_id)
 
 
 def an_event_of_a_card(rehearsal: Rehearsal) -> Attempt:
@@ -266,6 +272,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_psp=(REDIRECT_URI,),
     ),
     CancelHostedPage: Expected(situations=(a_guest_who_gave_up,)),
+    FindWayBack: Expected(situations=(a_guest_whose_link_leads_nowhere,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
         situations=(

@@ -15,7 +15,7 @@ for (const form of document.querySelectorAll("form")) {
 
 const cardForm = document.querySelector("form[data-card-form]");
 if (cardForm) {
-  const { number, expiry, cvc, address, country_code: country } = cardForm.elements;
+  const { number, expiry, cvc, address, zipcode, country_code: country } = cardForm.elements;
   const digitsOf = (text) => text.replace(/[\s-]/g, "");
 
   const grouped = (text) => {
@@ -67,8 +67,11 @@ if (cardForm) {
       return /^[0-9]{3}$/.test(text) ? undefined : "form";
     }],
   ]);
-  for (const field of [address, country]) {
-    if (field) faults.set(field, () => (field.value.trim() ? undefined : "empty"));
+  if (country) {
+    const needsPostalCode = () => !("withoutPostalCodes" in country.selectedOptions[0].dataset);
+    faults.set(address, () => (address.value.trim() ? undefined : "empty"));
+    faults.set(zipcode, () => (zipcode.value.trim() || !needsPostalCode() ? undefined : "empty"));
+    faults.set(country, () => (country.value ? undefined : "empty"));
   }
 
   const check = (field) => {

@@ -531,7 +531,7 @@ def test_a_database_that_cannot_be_written_says_to_try_again(
     sent = browser.pay(reference)
     other.close()
     assert sent.status_code == 503
-    assert "Nothing was stored" in sent.text
+    assert "Nothing was saved" in sent.text
     assert browser.pay(reference).status_code == 303
 
 

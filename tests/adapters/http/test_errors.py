@@ -91,7 +91,8 @@ def test_a_storage_that_is_away_is_a_clear_503(tmp_path: Path) -> None:
         "GET", "/hosted-payments", query=f"token_id={installation.ids.uuid()}", authenticated=False
     )
     assert page.status_code == 503
-    assert "load it again" in page.text
+    assert "load this page again" in page.text
+    assert page.headers["retry-after"] == "30"
 
     for file in database.parent.glob("awaycards.db*"):
         file.rename(file.with_name(file.name.removeprefix("away")))

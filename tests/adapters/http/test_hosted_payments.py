@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from datetime import timedelta
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
+from falcon.testing import Result
 
 from domain.card_sessions import CardSession, SessionStatus
 from entrypoints.serve import listen
 from tests.adapters.http.api import Api
+from tests.builders import a_center, a_uuid
 from tests.installation import (
     BASE_URL,
     CHALLENGED_CARD,
@@ -16,6 +20,8 @@ from tests.installation import (
     REDIRECT_URI,
     Trouble,
 )
+
+CENTER = a_center().name
 
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
 
@@ -125,28 +131,58 @@ def test_coming_back_goes_on_while_the_psp_does_not_answer(api: Api) -> None:
     assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "title"),
-    [
-        ({"redirect_uri": "https://evil.example"}, 400, "This link has been changed"),
-        ({"redirect_uri": ""}, 400, "This link has been changed"),
-        ({"token_id": "x"}, 404, "This link is not known"),
-        ({"token_id": ""}, 404, "This link is not known"),
-    ],
-)
-def test_a_link_that_cannot_be_followed_shows_a_page(
-    api: Api, changes: dict[str, str], status: int, title: str
+def shown(result: Result) -> tuple[str, str, str | None]:
+    """Give the center and the problem that a page names, and where its way back leads."""
+    text = unescape(result.text)
+    headings = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", text)
+    center, problem = headings if len(headings) == 2 else ("", *headings)
+    way_back = re.search(r'<a href="(.*?)">Go back( to .*?)?</a>', text)
+    if way_back and center:
+        assert way_back[2] == f" to {center}"
+    assert "shop" not in text.replace(REDIRECT_URI, "").lower()
+    return center, problem, way_back[1] if way_back else None
+
+
+@pytest.mark.parametrize("redirect_uri", ["https://evil.example", ""])
+def test_a_link_that_was_changed_leads_back_to_the_stored_address(
+    api: Api, redirect_uri: str
 ) -> None:
     session = api.installation.add_card()
+    query = link_of(session, redirect_uri=redirect_uri)
 
-    result = api.send(
-        "GET", "/hosted-payments", query=link_of(session, **changes), authenticated=False
-    )
+    result = api.send("GET", "/hosted-payments", query=query, authenticated=False)
 
-    assert result.status_code == status
-    assert title in result.text
+    assert result.status_code == 400
+    assert shown(result) == (CENTER, "This link has been changed", REDIRECT_URI)
     assert "evil.example" not in result.text
     assert "location" not in result.headers
+
+
+@pytest.mark.parametrize("token_id", ["x", "", a_uuid(999)])
+@pytest.mark.parametrize("path", ["", "/return", "/cancel"])
+def test_a_link_that_is_not_known_says_where_to_ask_for_another(
+    api: Api, path: str, token_id: str
+) -> None:
+    query = urlencode({"token_id": token_id, "redirect_uri": "https://evil.example"})
+
+    result = api.send("GET", f"/hosted-payments{path}", query=query, authenticated=False)
+
+    assert result.status_code == 404
+    assert shown(result) == ("", "This link is not known", None)
+    assert "go back to where you started" in result.text
+    assert "evil.example" not in result.text
+
+
+@pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
+def test_a_link_whose_guest_or_center_is_gone_leads_back(api: Api, table: str, center: str) -> None:
+    session = api.installation.add_card()
+    api.installation.unconfigure()
+    api.installation.loses(table)
+
+    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
+
+    assert result.status_code == 404
+    assert shown(result) == (center, "This link is not known", REDIRECT_URI)
 
 
 def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
@@ -157,6 +193,7 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
 
     assert result.status_code == 410
     assert 'href="https://shop.example/?a=1&amp;b=&#39;x&#39;"' in result.text
+    assert f"Go back to {CENTER}" in result.text
 
 
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
@@ -166,6 +203,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
     result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
 
     assert result.status_code == 503
+    assert shown(result) == (CENTER, "The payment page cannot be reached", REDIRECT_URI)
     assert "load this page again" in result.text
     assert result.headers["retry-after"] == "30"
     api.installation.provider.recover()

@@ -1,0 +1,38 @@
+"""A guest's link leads to no page: tell whose link it was, and where the guest goes back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.open_hosted_page import LinkUnknown, find_session
+from domain.ports import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """Where a guest came from: the stored `redirect_uri`, and the center while there is one."""
+
+    redirect_uri: str
+    center_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindWayBack:
+    """Use case: find what a guest must be shown whose browser cannot be sent on.
+
+    Changes nothing. May raise ServiceUnavailable, as everything that reads.
+    """
+
+    storage: Storage
+
+    def __call__(self, *, token_id: str) -> WayBack | None:
+        """Give the way back of a session, or None when no session has this token."""
+        try:
+            session = find_session(self.storage, token_id)
+        except LinkUnknown:
+            return None
+        with self.storage.read() as unit:
+            center = unit.centers.get(session.center_id)
+        return WayBack(
+            redirect_uri=session.redirect_uri, center_name=center.name if center else None
+        )
