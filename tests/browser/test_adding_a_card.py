@@ -154,6 +154,11 @@ def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> N
         expiry.evaluate(AUTOFILL, text)
         expect(expiry).to_have_value("09 / 31")
     expect(page.locator("#expiry-error")).to_be_hidden()
+    for text in ("12/1999", "13/31", "123"):
+        type_into(expiry, text)
+        expiry.press("Tab")
+        expect(page.locator("#expiry-error")).to_be_visible()
+        expect(expiry).to_have_value("13 / 31" if text == "13/31" else text)
 
 
 def test_an_expiry_date_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:

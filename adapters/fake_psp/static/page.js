@@ -34,7 +34,10 @@ if (cardForm) {
   const writtenExpiry = (text) => {
     const date = readExpiry(text);
     const twoDigits = (part) => String(part % 100).padStart(2, "0");
-    return date ? `${twoDigits(date.month)} / ${twoDigits(date.year)}` : text;
+    // Two digits of a year stand for one of this century.
+    return date && Math.floor(date.year / 100) === 20
+      ? `${twoDigits(date.month)} / ${twoDigits(date.year)}`
+      : text;
   };
 
   const passesLuhn = (digits) => {
