@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 import structlog
@@ -114,10 +114,15 @@ def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -
 def _neighbourhood(address: str) -> str:
     """Give the address, or of an IPv6 address the 64 bits that one household or host shares.
 
-    What a proxy forwards may be no address but any text; all of these count as one.
+    A socket that listens on `::` shows the client 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291,
+    section 2.5.5.2); both are the same client. What a proxy forwards may be no address but any
+    text; all of these count as one.
     """
     try:
-        is_v6 = ip_address(address).version == 6
+        client = ip_address(address)
     except ValueError:
         return "unknown"
-    return str(ip_network(f"{address}/64", strict=False)) if is_v6 else address
+    if isinstance(client, IPv6Address):
+        mapped = client.ipv4_mapped
+        return str(mapped or ip_network(f"{client}/64", strict=False))
+    return str(client)

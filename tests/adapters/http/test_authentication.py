@@ -105,6 +105,9 @@ def test_failures_are_limited_per_address_and_good_tokens_are_not(
     [
         ("198.51.100.7", "198.51.100.7"),
         ("2001:db8::1", "2001:db8::ffff:2"),
+        ("2001:db8::1", "2001:DB8:0:0::2%eth0"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("::FFFF:C633:6407", "0:0:0:0:0:ffff:198.51.100.7"),
         ("4242424242424242", "whatever a proxy forwards"),
     ],
 )
@@ -116,7 +119,9 @@ def test_failures_are_counted_for_whoever_may_be_the_same(
         limits.count_failed_authentication(address)
 
     limits.count_failed_authentication("198.51.100.8")
+    limits.count_failed_authentication("::ffff:198.51.100.8")
     limits.count_failed_authentication("2001:db8:0:1::1")
+    limits.count_failed_authentication("::1")
     with pytest.raises(TooManyRequests):
         limits.count_failed_authentication(shares_a_count_with)
 
