@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import BinaryIO, Final, TypeAlias
 
 from domain.billing import MAX_LENGTHS, is_email_address
@@ -39,6 +40,8 @@ MAX_FAULTS_SHOWN: Final = 10
 
 _NOT_UTF8: Final = "expected text in UTF-8"
 _AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]{1,4})?")
+# 1.234 and 1,234 are thousands to some and decimals to others, so neither is taken for either.
+_AMOUNT_BESIDE_SEMICOLONS = re.compile(r"[0-9]+(?:[.,](?:[0-9]{1,2}|[0-9]{4}))?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
@@ -89,6 +92,14 @@ def _is_amount(text: str) -> bool:
     return _AMOUNT.fullmatch(text) is not None and len(text.replace(".", "")) <= MAX_AMOUNT_DIGITS
 
 
+def _is_amount_beside_semicolons(text: str) -> bool:
+    return _AMOUNT_BESIDE_SEMICOLONS.fullmatch(text) is not None and _is_amount(_with_point(text))
+
+
+def _with_point(amount: str) -> str:
+    return amount.replace(",", ".")
+
+
 _UUID = Form(
     "a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3", lambda text: plain_uuid(text) is not None
 )
@@ -130,7 +141,7 @@ def _put_products(unit: WriteUnit, rows: Iterator[Cells]) -> None:
             code=row["code"],
             name=row["name"],
             description=row["description"],
-            amount=Decimal(row["amount"]),
+            amount=Decimal(_with_point(row["amount"])),
             currency=row["currency"],
         )
         for row in rows
@@ -171,6 +182,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
 }
 
+_BESIDE_SEMICOLONS: Final[Mapping[str, Form]] = {
+    "amount": Form(
+        "an amount such as 120,50 or 120.50, with 1, 2 or 4 decimals (3 may be thousands) and at "
+        f"most {MAX_AMOUNT_DIGITS} digits",
+        _is_amount_beside_semicolons,
+    ),
+}
+"""What is expected in a file with semicolons, where spreadsheets write decimal commas."""
+
 _NOT_STORED: Final[Mapping[type[ImportRefused], tuple[str, str]]] = {
     DuplicateInImport: ("id", "an id that no earlier line has"),
     UnknownCenterInImport: ("center_id", "the id of a center that has been imported"),
@@ -205,6 +225,7 @@ class _Table:
         self._file = file
         self._columns = columns
         self._on_read = on_read
+        self._delimiter = ","
         self._header: Sequence[str] = ()
         self._record = bytearray()
 
@@ -214,7 +235,10 @@ class _Table:
         line, header = next(records, (1, []))
         self._check_header(line, header)
         self._header = header
-        forms = [(column, self._columns[column]) for column in header]
+        columns = (
+            {**self._columns, **_BESIDE_SEMICOLONS} if self._delimiter == ";" else self._columns
+        )
+        forms = [(column, columns[column]) for column in header]
         for line, cells in records:
             if len(cells) != len(header):
                 raise CsvRefused(
@@ -230,18 +254,19 @@ class _Table:
             yield dict(zip(header, cells, strict=True))
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(self._lines(), strict=True)
+        lines = self._lines()
+        try:
+            first = next(lines, "")
+        except _RecordTooLong:
+            raise self._too_long(1) from None
+        self._delimiter = _delimiter_of(first)
+        reader = csv.reader(chain([first], lines), delimiter=self._delimiter, strict=True)
         while True:
             line = reader.line_num + 1
-            self._record.clear()
             try:
                 cells = next(reader, None)
             except _RecordTooLong:
-                raise CsvRefused(
-                    f"expected at most {MAX_RECORD_BYTES} bytes in a row",
-                    line=line,
-                    column=self._column(self._cells_begun() - 1),
-                ) from None
+                raise self._too_long(line) from None
             except csv.Error as error:
                 raise CsvRefused(
                     "expected CSV: lines that end in LF or CRLF, quotes that are closed, and "
@@ -250,8 +275,16 @@ class _Table:
                 ) from error
             if cells is None:
                 return
+            self._record.clear()
             if cells:
                 yield line, cells
+
+    def _too_long(self, line: int) -> CsvRefused:
+        return CsvRefused(
+            f"expected at most {MAX_RECORD_BYTES} bytes in a row",
+            line=line,
+            column=self._column(self._cells_begun() - 1),
+        )
 
     def _lines(self) -> Iterator[str]:
         mark = "\ufeff"
@@ -265,7 +298,8 @@ class _Table:
 
     def _cells_begun(self) -> int:
         # A parser that is not strict reads a record without its end, whatever is in it.
-        return len(next(csv.reader([_decoded(self._record).replace("\r", " ")])))
+        record = _decoded(self._record).replace("\r", " ")
+        return len(next(csv.reader([record], delimiter=self._delimiter)))
 
     def _column(self, index: int) -> str:
         return self._header[index] if index < len(self._header) else str(index + 1)
@@ -309,6 +343,20 @@ class _LineNumbers:
 
 class _RecordTooLong(Exception):
     """The record that is being read is longer than any that is valid."""
+
+
+def _delimiter_of(header: str) -> str:
+    """Give what stands between the cells of a file, by its first line.
+
+    No column has a comma or a semicolon in its name. Raises CsvRefused for tabs.
+    """
+    if "," in header:
+        return ","
+    if ";" in header:
+        return ";"
+    if "\t" in header:
+        raise CsvRefused("expected commas or semicolons between the columns, found tabs", line=1)
+    return ","
 
 
 def _decoded(text: bytes | bytearray) -> str:

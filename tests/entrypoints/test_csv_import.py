@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from io import BufferedReader, BytesIO, FileIO, RawIOBase
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import pytest
@@ -95,6 +96,73 @@ def product_row(**changes: str) -> str:
         "currency": "EUR",
     }
     return ",".join((cells | changes).values()) + "\n"
+
+
+class TestWithSemicolons:
+    # As a spreadsheet with German settings writes it: Save as, CSV UTF-8.
+    EXCEL: Final = (
+        "\ufeffcenter_id;id;code;name;description;amount;currency\r\n"
+        f"{CENTER_ID};{a_uuid(1)};OIL-50;Massageöl, 50 ml;"
+        '"Mandel; ""Lavendel""\nund Ruhe";49,90;EUR\r\n'
+        f"{CENTER_ID};{a_uuid(2)};P-2;Massage;;120;EUR\r\n"
+        f"{CENTER_ID};{a_uuid(3)};P-3;Sauna;;1234.5;EUR\r\n"
+    )
+
+    def test_a_spreadsheets_file_is_read(self, with_centers: CommandLine) -> None:
+        assert imports(with_centers, "products", self.EXCEL) == "imported 3 products\n"
+
+        first, second, third = products(with_centers).items
+        assert (first.name, first.description) == (
+            "Massageöl, 50 ml",
+            'Mandel; "Lavendel"\nund Ruhe',
+        )
+        assert [each.amount for each in (first, second, third)] == [
+            Decimal("49.90"),
+            Decimal(120),
+            Decimal("1234.5"),
+        ]
+
+    def test_guests_with_every_cell_in_quotes(self, cardonfile: CommandLine) -> None:
+        imports(
+            cardonfile,
+            "guests",
+            f'"id";"first_name";"last_name";"email"\r\n"{GUEST_ID}";"Ada";"Sample";""\r\n',
+        )
+
+        assert stored(cardonfile)[1] == a_guest(first_name="Ada", last_name="Sample", email=None)
+
+    @pytest.mark.parametrize("amount", ["1.234", "1,234", "1.234,50", "1,23456", "49,", "€ 5,00"])
+    def test_an_amount_that_may_mean_something_else_is_refused(
+        self, with_centers: CommandLine, amount: str
+    ) -> None:
+        complaint = refusal(with_centers, "products", self.EXCEL.replace(";49,90;", f";{amount};"))
+
+        assert complaint == (
+            "line 2, column amount: expected an amount such as 120,50 or 120.50, with 1, 2 or 4 "
+            "decimals (3 may be thousands) and at most 12 digits"
+        )
+
+    def test_a_row_with_too_many_cells_is_named(self, with_centers: CommandLine) -> None:
+        complaint = refusal(with_centers, "products", self.EXCEL.replace(";P-3;", ";P;3;"))
+
+        # The description of the first takes two lines.
+        assert complaint == "line 5, column 8: expected 7 cells, found 8"
+
+    def test_a_decimal_comma_is_refused_in_a_file_with_commas(
+        self, with_centers: CommandLine
+    ) -> None:
+        row = product_row(amount='"49,90"')
+
+        assert "expected an amount such as 120.50" in refusal(
+            with_centers, "products", PRODUCTS + row
+        )
+
+    def test_tabs_are_refused(self, cardonfile: CommandLine) -> None:
+        complaint = refusal(cardonfile, "centers", f"id\tname\n{CENTER_ID}\tHarbor Spa\n")
+
+        assert complaint == (
+            "line 1: expected commas or semicolons between the columns, found tabs"
+        )
 
 
 class TestRead:
@@ -219,7 +287,11 @@ class TestHeader:
             ("id,name,id\n", "id is repeated"),
             ("id, name\n", "name is missing, ' name' is not known"),
             ("ID,name\n", "id is missing, 'ID' is not known"),
-            ("id;name\n", "id is missing, name is missing, 'id;name' is not known"),
+            ("id;name;price\n", "'price' is not known"),
+            (
+                "id;name,price\n",
+                "id is missing, name is missing, 'id;name' is not known, 'price' is not known",
+            ),
             ("id,name,\n", "'' is not known"),
             ("id,name,\x1b[2J\n", "'\\x1b[2J' is not known"),
             (f"id,name,{'x' * 41}\n", f"'{'x' * 40}'\u2026 is not known"),
