@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,6 +40,7 @@ from entrypoints.settings import (
     is_stripe_account,
     parse_database_url,
     stripe_settings,
+    unknown_settings,
 )
 
 # What is heavy to import is imported where it is used, so that `--help` is quick.
@@ -63,7 +64,8 @@ _PROCESSES = click.IntRange(1, 64)
 
 @click.group()
 @click.version_option(package_name="cardonfile")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Add payment cards to guests' profiles through a hosted page.
 
     Settings come from the environment, CARDONFILE_DATABASE_URL among them (by default
@@ -75,6 +77,10 @@ def main() -> None:
       cardonfile import centers centers.csv
       cardonfile serve
     """
+    # `serve` refuses them.
+    if context.invoked_subcommand != serve.name:
+        for sentence in unknown_settings(os.environ):
+            click.echo(f"Warning: {sentence}", err=True)
 
 
 @main.command()
@@ -382,7 +388,9 @@ def serve(*, host: str, port: int, processes: int) -> None:
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
         _plain_errors(service.ServeError),
-        _installation(host=host, port=port) as container,
+        _installation(
+            lambda environment: Settings.read_to_serve(environment, host=host, port=port)
+        ) as container,
     ):
         configure_logs(container.settings().log_format, name_process=processes > 1)
         service.serve(container, host, port, processes=processes)
@@ -488,13 +496,15 @@ def demo(*, port: int) -> None:
 
 
 @contextmanager
-def _installation(*, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> Iterator[Container]:
+def _installation(
+    read: Callable[[Mapping[str, str]], Settings] = Settings.read,
+) -> Iterator[Container]:
     """Lend the container of the installation that the environment describes, ready for use."""
     with _plain_errors():
         from entrypoints import databases
         from entrypoints.container import build
 
-        settings = Settings.read(os.environ, host=host, port=port)
+        settings = read(os.environ)
         if databases.pending(settings.database):
             raise click.ClickException(
                 f"the database {settings.database} is missing or not up to date: "

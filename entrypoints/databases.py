@@ -65,6 +65,18 @@ def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Stor
     return PostgresqlStorage(database.url, connections=connections)
 
 
+def name_of(database: Path | PostgresqlDatabase) -> str:
+    """Say which database it is, for the log: the path of a file, or where a server has it.
+
+    It holds no password. Raises what `in_a_sentence` knows.
+    """
+    if isinstance(database, Path):
+        return str(database.absolute())
+    with _extra():
+        from adapters.postgresql import connection as postgresql
+    return postgresql.name_of(database.url)
+
+
 def answering_at_once(database: Path | PostgresqlDatabase) -> int:
     """Give how many threads of a server had best answer at a time (docs/benchmarks.md).
 

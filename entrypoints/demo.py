@@ -58,6 +58,8 @@ def run_demo(port: int) -> None:
         api_address = f"{HOST}:{api_port}"
         shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
         settings = Settings.read(_environment(), host=HOST, port=api_port)
+        if settings.live_key is not None:
+            raise ServeError(f"the demo is for test cards: unset {settings.live_key}, a live key")
         # The console is for the person who tries it; only faults may interrupt.
         configure_logs(settings.log_format, at_least=logging.ERROR)
         migrate(settings.database)

@@ -11,7 +11,7 @@ import structlog
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
-from entrypoints.databases import answering_at_once
+from entrypoints.databases import answering_at_once, name_of
 from entrypoints.logs import give_up_unwritten
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
@@ -165,7 +165,14 @@ def _serve_together(container: Container, listening: socket.socket, count: int) 
 
 def _announce(settings: Settings, listening: socket.socket, **more: int) -> None:
     host, port = listening.getsockname()[:2]
-    log.info("serving", host=host, port=port, base_url=settings.public_base_url, **more)
+    log.info(
+        "serving",
+        host=host,
+        port=port,
+        base_url=settings.public_base_url,
+        database=name_of(settings.database),
+        **more,
+    )
     if settings.fake_psp_is_allowed:
         log.warning(
             "fake_psp",

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -25,11 +26,22 @@ _CONNECTIONS = re.compile(r"[1-9][0-9]{0,2}")
 _STRIPE_KEY = "CARDONFILE_STRIPE_SECRET_KEY"
 _STRIPE_SECRETS = "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
 _STRIPE_PREFIX = _STRIPE_KEY.removesuffix("SECRET_KEY")
+_STRIPE_WHAT = ("SECRET_KEY", "WEBHOOK_SECRETS")
 _STRIPE_NAME = re.compile(
-    _STRIPE_PREFIX + r"(?:(?P<account>.+)_)?(?P<what>SECRET_KEY|WEBHOOK_SECRETS)"
+    _STRIPE_PREFIX + rf"(?:(?P<account>.+)_)?(?P<what>{'|'.join(_STRIPE_WHAT)})"
 )
 _STRIPE_ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 _STRIPE_SECRET = re.compile(r"whsec_[!-~]+")
+
+_PREFIX = "CARDONFILE_"
+_OF_TESTS = (f"{_PREFIX}TEST_POSTGRESQL", f"{_PREFIX}STRIPE_TEST_KEY")
+# Kubernetes tells each container of every service, and Docker of every link, by such variables:
+# https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+_OF_ORCHESTRATION = re.compile(
+    r"[A-Z0-9_]+_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_[A-Z]+)?)=.*"
+    r"|[A-Z0-9_]+_PORT=(?:tcp|udp|sctp)://.*",
+    re.DOTALL,
+)
 
 _LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 _REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
@@ -55,6 +67,21 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class Setting(StrEnum):
+    """The names of the settings; those of accounts at Stripe are read by `_STRIPE_NAME`."""
+
+    DATABASE_URL = "CARDONFILE_DATABASE_URL"
+    DATABASE_CONNECTIONS = "CARDONFILE_DATABASE_CONNECTIONS"
+    PUBLIC_BASE_URL = "CARDONFILE_PUBLIC_BASE_URL"
+    ALLOW_FAKE_PSP = "CARDONFILE_ALLOW_FAKE_PSP"
+    FAKE_PSP_DATABASE = "CARDONFILE_FAKE_PSP_DATABASE"
+    STRIPE_API_BASE = "CARDONFILE_STRIPE_API_BASE"
+    TRUSTED_PROXY = "CARDONFILE_TRUSTED_PROXY"
+    ADD_CARD_LIMIT = "CARDONFILE_ADD_CARD_LIMIT"
+    RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
+    LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +134,88 @@ class Settings:
         Raises SettingsError for the first one that cannot be used.
         """
         given = {name: value for name, value in environment.items() if value}
-        database = parse_database_url(given.get("CARDONFILE_DATABASE_URL", DEFAULT_DATABASE_URL))
-        base_url = _base_url(given.get("CARDONFILE_PUBLIC_BASE_URL"), host, port)
-        fake_psp_database = _fake_psp_file(given.get("CARDONFILE_FAKE_PSP_DATABASE"), database)
+        database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
+        base_url = _base_url(given.get(Setting.PUBLIC_BASE_URL), host, port)
+        fake_psp_database = _fake_psp_file(given.get(Setting.FAKE_PSP_DATABASE), database)
         return cls(
             database=database,
             public_base_url=base_url,
             fake_psp_database=fake_psp_database,
             fake_psp_is_allowed=(
-                _is_loopback(base_url) or given.get("CARDONFILE_ALLOW_FAKE_PSP") == "1"
+                _fake_psp_is_meant(given.get(Setting.ALLOW_FAKE_PSP)) or _is_loopback(base_url)
             ),
             database_connections=_database_connections(
-                given.get("CARDONFILE_DATABASE_CONNECTIONS", "10")
+                given.get(Setting.DATABASE_CONNECTIONS, "10")
             ),
-            log_format=_log_format(given.get("CARDONFILE_LOG_FORMAT", LogFormat.TEXT)),
-            trusted_proxy=_trusted_proxy(given.get("CARDONFILE_TRUSTED_PROXY")),
-            add_card_limit=_add_card_limit(given.get("CARDONFILE_ADD_CARD_LIMIT")),
-            rate_limit_storage=_rate_limit_storage(given.get("CARDONFILE_RATE_LIMIT_STORAGE")),
+            log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
+            trusted_proxy=_trusted_proxy(given.get(Setting.TRUSTED_PROXY)),
+            add_card_limit=_add_card_limit(given.get(Setting.ADD_CARD_LIMIT)),
+            rate_limit_storage=_rate_limit_storage(given.get(Setting.RATE_LIMIT_STORAGE)),
             stripe_accounts=_stripe_accounts(given),
-            stripe_api_base=_stripe_api_base(given.get("CARDONFILE_STRIPE_API_BASE")),
+            stripe_api_base=_stripe_api_base(given.get(Setting.STRIPE_API_BASE)),
         )
+
+    @classmethod
+    def read_to_serve(cls, environment: Mapping[str, str], *, host: str, port: int) -> Settings:
+        """Read the settings of a service that is to answer guests on `host` and `port`.
+
+        It refuses more than `read` does: names that no setting has, and live keys of Stripe where
+        guests cannot reach the service, or beside the fake PSP. Raises SettingsError.
+        """
+        unknown = unknown_settings(environment)
+        if unknown:
+            raise SettingsError("; ".join(unknown))
+        settings = cls.read(environment, host=host, port=port)
+        live = settings.live_key
+        if live is not None:
+            base_url = environment.get(Setting.PUBLIC_BASE_URL)
+            if not base_url or _is_loopback(settings.public_base_url):
+                raise SettingsError(
+                    f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to where guests reach the "
+                    "service, such as https://cards.example"
+                )
+            if settings.fake_psp_is_allowed:
+                raise SettingsError(
+                    f"{live} is a live key: unset {Setting.ALLOW_FAKE_PSP}, which takes test cards "
+                    "beside real ones"
+                )
+        return settings
+
+    @property
+    def live_key(self) -> str | None:
+        """Name the first setting that holds a live key of Stripe; None when there is none."""
+        for account, keys in self.stripe_accounts.items():
+            if keys.is_live:
+                return stripe_settings(account)[0]
+        return None
+
+
+def unknown_settings(environment: Mapping[str, str]) -> list[str]:
+    """Say of each CARDONFILE_ name that no setting has which one is meant; without any value.
+
+    A name is unknown also when its value is empty. What Kubernetes and Docker set for a service
+    that is called cardonfile (`…_SERVICE_HOST`, `…_PORT=tcp://10.0.0.1:80`) is left out.
+    """
+    stripe = {
+        name
+        for match in map(_STRIPE_NAME.fullmatch, environment)
+        if match
+        for name in (match[0].removesuffix(match["what"]) + what for what in _STRIPE_WHAT)
+    }
+    known = {*Setting, *_OF_TESTS, _STRIPE_KEY, _STRIPE_SECRETS, *stripe}
+    unknown = [
+        name
+        for name, value in environment.items()
+        if name.upper().startswith(_PREFIX)
+        and name not in known
+        and not _OF_ORCHESTRATION.fullmatch(f"{name}={value}")
+    ]
+    sentences = []
+    for name in sorted(unknown):
+        nearest = get_close_matches(name.upper(), sorted(known), n=1)
+        hint = f"; the nearest is {nearest[0]}" if nearest else ""
+        sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
+    return sentences
 
 
 def parse_database_url(
@@ -192,6 +281,12 @@ def _is_loopback(base_url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _fake_psp_is_meant(value: str | None) -> bool:
+    if value not in (None, "1"):
+        raise SettingsError(f"{Setting.ALLOW_FAKE_PSP} must be 1, or not set")
+    return value == "1"
 
 
 def _log_format(value: str) -> LogFormat:

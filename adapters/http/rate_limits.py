@@ -114,9 +114,9 @@ def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -
 def _neighbourhood(address: str) -> str:
     """Give the address, or of an IPv6 address the 64 bits that one household or host shares.
 
-    A socket that listens on `::` shows the client 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291,
-    section 2.5.5.2); both are the same client. What a proxy forwards may be no address but any
-    text; all of these count as one.
+    A socket that listens on `::` shows the client 198.51.100.7 as `::ffff:198.51.100.7`, an
+    IPv4-mapped address (RFC 4291); both are the same client. What a proxy forwards may be no
+    address but any text; all of these count as one.
     """
     try:
         client = ip_address(address)

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, TypeVar
 import psycopg
 import structlog
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo, TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool
@@ -58,6 +58,9 @@ _UNAVAILABLE: Final = (
 
 _IS_READ_AS_MEANT: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
 """Of any other address, a part of the password would be taken for the host that errors name."""
+
+_SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
+"""What of an address may be shown. Passwords may also be in `options`, `sslpassword` and others."""
 
 _ROLLED_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
@@ -354,6 +357,21 @@ def connect(url: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def name_of(url: str) -> str:
+    """Say which database an address leads to: its host, port, name and user, and no password.
+
+    What the address leaves out is taken from the environment of libpq, as a connection takes it.
+    Raises AddressInvalid.
+    """
+    _require_readable(url)
+    given = conninfo_to_dict(url)
+    if "service" not in given:
+        for option in Conninfo.get_defaults():
+            if option.val:
+                given.setdefault(option.keyword.decode(), option.val.decode())
+    return make_conninfo(**{each: str(given[each]) for each in _SHOWN if each in given})
 
 
 def _require_readable(url: str) -> None:

@@ -61,6 +61,25 @@ class CommandLine:
         assert result.stderr.count("\n") == 1
         return result.stderr.removeprefix("Error: ").rstrip("\n")
 
+    def fails_to_start(self, *arguments: str, **environment: str) -> str:
+        """Run a command in a process of its own, which has to end in one sentence; gives it.
+
+        It is for commands that would go on for ever if they did not refuse.
+        """
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
+        )
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr.startswith("Error: ")
+        assert ended.stderr.count("\n") == 1
+        return ended.stderr.removeprefix("Error: ").rstrip("\n")
+
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """Start a command in a process of its own."""
         return subprocess.Popen(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+from typing import Final
 
 import click
 import pytest
@@ -21,6 +22,7 @@ from entrypoints.cli import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
+from tests.programs import free_port
 
 DEADLINE_SECONDS = 60
 EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
@@ -399,6 +401,43 @@ class TestReconcile:
         assert complaint == (b"Error: the database cannot be used just now (database is locked)\n")
 
 
+class TestNamesThatNoSettingHas:
+    TYPED: Final = {"CARDONFILE_DATABSE_URL": "postgresql://cards:opensesame@db.example/cards"}
+    SENTENCE: Final = (
+        "CARDONFILE_DATABSE_URL is not a setting; the nearest is CARDONFILE_DATABASE_URL"
+    )
+
+    @pytest.mark.slow
+    def test_keep_the_service_from_starting(self, cardonfile: CommandLine) -> None:
+        port = str(free_port())
+        assert cardonfile.fails_to_start("serve", "--port", port, **self.TYPED) == self.SENTENCE
+
+    def test_are_warned_of_once_by_any_other_command(self, cardonfile: CommandLine) -> None:
+        for command in (("migrate",), ("token", "list"), ("reconcile",)):
+            result = cardonfile.run(*command, **self.TYPED)
+
+            assert (result.exit_code, result.stderr) == (0, f"Warning: {self.SENTENCE}\n")
+
+
+class TestLiveKeys:
+    KEYS: Final = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_live_opensesame",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_opensesame",
+    }
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", ["serve", "demo"])
+    def test_are_refused_on_this_machine_alone(self, cardonfile: CommandLine, command: str) -> None:
+        complaint = cardonfile.fails_to_start(command, "--port", str(free_port()), **self.KEYS)
+
+        assert "CARDONFILE_STRIPE_SECRET_KEY" in complaint
+        assert "live key" in complaint
+        assert "opensesame" not in complaint
+
+    def test_are_fine_for_a_command_that_answers_no_guest(self, cardonfile: CommandLine) -> None:
+        assert cardonfile.succeeds("token", "list", **self.KEYS)
+
+
 class TestServe:
     @pytest.mark.slow
     def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
@@ -407,11 +446,13 @@ class TestServe:
 
         with cardonfile.start("serve", "--port", str(port)) as process:
             assert process.stderr is not None
-            assert b"serving" in process.stderr.readline()
+            line = process.stderr.readline()
             process.send_signal(SIGTERM)
             printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, printed) == (0, b"")
+        assert b"serving" in line
+        assert f"database='{cardonfile.database}'".encode() in line
         assert b"Traceback" not in logged
 
     @pytest.mark.slow

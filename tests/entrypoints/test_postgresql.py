@@ -32,6 +32,7 @@ from tests.concurrency import at_once
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.postgresql import PostgresqlServer, new_database, own_server
+from tests.programs import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -229,6 +230,24 @@ class TestComplaints:
     ) -> None:
         execute(url, "INSERT INTO cardonfile_migrations VALUES ('m999_later')")
         assert "newer release" in on_postgresql.refuses(*arguments)
+
+    def test_the_log_names_the_database_without_its_password(
+        self, tmp_path: Path, url: str
+    ) -> None:
+        server = urlsplit(url)
+        address = f"{url}?{urlencode({'password': SECRET, 'sslpassword': SECRET})}"
+        with (
+            command_line(tmp_path, address) as cardonfile,
+            cardonfile.start("serve", "--port", str(free_port())) as process,
+        ):
+            assert process.stderr is not None
+            line = process.stderr.readline().decode()
+            process.terminate()
+            _, rest = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert "serving" in line
+        assert f"host={server.hostname} port={server.port} dbname={server.path[1:]}" in line
+        assert SECRET not in line + rest.decode()
 
     def test_one_where_nothing_may_be_made_or_read(
         self, tmp_path: Path, url: str, empty: str

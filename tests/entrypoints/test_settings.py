@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pytest
 from hypothesis import given
@@ -16,11 +16,15 @@ from domain.identifiers import MerchantAccount
 from entrypoints.settings import (
     LogFormat,
     PostgresqlDatabase,
+    Setting,
     Settings,
     SettingsError,
     parse_database_url,
     stripe_settings,
+    unknown_settings,
 )
+
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -> None:
@@ -118,8 +122,6 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
     assert Settings.read(environment).fake_psp_is_allowed is is_allowed
     environment["CARDONFILE_ALLOW_FAKE_PSP"] = "1"
     assert Settings.read(environment).fake_psp_is_allowed
-    environment["CARDONFILE_ALLOW_FAKE_PSP"] = "yes"
-    assert Settings.read(environment).fake_psp_is_allowed is is_allowed
 
 
 @pytest.mark.parametrize(
@@ -139,6 +141,10 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("PUBLIC_BASE_URL", "https://cards.example:99999"),
         ("PUBLIC_BASE_URL", "myapp://"),
         ("FAKE_PSP_DATABASE", "./cardonfile.db"),
+        ("ALLOW_FAKE_PSP", "yes"),
+        ("ALLOW_FAKE_PSP", "true"),
+        ("ALLOW_FAKE_PSP", "0"),
+        ("ALLOW_FAKE_PSP", " 1"),
         ("LOG_FORMAT", "xml"),
         ("TRUSTED_PROXY", "proxy.internal"),
         ("TRUSTED_PROXY", "*"),
@@ -210,6 +216,7 @@ texts = st.lists(
 PLAIN = (
     *("DATABASE_URL", "DATABASE_CONNECTIONS", "PUBLIC_BASE_URL", "FAKE_PSP_DATABASE", "LOG_FORMAT"),
     *("TRUSTED_PROXY", "ADD_CARD_LIMIT", "RATE_LIMIT_STORAGE", "STRIPE_API_BASE"),
+    "ALLOW_FAKE_PSP",
     *("STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRETS", "STRIPE_X_SECRET_KEY"),
 )
 
@@ -250,6 +257,101 @@ def test_the_address_of_a_database_names_a_file_or_a_server(url: str) -> None:
         assert "s3cret" not in f"{database!r}{database}"
     else:
         assert database == Path(url.removeprefix("sqlite:///"))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("CARDONFILE_DATABSE_URL", "CARDONFILE_DATABASE_URL"),
+        ("cardonfile_database_url", "CARDONFILE_DATABASE_URL"),
+        ("CARDONFILE_STRIPE_SECRETKEY", "CARDONFILE_STRIPE_SECRET_KEY"),
+        ("CARDONFILE_STRIPE_WEBHOOK_SECRET", "CARDONFILE_STRIPE_WEBHOOK_SECRETS"),
+        ("CARDONFILE_STRIPE_SPA_WEBHOOK_SECRET", "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS"),
+        ("CARDONFILE_PORT", None),
+    ],
+)
+def test_a_name_that_no_setting_has_is_told_with_the_nearest(
+    name: str, nearest: str | None
+) -> None:
+    environment = {name: "s3cret", "CARDONFILE_STRIPE_SPA_SECRET_KEY": "sk_test_x"}
+
+    (sentence,) = unknown_settings(environment)
+
+    assert sentence.startswith(f"{name} is not a setting")
+    if nearest is not None:
+        assert sentence.endswith(f"; the nearest is {nearest}")
+    assert "s3cret" not in sentence
+    assert unknown_settings({name: ""}) != []
+
+
+def test_names_of_settings_of_tests_and_of_an_orchestration_are_known() -> None:
+    used = re.compile(r"(?<![A-Z])CARDONFILE_[A-Z_]*[A-Z](?![A-Z_])")
+    sources = (ROOT / "Makefile", ROOT / "tests/postgresql.py", ROOT / "docs/operations.md")
+    names = {name for source in sources for name in used.findall(source.read_text())}
+    assert {*Setting, "CARDONFILE_TEST_POSTGRESQL", "CARDONFILE_STRIPE_TEST_KEY"} <= names
+    # A service called cardonfile and one called cardonfile-db, as Kubernetes tells of them.
+    orchestration = {
+        "CARDONFILE_SERVICE_HOST": "10.0.0.11",
+        "CARDONFILE_SERVICE_PORT": "8000",
+        "CARDONFILE_SERVICE_PORT_HTTP": "8000",
+        "CARDONFILE_PORT": "tcp://10.0.0.11:8000",
+        "CARDONFILE_PORT_8000_TCP": "tcp://10.0.0.11:8000",
+        "CARDONFILE_PORT_8000_TCP_PROTO": "tcp",
+        "CARDONFILE_DB_PORT_5432_TCP_ADDR": "10.0.0.12",
+        "CARDONFILE_DB_SERVICE_HOST": "10.0.0.12",
+    }
+
+    assert unknown_settings(dict.fromkeys(names, "x") | orchestration) == []
+
+
+class TestLiveKeys:
+    LIVE: Final = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
+        "CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_live_x",
+        "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS": "whsec_spa",
+    }
+
+    @pytest.mark.parametrize(
+        ("more", "host", "named"),
+        [
+            ({}, "127.0.0.1", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({}, "10.0.0.5", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({"PUBLIC_BASE_URL": ""}, "127.0.0.1", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({"PUBLIC_BASE_URL": "http://localhost"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
+            (
+                {"PUBLIC_BASE_URL": "https://cards.example", "ALLOW_FAKE_PSP": "1"},
+                "127.0.0.1",
+                "unset CARDONFILE_ALLOW_FAKE_PSP",
+            ),
+        ],
+    )
+    def test_are_served_neither_on_this_machine_alone_nor_beside_the_fake_psp(
+        self, more: dict[str, str], host: str, named: str
+    ) -> None:
+        environment = self.LIVE | {f"CARDONFILE_{name}": value for name, value in more.items()}
+
+        with pytest.raises(SettingsError) as refused:
+            Settings.read_to_serve(environment, host=host, port=8000)
+        assert str(refused.value).startswith(
+            f"CARDONFILE_STRIPE_SPA_SECRET_KEY is a live key: {named}"
+        )
+        if host != "::":
+            assert Settings.read(environment, host=host).live_key
+
+    def test_are_served_at_a_public_address(self) -> None:
+        environment = {**self.LIVE, "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
+
+        settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
+
+        assert not settings.fake_psp_is_allowed
+
+    def test_of_test_mode_are_served_anywhere(self) -> None:
+        environment = {**self.LIVE, "CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_test_x"}
+
+        settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
+
+        assert settings.fake_psp_is_allowed
 
 
 class TestStripe:

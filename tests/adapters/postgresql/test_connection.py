@@ -488,6 +488,40 @@ class TestSecrets:
             ]
         assert not any(SECRET in each for each in told)
 
+    @pytest.mark.parametrize(
+        ("address", "shown"),
+        [
+            (f"postgresql://cards:{SECRET}@db:1/c", "host=db port=1 dbname=c user=cards"),
+            (
+                f"postgres://cards:{SECRET}@a:1,b:2/c?target_session_attrs=read-write",
+                "host=a,b port=1,2 dbname=c user=cards",
+            ),
+            (
+                f"postgresql://db/c?user=cards&password={SECRET}&sslpassword={SECRET}",
+                "host=db port=5432 dbname=c user=cards",
+            ),
+            (
+                f"postgresql://[::1]/c?passfile=/{SECRET}&options=-c%20my.key%3D{SECRET}&user=cards",
+                "host=::1 port=5432 dbname=c user=cards",
+            ),
+            (f"postgresql:///?service=cards&password={SECRET}", "service=cards"),
+            (
+                f"postgresql://cards:{SECRET}@%2Frun%2Fpostgresql/c",
+                "host=/run/postgresql port=5432 dbname=c user=cards",
+            ),
+            (f"postgresql://:{SECRET}@/", "host=from-env port=5432 dbname=from-env user=cards"),
+        ],
+        ids=["usual", "hosts", "query", "options", "service", "socket", "environment"],
+    )
+    def test_a_database_is_named_without_it(
+        self, address: str, shown: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (("HOST", "from-env"), ("DATABASE", "from-env"), ("USER", "cards")):
+            monkeypatch.setenv(f"PG{name}", value)
+        monkeypatch.setenv("PGPASSWORD", SECRET)
+
+        assert connection.name_of(address) == shown
+
     def test_nor_by_a_connection_that_works(
         self, url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
