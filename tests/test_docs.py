@@ -20,6 +20,7 @@ from typing import Final, TypeGuard
 
 import click
 import pytest
+from click.testing import CliRunner
 from falcon import inspect as falcon_inspect
 from msgspec import Struct
 from msgspec.structs import fields as struct_fields
@@ -141,6 +142,11 @@ def messages(refusal: type[Refusal]) -> Iterator[str]:
     yield refusal(**about).message
     if all(each.default is not each.empty for each in parameters):
         yield refusal().message
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Give a version as numbers, which compare as versions do."""
+    return tuple(map(int, version.split(".")))
 
 
 def package_names(requirements: Iterable[str]) -> set[str]:
@@ -370,8 +376,18 @@ class TestProject:
             "For benchmarks": package_names(for_benchmarks),
         }
 
-    def test_the_changelog_has_the_version(self) -> None:
-        assert section(doc("changelog.md"), PROJECT["project"]["version"]).strip()
+    def test_the_version_is_ahead_of_the_newest_release_or_is_that_release(self) -> None:
+        newest, *released = re.findall(r"^## (\S+)", doc("changelog.md"), re.MULTILINE)
+        version = PROJECT["project"]["version"]
+        if newest == "Unreleased":
+            assert version.endswith(".dev0")
+            assert numbers(version.removesuffix(".dev0")) > numbers(released[0])
+        else:
+            assert version == newest
+
+    def test_the_version_is_the_one_that_the_command_tells(self) -> None:
+        told = CliRunner().invoke(main, ["--version"], prog_name="cardonfile").stdout
+        assert told == f"cardonfile, version {PROJECT['project']['version']}\n"
 
     def test_the_readme_leads_to_every_page(self) -> None:
         linked = set(_LINK.findall((ROOT / "README.md").read_text()))

@@ -1,10 +1,18 @@
-"""A backup of a while ago is restored, as docs/operations.md says (F11)."""
+"""A backup is made, and one of a while ago is restored, as docs/operations.md says (F11)."""
 
 from __future__ import annotations
 
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pysqlite3 import dbapi2
@@ -13,6 +21,16 @@ from structlog.testing import capture_logs
 from domain.card_sessions import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, Api
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+from tests.postgresql import new_database, pg_dump
+from tests.waiting import wait_until
+
+_PAGE: Final = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
+RECIPES: Final = re.findall(
+    r"^```sh\n(.*?)^```$",
+    _PAGE.partition("## Backup and restore\n")[2].partition("\n## ")[0],
+    re.MULTILINE | re.DOTALL,
+)
+"""How to back up SQLite, and PostgreSQL."""
 
 
 class Backup:
@@ -108,3 +126,64 @@ def test_a_session_that_is_lost_is_found_at_the_psp_by_its_token_id(api: Api) ->
     assert page.request.token_id == session.token_id
     assert page.card is not None
     assert installation.tokens_at_psp() == {page.card.token}
+
+
+def wait_for_the_next_second() -> None:
+    now = int(time.time())
+    wait_until(lambda: int(time.time()) > now)
+
+
+def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) -> list[Path]:
+    """Run a documented recipe in a shell, and again a second later; give the backups."""
+    before = set(folder.iterdir())
+    path = os.pathsep.join((*map(str, programs), os.environ["PATH"]))
+    for _ in range(2):
+        subprocess.run(
+            ["sh", "-e", "-c", recipe],
+            check=True,
+            cwd=folder,
+            timeout=60,
+            env={**os.environ, "PATH": path, **environment},
+        )
+        wait_for_the_next_second()
+    backups = sorted(set(folder.iterdir()) - before)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in backups} == {0o600}
+    return backups
+
+
+@pytest.mark.slow
+def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path: Path) -> None:
+    installation = Installation(tmp_path)
+    installation.stored_card(GOOD_CARD)
+    for name, file in (
+        ("cardonfile.db", installation.database),
+        ("cardonfile-fake-psp.db", installation.settings.fake_psp_database),
+    ):
+        (tmp_path / name).symlink_to(file)
+    recipe, _ = RECIPES
+
+    # SQLite stands beside the Python that runs the tests, as it does beside the service's.
+    backups = run_twice(recipe, tmp_path, Path(sys.executable).parent)
+    installation.close()
+
+    assert [re.sub("[0-9]{8}T[0-9]{6}", "TIME", each.name) for each in backups] == [
+        *["backup-TIME.db"] * 2,
+        *["backup-fake-psp-TIME.db"] * 2,
+    ]
+    with closing(dbapi2.connect(str(backups[0]))) as copy:
+        assert copy.execute("SELECT count(*) FROM payment_accounts").fetchone() == (1,)
+
+
+@pytest.mark.slow
+def test_the_recipe_for_postgresql_makes_one_each_time_for_its_owner_alone(
+    tmp_path: Path, postgresql_server: str
+) -> None:
+    _, recipe = RECIPES
+    with new_database(postgresql_server) as url:
+        backups = run_twice(recipe, tmp_path, pg_dump().parent, CARDONFILE_DATABASE_URL=url)
+
+    assert len(backups) == 2
+    listed = subprocess.check_output(
+        [pg_dump().with_name("pg_restore"), "--list", backups[0]], text=True
+    )
+    assert "TABLE DATA public payment_accounts" in listed
