@@ -532,9 +532,8 @@ def _plain_errors(*also: type[Exception]) -> Iterator[None]:
     except sentences as error:
         raise click.ClickException(str(error)) from error
     except PspUnavailable as error:
-        reason = f" ({error.__cause__})" if error.__cause__ else ""
         raise click.ClickException(
-            f"the database of the fake PSP cannot be used just now{reason}"
+            f"the database of the fake PSP cannot be used ({error})"
         ) from error
     except (BrokenPipeError, click.ClickException):
         # Click ends quietly when nobody reads on.

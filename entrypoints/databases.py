@@ -110,11 +110,36 @@ def in_a_sentence(error: Exception) -> str | None:
     if isinstance(error, sentences):
         return str(error)
     if isinstance(error, ServiceUnavailable):
-        reason = f" ({first_line(error.__cause__)})" if error.__cause__ else ""
-        return f"the database cannot be used just now{reason}"
+        return f"the database cannot be used ({cause_of(error)})"
     if isinstance(error, errors):
         return f"the database does not fit this release ({first_line(error)})"
     return None
+
+
+def cause_of(unavailable: ServiceUnavailable) -> str:
+    """Say why the storage could not be used, in one line that names the file or the server."""
+    cause = unavailable.__cause__
+    return first_line(cause) if cause else "others were writing all the time"
+
+
+def refuse_read_only(storage: Storage) -> None:
+    """Raise ServiceUnavailable when a storage can be read and not written, now and later.
+
+    One that is busy, full or away for a moment is not refused: a service waits for it.
+    """
+    from adapters.sqlite.connection import FileUnusable
+
+    try:
+        storage.check()
+    except ServiceUnavailable as unavailable:
+        cause = unavailable.__cause__
+        if isinstance(cause, FileUnusable) and cause.is_read_only:
+            raise
+        if "adapters.postgresql.connection" in sys.modules:
+            from adapters.postgresql.connection import ReadOnly
+
+            if isinstance(cause, ReadOnly):
+                raise
 
 
 def first_line(error: BaseException) -> str:

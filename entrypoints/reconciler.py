@@ -11,6 +11,7 @@ import structlog
 
 from domain.errors import ServiceUnavailable
 from domain.reconcile import Round
+from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0
 STOP_WITHIN_SECONDS: Final = 10.0
@@ -34,6 +35,7 @@ class ReconcilerThread:
         self._reconcile = reconcile
         self._work = work
         self._stopping = threading.Event()
+        self._is_without_storage = False
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> None:
@@ -57,10 +59,19 @@ class ReconcilerThread:
         with suppress(Exception):
             try:
                 done = self._reconcile(is_stopping=self._stopping.is_set)
+                if self._is_without_storage:
+                    self._is_without_storage = False
+                    log.warning("reconciler_storage_back")
                 report(done)
                 return not done.is_idle and not done.faults
-            except ServiceUnavailable:
-                log.error("reconciler_without_storage")
+            except ServiceUnavailable as unavailable:
+                if not self._is_without_storage:
+                    self._is_without_storage = True
+                    log.error(
+                        "reconciler_without_storage",
+                        cause=cause_of(unavailable),
+                        note="nothing is lost; look at the disk, permissions and other writers",
+                    )
             except Exception as fault:
                 log.error("reconciler_fault", exc_info=fault)
         return False

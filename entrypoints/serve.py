@@ -11,7 +11,7 @@ import structlog
 from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.server import Server
 from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
-from entrypoints.databases import answering_at_once, name_of
+from entrypoints.databases import answering_at_once, name_of, refuse_read_only
 from entrypoints.logs import give_up_unwritten
 from entrypoints.processes import Processes
 from entrypoints.reconciler import ReconcilerThread
@@ -121,10 +121,12 @@ def refuse_missing_psps(container: Container) -> None:
 def serve(container: Container, host: str, port: int, *, processes: int = 1) -> None:
     """Serve on an address until SIGTERM or SIGINT; with several processes, this one serves nothing.
 
-    Raises ServeError, also when not all of the processes have ended in good order.
+    Raises ServeError, also when not all of the processes have ended in good order, and
+    ServiceUnavailable for a database that can be read and not written.
     """
     with listen(host, port) as listening:
         refuse_missing_psps(container)
+        refuse_read_only(container.storage())
         # Refused here and once, not by each process.
         shared_counts(container.settings())
         if processes == 1:

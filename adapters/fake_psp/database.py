@@ -50,7 +50,10 @@ CREATE TABLE IF NOT EXISTS events (
 
 
 class PspUnavailable(Exception):
-    """The fake PSP cannot read or write its records just now; nothing was changed."""
+    """The fake PSP cannot read or write its records; nothing was changed.
+
+    The text names the file and says why.
+    """
 
 
 class PspDatabase:
@@ -67,7 +70,7 @@ class PspDatabase:
         try:
             _make_private(path)
         except OSError as error:
-            raise PspUnavailable from error
+            raise PspUnavailable(f"{path.absolute()}: {error.strerror}") from error
         with self.write() as db:
             db.executescript(_SCHEMA)
 
@@ -82,7 +85,7 @@ class PspDatabase:
         try:
             return rows(self._connection(), sql, parameters)
         except sqlite3.Error as error:
-            raise PspUnavailable from error
+            raise self._unavailable(error) from error
 
     def close(self) -> None:
         """Close this thread's connection; a call after it opens a new one."""
@@ -99,7 +102,7 @@ class PspDatabase:
         """
         # Waiting in line costs less than many threads polling SQLite's lock.
         if not self._turn.acquire(timeout=_WAIT_SECONDS):
-            raise PspUnavailable
+            raise self._unavailable("others were writing all the time")
         try:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
@@ -109,9 +112,12 @@ class PspDatabase:
             finally:
                 db.rollback()
         except sqlite3.Error as error:
-            raise PspUnavailable from error
+            raise self._unavailable(error) from error
         finally:
             self._turn.release()
+
+    def _unavailable(self, why: object) -> PspUnavailable:
+        return PspUnavailable(f"{self._path.absolute()}: {why}")
 
     def _connection(self) -> Database:
         db: Database | None = getattr(self._connections, "db", None)

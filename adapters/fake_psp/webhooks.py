@@ -81,6 +81,7 @@ class WebhookSender:
         return delivered
 
     def _run(self) -> None:
+        is_away = False
         while True:
             # Cleared before anything is looked at, so that no news and no stop is slept over.
             self._psp.events_written.clear()
@@ -88,8 +89,11 @@ class WebhookSender:
                 return
             try:
                 self.deliver_due(self._psp.clock.now())
-            except PspUnavailable:
-                _log.warning("fake_psp_database_unavailable")
+                is_away = False
+            except PspUnavailable as unavailable:
+                if not is_away:
+                    _log.warning("fake_psp_database_unavailable", cause=str(unavailable))
+                is_away = True
             except Exception as fault:  # noqa: BLE001 - nobody would start this thread again
                 _log.error("webhook_sender_fault", exc_info=fault)
             self._psp.events_written.wait(_LOOK_EVERY_SECONDS)

@@ -28,6 +28,9 @@ Values: TypeAlias = Mapping[str, object]
 Error: TypeAlias = psycopg.Error
 """Whatever PostgreSQL or its client has to complain about."""
 
+ReadOnly: TypeAlias = psycopg.errors.ReadOnlySqlTransaction
+"""What a server says to who writes, when it is a standby or set to read only."""
+
 Answer = TypeVar("Answer")
 
 log = structlog.get_logger()
@@ -397,7 +400,7 @@ def _translated(*, writing: bool) -> Iterator[None]:
         yield
     except _CONFLICTS as error:
         raise Conflict from error
-    except psycopg.errors.ReadOnlySqlTransaction as error:
+    except ReadOnly as error:
         if not writing:
             raise RuntimeError("this unit of work may not write") from error
         # The server is a standby, or about to become one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,9 @@ _UNAVAILABLE: Final = frozenset(
 )
 """The primary result codes of a database that cannot be used just now, however right the SQL."""
 
+_OF_THE_PATH: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
+"""Those of them that are often about the path or its permissions."""
+
 
 class SqliteIsTooOld(Exception):
     """The SQLite that pysqlite3 was built with is not safe to use."""
@@ -72,14 +76,47 @@ class SqliteIsTooOld(Exception):
         )
 
 
+class FileUnusable(Exception):
+    """A database file that cannot be read or written; the text names the file and says why.
+
+    `is_read_only` tells that it can be read and not written, now and later.
+    """
+
+    def __init__(self, path: Path, error: sqlite3.Error) -> None:
+        code = _result_code(error) & 0xFF
+        self.is_read_only = code == sqlite3.SQLITE_READONLY
+        why = _what_is_wrong_with(path) if code in _OF_THE_PATH else None
+        super().__init__(f"{path.absolute()}: {error}" + (f"; {why}" if why else ""))
+
+
+def _what_is_wrong_with(path: Path) -> str | None:
+    """Say what SQLite does not: which part of a path keeps a file from being opened or written."""
+    folder = path.absolute().parent
+    # `os.path` says no where `Path` raises PermissionError.
+    if os.path.isdir(path):  # noqa: PTH112
+        return "it is a folder"
+    if not os.path.exists(path):  # noqa: PTH110
+        return "there is no such file, or this user may not look"
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return "the file system is read-only"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return "this user may not read and write it"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "this user may not write in its folder"
+    return None
+
+
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise ServiceUnavailable in place of the SQLite errors that mean it; others pass through."""
+def translated(path: Path) -> Iterator[None]:
+    """Raise ServiceUnavailable in place of the SQLite errors that mean it; others pass through.
+
+    Its cause is a FileUnusable about the database file at `path`.
+    """
     try:
         yield
     except sqlite3.Error as error:
         if _result_code(error) & 0xFF in _UNAVAILABLE:
-            raise ServiceUnavailable from error
+            raise ServiceUnavailable from FileUnusable(path, error)
         raise
 
 
@@ -181,7 +218,10 @@ class Connections:
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with translated(), self._write(wait_seconds) if writing else self._read() as opened:
+            with (
+                translated(self._path),
+                self._write(wait_seconds) if writing else self._read() as opened,
+            ):
                 yield opened
         finally:
             mine.is_in_transaction = False

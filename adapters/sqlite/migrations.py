@@ -42,7 +42,7 @@ def migrate(path: Path) -> list[str]:
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
-    with translated(), closing(_connect(path)) as db:
+    with translated(path), closing(_connect(path)) as db:
         db.execute("PRAGMA query_only=OFF")
         db.execute("BEGIN IMMEDIATE")
         names = _pending(db)
@@ -58,7 +58,7 @@ def pending(path: Path) -> list[str]:
     """
     if not path.exists():
         return _known()
-    with translated(), closing(_connect(path)) as db:
+    with translated(path), closing(_connect(path)) as db:
         return _pending(db)
 
 

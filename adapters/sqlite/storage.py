@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.sqlite import repositories
-from adapters.sqlite.connection import Connections, Error, Transaction
+from adapters.sqlite.connection import Connections, Error, FileUnusable, Transaction
 from domain import ports
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
@@ -83,12 +83,16 @@ class UnitOfWork(ports.UnitOfWork):
 class WriteUnit(UnitOfWork, ports.WriteUnit):
     """The repositories over a transaction that holds the write lock."""
 
+    def __init__(self, transaction: Transaction, path: Path) -> None:
+        super().__init__(transaction)
+        self._path = path
+
     @override
     def commit(self) -> None:
         try:
             self._transaction.commit()
         except Error as error:
-            raise ServiceUnavailable from error
+            raise ServiceUnavailable from FileUnusable(self._path, error)
 
 
 class SqliteStorage(ports.Storage):
@@ -99,6 +103,7 @@ class SqliteStorage(ports.Storage):
     """
 
     def __init__(self, path: Path, *, busy_timeout_seconds: float = 5) -> None:
+        self._path = path
         self._connections = Connections(path, busy_timeout_seconds=busy_timeout_seconds)
 
     @override
@@ -111,7 +116,7 @@ class SqliteStorage(ports.Storage):
     @contextmanager
     def write(self) -> Iterator[ports.WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield WriteUnit(transaction)
+            yield WriteUnit(transaction, self._path)
 
     @override
     def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:
@@ -132,7 +137,7 @@ class SqliteStorage(ports.Storage):
                 transaction.execute("PRAGMA user_version=0")
                 transaction.commit()
         except Error as error:
-            raise ServiceUnavailable from error
+            raise ServiceUnavailable from FileUnusable(self._path, error)
 
     @override
     def close(self) -> None:

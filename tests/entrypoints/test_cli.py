@@ -208,7 +208,7 @@ class TestDatabase:
         unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
 
         assert unmigrated.refuses(*arguments) == (
-            "the database cannot be used just now (file is not a database)"
+            f"the database cannot be used ({unmigrated.database}: file is not a database)"
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 
@@ -398,7 +398,9 @@ class TestReconcile:
                 printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, printed) == (1, b"")
-        assert complaint == (b"Error: the database cannot be used just now (database is locked)\n")
+        assert complaint.decode() == (
+            f"Error: the database cannot be used ({cardonfile.database}: database is locked)\n"
+        )
 
 
 class TestNamesThatNoSettingHas:
@@ -466,14 +468,15 @@ class TestServe:
         assert complaint.startswith(b"Error: cannot listen on 127.0.0.1 port ")
 
     def test_a_broken_database_of_the_fake_psp_is_named(self, cardonfile: CommandLine) -> None:
-        cardonfile.database.with_name("cards-fake-psp.db").write_bytes(b"no database" * 100)
+        file = cardonfile.database.with_name("cards-fake-psp.db")
+        file.write_bytes(b"no database" * 100)
 
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
 
-        complaint = cardonfile.refuses("serve", "--port", str(port))
-
-        assert complaint.startswith("the database of the fake PSP cannot be used just now")
+        assert cardonfile.refuses("serve", "--port", str(port)) == (
+            f"the database of the fake PSP cannot be used ({file}: file is not a database)"
+        )
 
     @pytest.mark.parametrize("host", ["", " ", "h\u00f6st", "a b"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:

@@ -507,7 +507,7 @@ class TestRefused:
     def test_a_target_that_cannot_be_reached(self, filled: CommandLine) -> None:
         complaint = refusal(filled, "postgresql://someone:s3cret@127.0.0.1:1/cards")
 
-        assert complaint.startswith("the database cannot be used just now (connection failed: ")
+        assert complaint.startswith("the database cannot be used (connection failed: ")
         assert "s3cret" not in complaint
 
     @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ class TestRefused:
         with filled.storage.write():
             complaint = refusal(filled, target)
 
-        assert complaint == "the database cannot be used just now (database is locked)"
+        assert complaint == (f"the database cannot be used ({filled.database}: database is locked)")
 
 
 class TestOthers:

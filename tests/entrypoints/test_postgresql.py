@@ -215,7 +215,7 @@ class TestComplaints:
     ) -> None:
         with command_line(tmp_path, f"{url}_not") as cardonfile:
             sentence = cardonfile.refuses(*arguments)
-        assert re.search(r'cannot be used just now \(.*database "\w+_not" does not exist', sentence)
+        assert re.search(r'cannot be used \(.*database "\w+_not" does not exist', sentence)
 
     @pytest.mark.parametrize("arguments", COMMANDS[1:], ids=" ".join)
     def test_one_that_is_not_migrated(
@@ -230,6 +230,18 @@ class TestComplaints:
     ) -> None:
         execute(url, "INSERT INTO cardonfile_migrations VALUES ('m999_later')")
         assert "newer release" in on_postgresql.refuses(*arguments)
+
+    def test_one_that_may_only_be_read_is_not_served(
+        self, url: str, on_postgresql: CommandLine
+    ) -> None:
+        database = url.rpartition("/")[2]
+        execute(url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+
+        complaint = on_postgresql.fails_to_start("serve", "--port", str(free_port()))
+
+        assert complaint == (
+            "the database cannot be used (cannot execute DELETE in a read-only transaction)"
+        )
 
     def test_the_log_names_the_database_without_its_password(
         self, tmp_path: Path, url: str

@@ -50,6 +50,28 @@ def test_the_thread_outlives_faults(fault: Exception) -> None:
     assert logs[0]["event"] in ("reconciler_without_storage", "reconciler_fault")
 
 
+def test_a_storage_that_is_away_is_in_the_log_once_and_so_is_its_return() -> None:
+    rounds: list[int] = []
+
+    def reconcile(*, is_stopping: Callable[[], bool]) -> Round:
+        rounds.append(1)
+        work.set()
+        if len(rounds) in (2, 3, 4, 7):
+            raise ServiceUnavailable from OSError("/srv/cards.db: disk I/O error")
+        return Round()
+
+    work = threading.Event()
+    thread = ReconcilerThread(reconcile, work)
+    with capture_logs() as logs:
+        thread.start()
+        wait_until(lambda: len(rounds) > 8)
+        thread.stop()
+
+    away, back = "reconciler_without_storage", "reconciler_storage_back"
+    assert [each["event"] for each in logs] == [away, back, away, back]
+    assert logs[0]["cause"] == "/srv/cards.db: disk I/O error"
+
+
 def test_the_thread_outlives_a_log_that_cannot_be_written(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from adapters.sqlite import connection
 from adapters.sqlite.connection import (
     Connections,
     Error,
+    FileUnusable,
     SqliteIsTooOld,
     _use_write_ahead_log,
     connect,
@@ -252,14 +253,15 @@ def test_the_write_ahead_log_stays_small_and_grows_no_more_once_a_long_reader_ha
     assert write_and_read_much() < grown + 1_000 * PAGE_BYTES
 
 
-def test_a_commit_that_fails_leaves_nothing_behind(storage: SqliteStorage) -> None:
+def test_a_commit_that_fails_leaves_nothing_behind(path: Path, storage: SqliteStorage) -> None:
     assert not has_session(storage)
     with storage.write() as unit:
         unit.sessions.add(a_session())
         unit.guests.put_many([a_guest()])
         with full_disk(), pytest.raises(ServiceUnavailable) as refused:
             unit.commit()
-        assert isinstance(refused.value.__cause__, Error)
+        assert isinstance(refused.value.__cause__, FileUnusable)
+        assert str(path) in str(refused.value.__cause__)
     assert not connection_of(storage).conn.in_transaction
     with storage.read() as reading:
         assert reading.sessions.get(TOKEN_ID) is None

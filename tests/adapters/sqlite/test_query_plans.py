@@ -46,7 +46,7 @@ def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[
     connections: Connections = storage._connections
     statements: list[str] = []
     with connections.transaction(writing=True) as transaction:
-        unit = WriteUnit(transaction)
+        unit = WriteUnit(transaction, storage._path)
         fill(unit)
         transaction.db.conn.set_trace_callback(statements.append)
         use(unit)

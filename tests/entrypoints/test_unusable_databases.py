@@ -1,0 +1,91 @@
+"""Databases that will never work as they are: each command says which file it is, and why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.databases import make_database
+from tests.entrypoints.conftest import ROOT, CommandLine
+from tests.programs import SERVE, free_port
+
+COMMANDS = [("migrate",), ("token", "list"), ("reconcile",)]
+
+
+def complaint_of(*arguments: str, **environment: str) -> str:
+    """Give the one sentence of a command that fails, run by a user whom file modes bind.
+
+    They do not bind root, unless it gives up the right to override them.
+    """
+    bound = (
+        ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+        if os.geteuid() == 0
+        else ()
+    )
+    ended = subprocess.run(
+        [*bound, sys.executable, "-W", "error", "-c", SERVE, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("Error: ")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr.removeprefix("Error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_folder_in_its_place(unmigrated: CommandLine, arguments: tuple[str, ...]) -> None:
+    unmigrated.database.mkdir()
+
+    assert unmigrated.refuses(*arguments) == (
+        f"the database cannot be used ({unmigrated.database}: unable to open database file; "
+        "it is a folder)"
+    )
+
+
+@pytest.mark.slow
+def test_a_folder_in_place_of_the_fake_psps(cardonfile: CommandLine) -> None:
+    file = cardonfile.database.with_name("cards-fake-psp.db")
+    file.mkdir()
+
+    complaint = cardonfile.fails_to_start("serve", "--port", str(free_port()))
+
+    assert complaint.startswith(f"the database of the fake PSP cannot be used ({file}: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "folder_mode", "why"),
+    [
+        (0o400, 0o700, "attempt to write a readonly database; this user may not read and write it"),
+        (0o600, 0o500, "; this user may not write in its folder"),
+        (0o000, 0o700, "; this user may not read and write it"),
+    ],
+)
+def test_one_without_permission_is_not_served(
+    tmp_path: Path, mode: int, folder_mode: int, why: str
+) -> None:
+    folder = tmp_path / "records"
+    folder.mkdir()
+    database = folder / "cards.db"
+    make_database(database)
+    database.chmod(mode)
+    folder.chmod(folder_mode)
+    try:
+        complaint = complaint_of(
+            *("serve", "--port", str(free_port())),
+            CARDONFILE_DATABASE_URL=f"sqlite:///{database}",
+            CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
+        )
+    finally:
+        folder.chmod(0o700)
+
+    assert complaint.startswith(f"the database cannot be used ({database}: ")
+    assert complaint.endswith(f"{why})")
