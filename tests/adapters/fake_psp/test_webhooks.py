@@ -9,8 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from typing_extensions import override
 
+from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
@@ -24,6 +26,7 @@ from tests.adapters.fake_psp.conftest import (
 )
 from tests.clock import SettableClock
 from tests.ids import SeededIds
+from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 10
 
@@ -254,6 +257,28 @@ def test_the_thread_sends_what_an_earlier_process_left(
         receiver.take()
     finally:
         sender.stop()
+
+
+def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
+    sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def fail(_: object) -> int:
+        tries.append(1)
+        # The next look comes at once.
+        sender._psp.events_written.set()
+        raise PspUnavailable("/srv/cards-fake-psp.db: disk I/O error")
+
+    monkeypatch.setattr(sender, "deliver_due", fail)
+    with capture_logs() as logs:
+        sender.start()
+        wait_until(lambda: len(tries) > 3)
+        sender.stop()
+
+    (line,) = logs
+    assert line["event"] == "fake_psp_database_unavailable"
+    assert line["cause"] == "/srv/cards-fake-psp.db: disk I/O error"
 
 
 def test_a_stopped_sender_can_be_started_again(
