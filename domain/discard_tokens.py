@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from domain.discards import Discard
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
 from domain.patience import GIVEN_BACK_AFTER
-from domain.payment_accounts import Card, PaymentAccount
+from domain.payment_accounts import PaymentAccount
 from domain.ports import (
     Clock,
     ProviderRefused,
@@ -24,26 +24,27 @@ def note_discard(
     unit: WriteUnit,
     provider: ProviderName,
     merchant_account: MerchantAccount,
-    card: Card,
+    guest_reference: GuestReference,
+    token: CardToken,
     *,
     collected_at: datetime,
     now: datetime,
 ) -> None:
-    """Write down that the token of a card typed at that time is to be discarded.
+    """Write down that the token of what was typed at that time is to be discarded.
 
     Not if an active account holds it, or it is written down already: some PSPs answer with the same
     token when the same card is stored again.
     """
-    if unit.accounts.is_held(provider, merchant_account, card.token):
+    if unit.accounts.is_held(provider, merchant_account, token):
         return
-    noted = unit.discards.get(provider, merchant_account, card.token)
+    noted = unit.discards.get(provider, merchant_account, token)
     if noted is None:
         unit.discards.add(
             Discard(
                 provider=provider,
                 merchant_account=merchant_account,
-                guest_reference=card.guest_reference,
-                token=card.token,
+                guest_reference=guest_reference,
+                token=token,
                 due_at=now,
             )
         )
@@ -57,7 +58,8 @@ def note_discard_of(unit: WriteUnit, account: PaymentAccount, *, now: datetime) 
         unit,
         account.provider,
         account.merchant_account,
-        account,
+        account.guest_reference,
+        account.token,
         collected_at=account.consented_at,
         now=now,
     )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from domain.billing import AvsResult, BillingInfo
-from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
+from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount, TokenId
 from domain.payment_accounts import Card
 
 
@@ -34,6 +34,8 @@ def consent_for(center_name: str) -> Consent:
 
 
 CONSENT_VERSION: Final = "2026-11"
+CONSENT_LANGUAGE: Final = "en"
+"""The language of the consent text (RFC 5646): a page should be in the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,18 @@ class CardCollected:
     collected_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCardCollected:
+    """The PSP holds something that can be charged and is no card, such as a bank account.
+
+    The page is over. What `token` stands for is never kept, so it is discarded.
+    """
+
+    guest_reference: GuestReference
+    token: CardToken
+    collected_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class CardRefused:
     """The bank refused the last card. The guest may still try another on the same page."""
@@ -125,7 +139,7 @@ class PageClosed:
     """The page has died without a card and will never have one."""
 
 
-Outcome: TypeAlias = Pending | CardCollected | CardRefused | PageClosed
+Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 
 
 class EvidenceOrigin(StrEnum):

@@ -23,7 +23,7 @@ from domain.errors import (
     Refusal,
     ServiceUnavailable,
 )
-from domain.hosted_pages import CardCollected, Evidence, Outcome, PageClosed
+from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
 from domain.identifiers import AccountId, TokenId
 from domain.obtain_page import ObtainPage
 from domain.payment_accounts import PaymentAccount
@@ -39,6 +39,9 @@ from domain.ports import (
 )
 
 WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
+
+_COLLECTED: Final = (CardCollected, NoCardCollected)
+"""The outcomes with a token that the PSP can charge: it is stored, or discarded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +80,12 @@ class SettleSession:
         provider = self.providers[session.configuration.provider]
         evidence = self._evidence_on(session.token_id)
         outcome = provider.outcome(attempt.request, attempt.page, evidence)
-        if isinstance(outcome, CardCollected) or not session.is_past_end(self.clock.now()):
+        if isinstance(outcome, _COLLECTED) or not session.is_past_end(self.clock.now()):
             return outcome
         # A guest may be typing to the last second. Only a closed page cannot bring a card any more.
         provider.close(attempt.request, attempt.page)
         last = provider.outcome(attempt.request, attempt.page, self._evidence_on(session.token_id))
-        return last if isinstance(last, CardCollected) else PageClosed()
+        return last if isinstance(last, _COLLECTED) else PageClosed()
 
     def _evidence_on(self, token_id: TokenId) -> Sequence[Evidence]:
         with self.storage.read() as unit:
@@ -93,8 +96,8 @@ class SettleSession:
 
         def apply(unit: WriteUnit) -> CardSession:
             session = unit.sessions.get(seen.token_id) or seen
-            if isinstance(outcome, CardCollected) and not session.has_page_of(seen):
-                # It is the card of an earlier page. If it ended the session, nobody would ask about
+            if isinstance(outcome, _COLLECTED) and not session.has_page_of(seen):
+                # It was typed on an earlier page. If it ended the session, nobody would ask about
                 # the page that the guest is typing on.
                 _give_up(unit, session, outcome, now)
                 unit.commit()
@@ -103,6 +106,9 @@ class SettleSession:
                 return session
             if isinstance(outcome, CardCollected):
                 changed = self._judge(unit, session, outcome, now)
+            elif isinstance(outcome, NoCardCollected):
+                _give_up(unit, session, outcome, now)
+                changed = session.without_card(now)
             elif session.attempt != seen.attempt:
                 # The answer is about an attempt that has been followed by another.
                 return session
@@ -189,14 +195,19 @@ class SettleSession:
 
 
 def _give_up(
-    unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
+    unit: WriteUnit,
+    session: CardSession,
+    collected: CardCollected | NoCardCollected,
+    now: datetime,
 ) -> None:
-    """Have a card discarded that is not stored."""
+    """Have what was collected discarded, because it is not stored."""
+    held = collected.card if isinstance(collected, CardCollected) else collected
     note_discard(
         unit,
         session.configuration.provider,
         session.configuration.merchant_account,
-        collected.card,
+        held.guest_reference,
+        held.token,
         collected_at=collected.collected_at,
         now=now,
     )

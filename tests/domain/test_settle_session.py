@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,9 @@ from domain.hosted_pages import (
     CardCollected,
     Evidence,
     EvidenceOrigin,
+    NoCardCollected,
     Outcome,
+    PageClosed,
     Pending,
 )
 from domain.identifiers import CardToken, MerchantAccount, TokenId
@@ -595,6 +598,103 @@ def test_a_mismatch_is_not_judged_by_who_did_not_ask_for_it(
     monkeypatch.setattr(installation.provider, "outcome", lambda *_: collected)
 
     assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def collects_no_card(
+    installation: Installation, session: CardSession, monkeypatch: pytest.MonkeyPatch
+) -> CardToken:
+    """Have the PSP hold something that is no card for this session; gives its token."""
+    page = installation.type_card(session)
+    assert page.card is not None
+    collected = NoCardCollected(
+        guest_reference=page.card.guest_reference,
+        token=page.card.token,
+        collected_at=installation.clock.now(),
+    )
+
+    def once(*_: object) -> Outcome:
+        held = page.card is not None and page.card.token in installation.tokens_at_psp()
+        return collected if held else PageClosed()
+
+    monkeypatch.setattr(installation.provider, "outcome", once)
+    return collected.token
+
+
+def test_what_is_no_card_is_discarded_and_its_page_is_over(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    token = collects_no_card(installation, session, monkeypatch)
+    assert token in installation.tokens_at_psp()
+
+    after = settled(installation, session)
+
+    assert after.status is SessionStatus.OPEN
+    assert after.current_attempt.over
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+    assert not installation.accounts()
+
+
+def test_after_what_is_no_card_the_link_leads_to_another_page(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    collects_no_card(installation, session, monkeypatch)
+    settled(installation, session)
+    installation.reconcile_until_idle()
+    monkeypatch.undo()
+
+    installation.open_page(session)
+    installation.type_card(session)
+
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+
+
+def test_what_is_no_card_is_discarded_past_the_end_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    collects_no_card(installation, session, monkeypatch)
+    installation.clock.advance(timedelta(minutes=30))
+    told, asked = [Pending()], installation.provider.outcome
+    monkeypatch.setattr(
+        installation.provider,
+        "outcome",
+        lambda *arguments: told.pop() if told else asked(*arguments),
+    )
+
+    assert settled(installation, session).status is SessionStatus.EXPIRED
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_what_is_no_card_on_an_earlier_page_ends_no_later_one(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    collects_no_card(installation, session, monkeypatch)
+    asked = installation.provider.outcome
+
+    def while_the_link_is_opened_again(*arguments: Any) -> Outcome:
+        told = asked(*arguments)
+        with installation.storage.write() as unit:
+            current = unit.sessions.get(session.token_id)
+            assert current is not None
+            request = replace(current.current_attempt.request, attempt=2)
+            unit.sessions.update(current.with_attempt(request))
+            unit.commit()
+        return told
+
+    monkeypatch.setattr(installation.provider, "outcome", while_the_link_is_opened_again)
+
+    after = settled(installation, session)
+
+    assert after.current_attempt.request.attempt == 2
+    assert not after.current_attempt.over
+    monkeypatch.undo()
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
 
 
 def test_evidence_reaches_every_question(installation: Installation) -> None:
