@@ -25,12 +25,14 @@ DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 _CONNECTIONS = re.compile(r"[1-9][0-9]{0,2}")
 _STRIPE_KEY = "CARDONFILE_STRIPE_SECRET_KEY"
 _STRIPE_SECRETS = "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
+_STRIPE_CURRENCY = "CARDONFILE_STRIPE_CURRENCY"
 _STRIPE_PREFIX = _STRIPE_KEY.removesuffix("SECRET_KEY")
-_STRIPE_WHAT = ("SECRET_KEY", "WEBHOOK_SECRETS")
+_STRIPE_WHAT = ("SECRET_KEY", "WEBHOOK_SECRETS", "CURRENCY")
 _STRIPE_NAME = re.compile(
     _STRIPE_PREFIX + rf"(?:(?P<account>.+)_)?(?P<what>{'|'.join(_STRIPE_WHAT)})"
 )
 _STRIPE_ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
+_CURRENCY = re.compile(r"[A-Za-z]{3}")
 _STRIPE_SECRET = re.compile(r"whsec_[!-~]+")
 
 _PREFIX = "CARDONFILE_"
@@ -338,8 +340,13 @@ def stripe_settings(account: MerchantAccount) -> tuple[str, str]:
     The default account's have no name in them. Another's have its name in capitals, so an account
     is called by lower-case letters, digits and underscores: two names never share a setting.
     """
+    return _stripe_setting(_STRIPE_KEY, account), _stripe_setting(_STRIPE_SECRETS, account)
+
+
+def _stripe_setting(of_default: str, account: MerchantAccount) -> str:
+    """Name the setting of an account that has this name for the default account."""
     infix = "" if account == DEFAULT_ACCOUNT else f"{account.upper()}_"
-    return f"{_STRIPE_PREFIX}{infix}SECRET_KEY", f"{_STRIPE_PREFIX}{infix}WEBHOOK_SECRETS"
+    return f"{_STRIPE_PREFIX}{infix}{of_default.removeprefix(_STRIPE_PREFIX)}"
 
 
 def is_stripe_account(account: MerchantAccount) -> bool:
@@ -370,14 +377,24 @@ def _stripe_account(match: re.Match[str]) -> MerchantAccount:
 
 def _stripe_keys(given: Mapping[str, str], account: MerchantAccount) -> StripeKeys:
     key_name, secrets_name = stripe_settings(account)
-    for name, other in ((key_name, secrets_name), (secrets_name, key_name)):
+    currency_name = _stripe_setting(_STRIPE_CURRENCY, account)
+    for name in (key_name, secrets_name):
         if name not in given:
+            names = (key_name, secrets_name, currency_name)
+            other = next(each for each in names if each in given)
             raise SettingsError(f"{name} is missing; {other} does not go without it")
     secrets = tuple(secret.strip() for secret in given[secrets_name].split(","))
     if not all(map(_STRIPE_SECRET.fullmatch, secrets)):
         raise SettingsError(f"{secrets_name} must hold whsec_…, or several with commas between")
+    currency = given.get(currency_name)
+    if currency is not None and not _CURRENCY.fullmatch(currency):
+        raise SettingsError(f"{currency_name} must be a currency of three letters, such as eur")
     try:
-        return StripeKeys(secret_key=given[key_name], webhook_secrets=secrets)
+        return StripeKeys(
+            secret_key=given[key_name],
+            webhook_secrets=secrets,
+            currency=currency and currency.lower(),
+        )
     except ValueError:
         raise SettingsError(
             f"{key_name} must be a secret key (sk_test_…, sk_live_…) or a restricted one (rk_…)"

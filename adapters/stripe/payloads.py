@@ -7,18 +7,21 @@ answer that has not this form, or a value that is not listed there, is one that 
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from domain.billing import AvsResult, BillingInfo
 from domain.hosted_pages import (
+    CONSENT_LANGUAGE,
     CardCollected,
     CardRefused,
     HostedPage,
     HostedPageRequest,
+    NoCardCollected,
     Outcome,
     PageClosed,
     Pending,
@@ -38,25 +41,59 @@ LONGEST_LIFE: Final = timedelta(hours=24)
 LEEWAY: Final = timedelta(minutes=2)
 """What the way to Stripe, a repeated call, and two clocks that differ may take of either."""
 
-MAX_CONSENT_LENGTH: Final = 1_200
-"""How many characters a text of ours on the page may have ("Create a Session", `custom_text`)."""
+CARD: Final = "card"
+"""The type of a payment method that is a card."""
+
+LINK: Final = "link"
+"""The brand of a "card" that is a Link account, behind which may be anything (PaymentMethod,
+`card.brand`). It has no fingerprint, and no bank has checked its address."""
+
+DETACH_GRACE: Final = timedelta(minutes=1)
+"""How long after a card was typed its page is asked again although no customer holds the card.
+
+Stripe attaches it at the end of the same confirmation.
+"""
+
+MAX_CONSENT_LENGTH: Final = 1200
+"""How many characters `consent_as_sent` may give ("Create a Session", `custom_text[submit]`)."""
+
+_MARKDOWN: Final = re.compile(
+    # Emphasis, code, links, HTML; what makes a link of an address; what begins an entity.
+    r"[\\`*_~\[\]<@]|(?<=\])\(|:(?=//)|(?<=www)\.|&(?=#?[0-9a-z]+;)",
+    re.IGNORECASE,
+)
 
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"
 
 
-def page_parameters(request: HostedPageRequest, customer: str) -> SessionCreateParams:
+def consent_as_sent(text: str) -> str:
+    """Give a consent text so that Stripe, which renders Markdown, shows it as it is.
+
+    Names in it may hold anything. Source: Stripe's documentation, "Customize text and policies".
+    """
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
+def page_parameters(
+    request: HostedPageRequest, customer: str, currency: str | None
+) -> SessionCreateParams:
     """Give the parameters of "Create a Session" for the page of an attempt.
 
-    They depend on nothing but the request and the customer, so that a repeated call is the same.
+    They depend on nothing but the request, the customer and a setting, so that a repeated call is
+    the same. `currency` is a three-letter code in lower case; without one none is sent.
+
     Checkout makes SetupIntents for use `off_session`; there is no parameter for it. What was
     `payment_method_types` is called `allowed_payment_method_types` since version 2026-09-30.
     """
     metadata = {TOKEN_ID: request.token_id, ATTEMPT: str(request.attempt)}
     parameters: SessionCreateParams = {
         "mode": "setup",
-        "allowed_payment_method_types": ["card"],
+        "allowed_payment_method_types": [CARD],
+        # Link counts as a card for the filter above, and may have a bank account behind it.
+        "wallet_options": {"link": {"display": "never"}},
+        "locale": CONSENT_LANGUAGE,
         "customer": customer,
         "client_reference_id": request.token_id,
         "metadata": metadata,
@@ -65,8 +102,10 @@ def page_parameters(request: HostedPageRequest, customer: str) -> SessionCreateP
         "success_url": request.return_uri,
         "cancel_url": request.cancel_uri,
         "expires_at": math.ceil(_ends_at(request).timestamp()),
-        "custom_text": {"submit": {"message": request.consent.text}},
+        "custom_text": {"submit": {"message": consent_as_sent(request.consent.text)}},
     }
+    if currency:
+        parameters["currency"] = currency
     if request.avs:
         parameters["billing_address_collection"] = "required"
     return parameters
@@ -166,13 +205,18 @@ class CardDetails(msgspec.Struct):
 
 
 class CollectedMethod(msgspec.Struct):
-    """A PaymentMethod of the only kind that the page takes."""
+    """PaymentMethod, with its `card` if its type is `card`."""
 
     id: _Id
-    type: Literal["card"]
+    type: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,64}$")]
     created: _Time
-    card: CardDetails
+    card: CardDetails | None = None
     customer: _Id | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a card without its details. msgspec makes a ValidationError of the ValueError."""
+        if self.type == CARD and self.card is None:
+            raise ValueError("a card without details")
 
 
 class SetupError(msgspec.Struct):
@@ -195,6 +239,7 @@ class CheckoutSession(Answer):
     expires_at: _Time
     url: str | None = None
     customer: _Id | None = None
+    payment_method_types: tuple[str, ...] = ()
     client_reference_id: str | None = None
     metadata: dict[str, str] | None = None
     setup_intent: SetupIntent | str | None = None
@@ -242,19 +287,22 @@ def page_of(session: CheckoutSession, customer: str) -> HostedPage:
     )
 
 
-def outcome_of(session: CheckoutSession, page: HostedPage) -> Outcome:
+def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> Outcome:
     """Give what a Checkout Session tells of its page.
 
     A SetupIntent that has succeeded is the truth whatever the session says of itself: from then on
     the card is stored at Stripe, and has to be kept or discarded. Once it is detached it can never
     be charged again, and the page brings no card.
+
+    Raises ProviderUnavailable when Stripe left something out.
     """
     if isinstance(session.setup_intent, str):
         raise ProviderUnavailable("Stripe left the SetupIntent out")
     match session.status, session.setup_intent:
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
-            collected = _collected(intent, page)
-            return collected if _is_attached(intent) else Pending()
+            if not isinstance(intent.payment_method, CollectedMethod):
+                raise ProviderUnavailable("Stripe left the PaymentMethod out")
+            return _outcome_with(intent.payment_method, page, now)
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -274,30 +322,31 @@ def outcome_of(session: CheckoutSession, page: HostedPage) -> Outcome:
             return Pending()
 
 
-def _is_attached(intent: SetupIntent) -> bool:
-    """Tell whether a customer holds the card. Its page is waited for until its end, then given up."""
-    method = intent.payment_method
-    return isinstance(method, CollectedMethod) and method.customer is not None
-
-
-def _collected(intent: SetupIntent, page: HostedPage) -> CardCollected:
-    method = intent.payment_method
-    if not isinstance(method, CollectedMethod):
-        raise ProviderUnavailable("Stripe left the PaymentMethod out")
+def _outcome_with(method: CollectedMethod, page: HostedPage, now: datetime) -> Outcome:
+    """Give what a page tells once its guest is done."""
+    typed_at = _time(method.created)
+    if method.customer is None:
+        return PageClosed() if now >= typed_at + DETACH_GRACE else Pending()
+    token = CardToken(method.id)
+    card = method.card
+    if method.type != CARD or card is None or card.brand == LINK:
+        return NoCardCollected(
+            guest_reference=page.guest_reference, token=token, collected_at=typed_at
+        )
     return CardCollected(
         card=Card(
             guest_reference=page.guest_reference,
-            token=CardToken(method.id),
+            token=token,
             # Stripe may have none. The card is stored all the same, and has to be kept or discarded:
             # it then counts as a card that is like no other.
-            fingerprint=method.card.fingerprint or method.id,
-            card_logo=method.card.brand,
-            last_four=method.card.last4,
-            expiry_month=method.card.exp_month,
-            expiry_year=method.card.exp_year,
+            fingerprint=card.fingerprint or method.id,
+            card_logo=card.brand,
+            last_four=card.last4,
+            expiry_month=card.exp_month,
+            expiry_year=card.exp_year,
         ),
-        avs=_avs_result(method.card.checks or Checks()),
-        collected_at=_time(method.created),
+        avs=_avs_result(card.checks or Checks()),
+        collected_at=typed_at,
     )
 
 

@@ -13,6 +13,7 @@ from adapters.stripe import webhooks
 from adapters.stripe.calls import Call, KeySpent, NoSuchObject, quiet_sdk
 from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
 from adapters.stripe.payloads import (
+    CARD,
     GUEST_ID,
     MAX_CONSENT_LENGTH,
     CheckoutSession,
@@ -31,6 +32,7 @@ from domain.hosted_pages import (
     Evidence,
     HostedPage,
     HostedPageRequest,
+    NoCardCollected,
     Outcome,
     PageClosed,
     WebhookDelivery,
@@ -77,19 +79,29 @@ class StripeProvider(PaymentProvider):
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
-        with self._call(request.merchant_account) as call:
+        account = request.merchant_account
+        with self._call(account) as call:
             customer = _customer(call, request)
             try:
                 session = call.ask(
                     CheckoutSession,
                     call.sessions.create,
-                    page_parameters(request, customer),
+                    page_parameters(request, customer, self._accounts[account].currency),
                     {"idempotency_key": request.idempotency_key},
                 )
             except KeySpent:
                 # The key tells nothing any more: not whether a page was made, nor which. Stripe's
                 # list does. If none is there, nothing was done that a guest could ever use.
                 session = _page_made_before(call, request, customer)
+            if CARD not in session.payment_method_types:
+                log.error(
+                    "stripe_takes_no_cards",
+                    account=account,
+                    do="switch cards on in Stripe's dashboard: Settings, Payment methods",
+                )
+                with suppress(ProviderRefused):  # Another try has closed it before.
+                    call.ask(CheckoutSession, call.sessions.expire, session.id)
+                raise ProviderRefused("Stripe made a page that takes no cards")
         return page_of(session, customer)
 
     @override
@@ -108,7 +120,14 @@ class StripeProvider(PaymentProvider):
                 return PageClosed()
         if session.id != page.reference or not session.is_for(request):
             raise ProviderUnavailable("Stripe answered about another page")
-        return outcome_of(session, page)
+        outcome = outcome_of(session, page, now=self._clock.now())
+        if isinstance(outcome, NoCardCollected):
+            log.warning(
+                "stripe_collected_no_card",
+                account=request.merchant_account,
+                do="switch Link off in Stripe's dashboard: Settings, Payment methods",
+            )
+        return outcome
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

@@ -362,6 +362,7 @@ class TestStripe:
                 "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_new, whsec_old",
                 "CARDONFILE_STRIPE_HARBOR_SPA_SECRET_KEY": "rk_live_harbor",
                 "CARDONFILE_STRIPE_HARBOR_SPA_WEBHOOK_SECRETS": "whsec_harbor",
+                "CARDONFILE_STRIPE_HARBOR_SPA_CURRENCY": "EUR",
                 "CARDONFILE_STRIPE_API_BASE": "http://127.0.0.1:9000/",
             }
         )
@@ -371,7 +372,7 @@ class TestStripe:
                 secret_key="sk_test_default", webhook_secrets=("whsec_new", "whsec_old")
             ),
             MerchantAccount("harbor_spa"): StripeKeys(
-                secret_key="rk_live_harbor", webhook_secrets=("whsec_harbor",)
+                secret_key="rk_live_harbor", webhook_secrets=("whsec_harbor",), currency="eur"
             ),
         }
         assert settings.stripe_api_base == "http://127.0.0.1:9000"
@@ -387,6 +388,16 @@ class TestStripe:
         settings = Settings.read({key: "sk_test_x", secrets: "whsec_x"})
         assert list(settings.stripe_accounts) == [account]
 
+    def test_the_currency_of_the_default_account_is_read(self) -> None:
+        settings = Settings.read(
+            {
+                "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
+                "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
+                "CARDONFILE_STRIPE_CURRENCY": "usd",
+            }
+        )
+        assert settings.stripe_accounts[MerchantAccount("default")].currency == "usd"
+
     def test_empty_ones_count_as_not_set(self) -> None:
         empty = {"CARDONFILE_STRIPE_SECRET_KEY": "", "CARDONFILE_STRIPE_X_WEBHOOK_SECRETS": ""}
         assert Settings.read(empty).stripe_accounts == {}
@@ -397,6 +408,14 @@ class TestStripe:
             ({"SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_WEBHOOK_SECRETS is missing"),
             ({"WEBHOOK_SECRETS": "whsec_x"}, "CARDONFILE_STRIPE_SECRET_KEY is missing"),
             ({"X_SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_X_WEBHOOK_SECRETS is missing"),
+            (
+                {"CURRENCY": "eur"},
+                "STRIPE_SECRET_KEY is missing; CARDONFILE_STRIPE_CURRENCY does not",
+            ),
+            (
+                {"X_SECRET_KEY": "a", "X_WEBHOOK_SECRETS": "whsec_x", "X_CURRENCY": "euro"},
+                "CARDONFILE_STRIPE_X_CURRENCY must be",
+            ),
             ({"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
             ({"SECRET_KEY": "whsec_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_x"}, "SECRETS must hold"),

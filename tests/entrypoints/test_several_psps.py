@@ -127,6 +127,28 @@ def test_a_page_that_could_not_be_made_is_made_by_the_reconciler_or_the_next_ope
     assert len(stripe.stripe.main.sessions) == 1
 
 
+def test_a_link_account_is_discarded_and_the_link_leads_to_a_page_that_takes_a_card(
+    both: Installation, stripe: FakeStripeServer
+) -> None:
+    session = both.add_card(center_id=OTHER_CENTER_ID)
+    first = urlsplit(both.open_page(session)).path.rpartition("/")[2]
+    # As on a page that an earlier release made, which did not hide Link.
+    del stripe.stripe.main.sessions[first]["wallet_options"]
+    stripe.stripe.submit_link(first)
+    both.return_to_shop(session)
+    both.reconcile_until_idle()
+    assert not both.accounts()
+    assert [each["customer"] for each in stripe.stripe.main.methods.values()] == [None]
+
+    second = urlsplit(both.open_page(session)).path.rpartition("/")[2]
+    stripe.stripe.submit_card(second, GOOD_CARD)
+    both.return_to_shop(session)
+
+    assert both.session(session.token_id).status is SessionStatus.COMPLETED
+    (account,) = both.accounts()
+    assert account.card_logo == "visa"
+
+
 def test_a_session_whose_page_is_never_used_expires(
     both: Installation, stripe: FakeStripeServer
 ) -> None:

@@ -11,10 +11,13 @@ from typing import Final
 from urllib.parse import parse_qs
 from wsgiref.types import WSGIEnvironment
 
+from markdown_it import MarkdownIt
+
 from tests.fake_stripe.answers import Answer
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object
 
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False})
 _PATH: Final = re.compile(r"/c/pay/([^/]+)(/challenge)?")
 _ADDRESS: Final = {
     "line1": "Address",
@@ -82,11 +85,13 @@ def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
         f'<p><label>{label} <input id="{name}" name="{name}" value="{html.escape(value)}" required></label></p>'
         for name, label, value in fields
     )
-    consent = session.get("custom_text", {}).get("submit", {}).get("message", "")
+    # "Customize text and policies": Markdown makes bold text and links of it.
+    message = session.get("custom_text", {}).get("submit", {}).get("message", "")
+    consent = _MARKDOWN.renderInline(message)
     return (
         f"<h1>Save your card</h1><p>{html.escape(customer.get('email') or '')}</p>"
         + (f'<p role="alert">{alert}</p>' if alert else "")
-        + f'<form method="post">{inputs}<p>{html.escape(consent)}</p>'
+        + f'<form method="post">{inputs}<p>{consent}</p>'
         + '<button data-testid="hosted-payment-submit-button">Save card</button></form>'
         + f'<p><a href="{html.escape(session["cancel_url"])}">Back</a></p>'
     )

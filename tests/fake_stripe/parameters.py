@@ -86,7 +86,7 @@ def text(at_most: int = 5000) -> Form:
     return read
 
 
-def one_of(*values: str) -> Form:
+def one_of(*values: str) -> Callable[[str, Value], Value]:
     """Give the form of text from a list."""
 
     def read(name: str, value: Value) -> Value:
@@ -134,6 +134,13 @@ def country(name: str, value: Value) -> Value:
     """Read a country code."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{2}", value):
         raise Refused(f"Country '{value}' is unknown.", code="country_code_invalid", param=name)
+    return value
+
+
+def currency(name: str, value: Value) -> Value:
+    """Read a currency code."""
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z]{3}", value):
+        raise Refused(f"Invalid currency: {value}", param=name)
     return value
 
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -20,6 +20,7 @@ from tests.fake_stripe.parameters import (
     Value,
     check,
     country,
+    currency,
     email,
     integer,
     list_of,
@@ -62,10 +63,8 @@ TEST_CARDS: Final[Mapping[str, BankCard]] = {
 }
 
 
-def _card_only(name: str, value: Value) -> Value:
-    if value != "card":
-        raise Refused(f"Invalid {name}", param=name)
-    return value
+METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
+"""Some of the types of payment methods that the API knows."""
 
 
 _ADDRESS: Final[Mapping[str, Form]] = {
@@ -84,7 +83,10 @@ _CUSTOMER: Final[Mapping[str, Form]] = {
 }
 _CHECKOUT: Final[Mapping[str, Form]] = {
     "mode": one_of("setup"),
-    "allowed_payment_method_types": list_of(_card_only),
+    "allowed_payment_method_types": list_of(one_of(*METHOD_TYPES)),
+    "wallet_options": {"link": {"display": one_of("auto", "never")}},
+    "currency": currency,
+    "locale": one_of("auto", "de", "en", "es", "fr"),
     "customer": text(),
     "client_reference_id": text(200),
     "metadata": metadata,
@@ -100,7 +102,7 @@ _SESSION_LIST: Final[Mapping[str, Form]] = {
     "status": one_of("open", "complete", "expired"),
     "limit": integer,
 }
-_REQUIRED: Final = ("mode", "allowed_payment_method_types", "success_url")
+_REQUIRED: Final = ("mode", "success_url")
 
 
 class Saved(NamedTuple):
@@ -114,10 +116,14 @@ class Saved(NamedTuple):
 
 @dataclass
 class Merchant:
-    """An account at Stripe in one of its modes."""
+    """An account at Stripe in one of its modes.
+
+    `offered` are the types of payment methods that are switched on in its dashboard.
+    """
 
     key: str
     webhook_secret: str
+    offered: tuple[str, ...] = ("card", "us_bank_account")
     webhook_url: str | None = None
     customers: dict[str, Object] = field(default_factory=dict)
     sessions: dict[str, Object] = field(default_factory=dict)
@@ -229,7 +235,10 @@ class FakeStripe:
         session |= {"client_reference_id": None, "metadata": {}, **checked}
         session |= {
             "expires_at": expires_at,
-            "payment_method_types": ["card"],
+            # What is allowed only narrows down what is switched on.
+            "payment_method_types": [
+                each for each in merchant.offered if each in self._allowed(checked)
+            ],
             "payment_status": "no_payment_required",
             "setup_intent": intent["id"],
             "status": "open",
@@ -238,6 +247,18 @@ class FakeStripe:
         merchant.intents[intent["id"]] = intent
         merchant.sessions[session["id"]] = session
         return session
+
+    @staticmethod
+    def _allowed(checked: Mapping[str, Any]) -> Sequence[str]:
+        """Give the types that a call allows; without any it needs a currency to choose by."""
+        if "allowed_payment_method_types" in checked:
+            allowed: Sequence[str] = checked["allowed_payment_method_types"]
+            return allowed
+        if "currency" not in checked:
+            raise Refused(
+                "Missing required param: currency.", code="parameter_missing", param="currency"
+            )
+        return METHOD_TYPES
 
     def _check_end(self, expires_at: Any) -> None:
         left = timedelta(seconds=expires_at - self.now())
@@ -352,12 +373,10 @@ class FakeStripe:
                     "address_line1_check": card.line1,
                     "address_postal_code_check": card.postal_code,
                 }
-            method = self._object(merchant, "pm", "payment_method")
-            method |= {
-                "type": "card",
-                "customer": None,
-                "billing_details": {"address": dict(address or {})},
-                "card": {
+            method = self.add_method(
+                merchant,
+                "card",
+                {
                     "brand": card.brand,
                     "last4": number[-4:],
                     "exp_month": expiry[0],
@@ -367,13 +386,70 @@ class FakeStripe:
                     ],
                     "checks": {**checks, "cvc_check": "pass"},
                 },
-            }
-            merchant.methods[method["id"]] = method
+                address=address,
+            )
             intent |= {"payment_method": method["id"], "last_setup_error": None}
             if card.is_challenged:
                 intent["status"] = "requires_action"
                 return "requires_action"
             return self._succeeded(merchant, session, intent)
+
+    def submit_link(self, reference: str) -> str:
+        """Have the guest use a Link account on an open page; gives the SetupIntent's status.
+
+        Raises Refused where the page does not show Link.
+        """
+        with self.lock:
+            merchant, session = self.open_session(reference)
+            if session.get("wallet_options", {}).get("link", {}).get("display") == "never":
+                raise Refused("This page does not show Link.")
+            link = {
+                "brand": "link",
+                "last4": "0000",
+                "exp_month": 12,
+                "exp_year": 2050,
+                "fingerprint": None,
+                "checks": {
+                    "address_line1_check": None,
+                    "address_postal_code_check": None,
+                    "cvc_check": None,
+                },
+            }
+            return self._submit_other(merchant, session, "card", link)
+
+    def submit_bank_account(self, reference: str) -> str:
+        """Have the guest give a bank account, where the page offers that; as `submit_link`."""
+        with self.lock:
+            merchant, session = self.open_session(reference)
+            if "us_bank_account" not in session["payment_method_types"]:
+                raise Refused("This page does not take bank accounts.")
+            bank = {"bank_name": "STRIPE TEST BANK", "last4": "6789", "fingerprint": "x"}
+            return self._submit_other(merchant, session, "us_bank_account", bank)
+
+    def _submit_other(self, merchant: Merchant, session: Object, kind: str, details: Object) -> str:
+        intent = merchant.intents[session["setup_intent"]]
+        method = self.add_method(merchant, kind, details)
+        intent |= {"payment_method": method["id"], "last_setup_error": None}
+        return self._succeeded(merchant, session, intent)
+
+    def add_method(
+        self,
+        merchant: Merchant,
+        kind: str,
+        details: Object,
+        *,
+        address: Mapping[str, str] | None = None,
+    ) -> Object:
+        """Add a PaymentMethod that is attached to nobody yet."""
+        method = self._object(merchant, "pm", "payment_method")
+        method |= {
+            "type": kind,
+            "customer": None,
+            "billing_details": {"address": dict(address or {})},
+            kind: details,
+        }
+        merchant.methods[method["id"]] = method
+        return method
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
         """Answer the bank's challenge; gives the status of the SetupIntent. Raises Refused."""

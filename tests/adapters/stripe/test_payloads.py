@@ -5,10 +5,27 @@ from typing import Any
 
 import msgspec
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.presets import gfm_like
 
-from adapters.stripe.payloads import CheckoutSession, outcome_of, page_of
+from adapters.stripe.payloads import (
+    DETACH_GRACE,
+    CheckoutSession,
+    consent_as_sent,
+    outcome_of,
+    page_of,
+)
 from domain.billing import AvsResult
-from domain.hosted_pages import CardCollected, CardRefused, Outcome, PageClosed, Pending
+from domain.hosted_pages import (
+    CardCollected,
+    CardRefused,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+    Pending,
+    consent_for,
+)
+from domain.identifiers import CardToken
 from domain.ports import ProviderUnavailable
 from tests.builders import a_page
 from tests.clock import START
@@ -51,8 +68,9 @@ def a_session(status: str, intent: Any, **fields: Any) -> CheckoutSession:
     return msgspec.json.decode(msgspec.json.encode(answer), type=CheckoutSession)
 
 
-def told(status: str, intent: Any) -> Outcome:
-    return outcome_of(a_session(status, intent), a_page())
+def told(status: str, intent: Any, *, after: timedelta = timedelta(0)) -> Outcome:
+    """Give what is told so long after the card was typed."""
+    return outcome_of(a_session(status, intent), a_page(), now=START + after)
 
 
 FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
@@ -89,9 +107,36 @@ def test_a_card_that_stripe_has_stored_is_told_whatever_the_page_says(status: st
 
 
 @pytest.mark.parametrize("status", ["open", "complete", "expired"])
-def test_a_card_that_nobody_holds_any_more_is_not_collected(status: str) -> None:
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (timedelta(0), Pending()),
+        (DETACH_GRACE - timedelta(seconds=1), Pending()),
+        (DETACH_GRACE, PageClosed()),
+        (timedelta(days=30), PageClosed()),
+    ],
+)
+def test_a_card_that_nobody_holds_is_waited_for_and_then_its_page_is_closed(
+    status: str, after: timedelta, expected: Outcome
+) -> None:
     detached = {**a_method(), "customer": None}
-    assert told(status, an_intent("succeeded", payment_method=detached)) == Pending()
+    assert told(status, an_intent("succeeded", payment_method=detached), after=after) == expected
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        a_method(brand="link", last4="0000", fingerprint=None),
+        {**a_method(), "type": "link"},
+        {**a_method(), "type": "sepa_debit", "card": None},
+        {"id": "pm_1", "type": "us_bank_account", "created": CREATED, "customer": "cus_1"},
+    ],
+)
+def test_what_is_no_card_is_told_apart_from_one(method: dict[str, Any]) -> None:
+    page = a_page()
+    assert told("complete", an_intent("succeeded", payment_method=method)) == NoCardCollected(
+        guest_reference=page.guest_reference, token=CardToken("pm_1"), collected_at=START
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +192,8 @@ def test_what_was_left_out_is_not_guessed(intent: Any) -> None:
         a_method(exp_year="2031"),
         a_method(fingerprint=""),
         a_method({"address_line1_check": "perhaps"}),
-        {**a_method(), "type": "sepa_debit"},
+        {**a_method(), "type": "Sepa; DROP"},
+        {**a_method(), "card": None},
         {**a_method(), "created": -1},
         {**a_method(), "created": 10**18},
         {**a_method(), "id": ""},
@@ -183,3 +229,38 @@ def test_a_page_without_an_address_is_not_understood(url: str | None) -> None:
 def test_a_page_ends_when_stripe_says_so() -> None:
     session = a_session("open", None, url="https://checkout.stripe.com/c/pay/x", expires_at=CREATED)
     assert page_of(session, "cus_1").ends_at - START == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Harbor Spa",
+        "Smith & Co",
+        "*Spa* [x](https://evil.example)",
+        "[x][1]",
+        "![x](https://evil.example/pixel.png)",
+        "<https://evil.example>",
+        "<b>Spa</b>",
+        "www.evil.example",
+        "WWW.evil.example",
+        "https://evil.example",
+        "spa@evil.example",
+        "day_spa_north",
+        "__Spa__ and **Spa** and ~~Spa~~",
+        "`Spa`",
+        "Spa \\*north\\*",
+        "A &lt; B &amp; C &#42;",
+        "Søster’s 温泉 (North) #1!",
+    ],
+)
+def test_stripe_shows_the_consent_text_as_it_is_whatever_the_center_is_called(name: str) -> None:
+    text = consent_for(name).text
+    for markdown in (MarkdownIt("commonmark"), MarkdownIt(gfm_like.make())):
+        (shown,) = markdown.parseInline(consent_as_sent(text))
+        assert {each.type for each in shown.children or ()} <= {"text", "text_special"}
+        assert "".join(each.content for each in shown.children or ()) == text
+
+
+@pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
+def test_an_ordinary_name_is_sent_as_it_is(name: str) -> None:
+    assert consent_as_sent(consent_for(name).text) == consent_for(name).text

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
@@ -16,6 +17,7 @@ from domain.hosted_pages import (
     CardCollected,
     CardRefused,
     HostedPage,
+    NoCardCollected,
     PageClosed,
     Pending,
 )
@@ -27,7 +29,9 @@ from tests.adapters.stripe.conftest import (
     DECLINED,
     GOOD,
     HURRIED,
+    KEYS,
     OTHER,
+    OTHER_KEYS,
     WRONG_ADDRESS,
     adapter_for,
 )
@@ -79,6 +83,9 @@ class TestStart:
         assert session["client_reference_id"] == REQUEST.token_id
         assert session["metadata"] == told
         assert session["custom_text"] == {"submit": {"message": REQUEST.consent.text}}
+        assert session["wallet_options"] == {"link": {"display": "never"}}
+        assert session["locale"] == "en"
+        assert "currency" not in session
         assert session["success_url"] == REQUEST.return_uri
         assert session["cancel_url"] == REQUEST.cancel_uri
         assert session["billing_address_collection"] == "required"
@@ -90,6 +97,43 @@ class TestStart:
     ) -> None:
         provider.start(replace(REQUEST, avs=False))
         assert "billing_address_collection" not in only_session(server)
+
+    def test_the_page_is_in_the_currency_of_the_merchant_account(
+        self, server: FakeStripeServer
+    ) -> None:
+        keys = {MAIN: replace(KEYS, currency="eur"), OTHER: OTHER_KEYS}
+        provider = StripeProvider(
+            keys, clock=server.stripe.clock, api_base=server.url, patience=CALM
+        )
+        provider.start(REQUEST)
+        assert only_session(server)["currency"] == "eur"
+
+    def test_a_page_that_would_take_no_cards_is_refused_and_closed_and_the_log_says_what_to_do(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.stripe.main.offered = ("us_bank_account",)
+        for _ in range(2):
+            with capture_logs() as lines, pytest.raises(ProviderRefused, match="no cards"):
+                provider.start(REQUEST)
+            (line,) = [each for each in lines if each["event"] == "stripe_takes_no_cards"]
+            assert (line["account"], line["log_level"]) == (MAIN, "error")
+            assert "Settings, Payment methods" in line["do"]
+            assert only_session(server)["status"] == "expired"
+
+        server.stripe.main.offered = ("card",)
+        assert provider.start(NEXT).reference in server.stripe.main.sessions
+
+    def test_a_page_that_would_take_no_cards_and_could_not_be_closed_is_asked_for_again(
+        self, hurried: StripeProvider, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.stripe.main.offered = ()
+        server.have(Trouble.LOST, "/expire$")
+        with pytest.raises(ProviderUnavailable):
+            hurried.start(REQUEST)
+        server.recover()
+        with pytest.raises(ProviderRefused):
+            provider.start(REQUEST)
+        assert only_session(server)["status"] == "expired"
 
     def test_the_customer_holds_the_billing_address(
         self, provider: StripeProvider, server: FakeStripeServer
@@ -269,6 +313,54 @@ class TestOutcome:
         server.stripe.answer_challenge(page.reference, confirmed=confirmed)
         outcome = provider.outcome(REQUEST, page, ())
         assert isinstance(outcome, CardCollected if confirmed else CardRefused)
+
+    def test_a_link_account_is_no_card_and_the_log_says_what_to_do(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        # As on a page that an earlier release made, which did not hide Link.
+        del only_session(server)["wallet_options"]
+        server.stripe.submit_link(page.reference)
+
+        with capture_logs() as lines:
+            outcome = provider.outcome(REQUEST, page, ())
+
+        (method,) = server.stripe.main.methods.values()
+        assert outcome == NoCardCollected(
+            guest_reference=page.guest_reference,
+            token=CardToken(method["id"]),
+            collected_at=START,
+        )
+        (line,) = lines
+        assert (line["event"], line["account"]) == ("stripe_collected_no_card", MAIN)
+        assert "Link" in line["do"]
+
+    def test_a_bank_account_is_no_card_and_can_be_discarded(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        only_session(server)["payment_method_types"].append("us_bank_account")
+        server.stripe.submit_bank_account(page.reference)
+
+        outcome = provider.outcome(REQUEST, page, ())
+
+        assert isinstance(outcome, NoCardCollected)
+        provider.discard(MAIN, outcome.guest_reference, outcome.token)
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        clock.advance(timedelta(minutes=1))
+        assert provider.outcome(REQUEST, page, ()) == PageClosed()
+
+    def test_a_card_that_somebody_detached_at_once_closes_its_page_after_a_minute(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        (token,) = server.stripe.main.methods
+        server.stripe.detach_method(server.stripe.main, {}, token)
+
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        clock.advance(timedelta(minutes=1))
+        assert provider.outcome(REQUEST, page, ()) == PageClosed()
 
     def test_an_unknown_page_is_closed(self, provider: StripeProvider) -> None:
         assert provider.outcome(REQUEST, a_page(reference="cs_test_unknown"), ()) == PageClosed()
