@@ -148,8 +148,15 @@ class StripeProvider(PaymentProvider):
         # Detaching twice is refused, in words that only people can read; hence the question first.
         with self._call(merchant_account) as call, suppress(NoSuchObject):
             method = call.ask(StoredMethod, call.payment_methods.retrieve, token)
-            if method.customer is not None:
+            if method.customer is None:
+                return
+            try:
                 call.ask(StoredMethod, call.payment_methods.detach, token)
+            except ProviderRefused:
+                if not _is_gone(call, method.customer):
+                    raise
+                # Only its customer could be charged with it, and nobody can bring that one back.
+                log.warning("stripe_discard_ended", account=merchant_account)
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
@@ -187,10 +194,15 @@ def _is_there(call: Call, request: HostedPageRequest, reference: str) -> bool:
     except ProviderRefused:
         # Stripe dislikes an address or a number: the guest types it on the page instead.
         pass
+    return not _is_gone(call, reference)
+
+
+def _is_gone(call: Call, customer: str) -> bool:
+    """Tell whether a customer was deleted, or never was."""
     try:
-        return not call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, reference).deleted
+        return call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, customer).deleted
     except NoSuchObject:
-        return False
+        return True
 
 
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:

@@ -146,6 +146,9 @@ class FakeStripe:
         self.url = ""
         self.lock = threading.RLock()
         self.merchants: dict[str, Merchant] = {}
+        self.code_without_customer: str | None = None
+        """The error code for the detachment from a customer who was deleted: nobody has written
+        down which it is."""
         self._numbers = count(1)
         self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
 
@@ -197,16 +200,16 @@ class FakeStripe:
         return merchant.customers[reference]
 
     def delete_customer(self, merchant: Merchant, reference: str) -> None:
-        """Have somebody delete a customer in the dashboard; its payment methods are detached."""
+        """Have somebody delete a customer in the dashboard; its payment methods keep its id.
+
+        Stripe's reference does not say what becomes of them.
+        """
         with self.lock:
             merchant.customers[reference] = {
                 "id": reference,
                 "object": "customer",
                 "deleted": True,
             }
-            for method in merchant.methods.values():
-                if method["customer"] == reference:
-                    method["customer"] = None
 
     def create_session(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """Create a Checkout Session in setup mode, with its SetupIntent."""
@@ -329,13 +332,17 @@ class FakeStripe:
     def detach_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
-        """Detach a PaymentMethod; doing it twice is refused."""
+        """Detach a PaymentMethod; doing it twice is refused, and so is it without its customer."""
         check(given, NOTHING)
         method = _find(merchant.methods, "PaymentMethod", reference)
         if method["customer"] is None:
             raise Refused(
                 "The payment method you provided is not attached to a customer so detachment is "
                 "impossible."
+            )
+        if merchant.customers.get(method["customer"], {"deleted": True}).get("deleted"):
+            raise Refused(
+                f"No such customer: '{method['customer']}'", code=self.code_without_customer
             )
         method["customer"] = None
         return method

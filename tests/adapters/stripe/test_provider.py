@@ -404,6 +404,33 @@ class TestDiscard:
             assert method["customer"] is None
         provider.discard(MAIN, page.guest_reference, CardToken("pm_unknown"))
 
+    @pytest.mark.parametrize("code", [None, "resource_missing"])
+    def test_the_card_of_a_customer_who_was_deleted_is_done_with_and_the_log_says_so(
+        self, provider: StripeProvider, server: FakeStripeServer, code: str | None
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        (token,) = map(CardToken, server.stripe.main.methods)
+        server.stripe.delete_customer(server.stripe.main, page.guest_reference)
+        server.stripe.code_without_customer = code
+
+        with capture_logs() as lines:
+            provider.discard(MAIN, page.guest_reference, token)
+
+        assert [line for line in lines if line["event"] == "stripe_discard_ended"] == [
+            {"event": "stripe_discard_ended", "log_level": "warning", "account": MAIN}
+        ]
+
+    def test_a_detachment_that_is_refused_while_the_customer_is_there_is_tried_again(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        (token,) = map(CardToken, server.stripe.main.methods)
+        server.have(Trouble.REFUSED, "/detach$")
+        with pytest.raises(ProviderRefused):
+            provider.discard(MAIN, page.guest_reference, token)
+
 
 @pytest.mark.slow
 class TestFaults:

@@ -190,7 +190,8 @@ class StripeUnderTest(PspUnderTest):
     @override
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
         methods = self._merchant(merchant_account).methods.values()
-        return frozenset(CardToken(each["id"]) for each in methods if each["customer"])
+        guests = self.guests(merchant_account)
+        return frozenset(CardToken(each["id"]) for each in methods if each["customer"] in guests)
 
     @override
     def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
