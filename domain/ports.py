@@ -73,6 +73,14 @@ class PaymentProvider(Protocol):
         """The longest text of a consent that its page shows whole, in characters."""
         ...
 
+    def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
+        """Tell whose keys are set for a merchant account, in the PSP's own words and no secret.
+
+        Always the same text for the same merchant in the same mode, whichever of its keys is set,
+        and another for any other. None when the PSP does not tell.
+        """
+        return None
+
     def start(self, request: HostedPageRequest) -> HostedPage:
         """Make the page of an attempt; the same idempotency key gives the same page again.
 
@@ -337,6 +345,23 @@ class GuestReferences(Protocol):
         ...
 
 
+class MerchantIdentities(Protocol):
+    """Whose keys each merchant account had when its PSP first told."""
+
+    def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
+        """Give the identity that is kept, or None."""
+        ...
+
+    def claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        """Keep an identity unless there is one.
+
+        Gives the one that is kept now, under concurrent claims too.
+        """
+        ...
+
+
 class Discards(Protocol):
     """Tokens that are to be discarded at their PSP, and those that have been."""
 
@@ -435,6 +460,11 @@ class UnitOfWork(Protocol):
     @property
     def guest_references(self) -> GuestReferences:
         """The PSPs' own references for guests."""
+        ...
+
+    @property
+    def merchant_identities(self) -> MerchantIdentities:
+        """Whose keys the merchant accounts have."""
         ...
 
     @property

@@ -21,6 +21,7 @@ from adapters.http.server import THREADS
 from adapters.http.workers import step_aside
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
+from adapters.psp_identity import RecognizedProvider
 from adapters.psp_slots import PspSlots, Rest, SlottedProvider
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
@@ -38,6 +39,7 @@ from domain.ports import Clock, Ids, PaymentProvider, PostalCodes, Providers, St
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
+from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
@@ -51,6 +53,7 @@ STRIPE = ProviderName("stripe")
 def set_up_providers(
     settings: Settings,
     slots: PspSlots,
+    recognize: RecognizeMerchant,
     *,
     fake: Callable[[], PaymentProvider],
     stripe: Callable[[], PaymentProvider],
@@ -62,7 +65,10 @@ def set_up_providers(
     if settings.stripe_accounts:
         allowed[STRIPE] = stripe()
     return Providers(
-        {name: SlottedProvider(name, psp, slots, Rest(name)) for name, psp in allowed.items()}
+        {
+            name: SlottedProvider(name, RecognizedProvider(name, psp, recognize), slots, Rest(name))
+            for name, psp in allowed.items()
+        }
     )
 
 
@@ -146,6 +152,7 @@ class Container(containers.DeclarativeContainer):
         set_up_providers,
         settings,
         psp_slots,
+        providers.Factory(RecognizeMerchant, storage=storage),
         fake=fake_provider.provider,
         stripe=stripe_provider.provider,
     )

@@ -154,6 +154,14 @@ MIGRATIONS: Final = {
             sequence bigint GENERATED ALWAYS AS IDENTITY
         );
     """,
+    "m005_merchant_identities": """
+        CREATE TABLE merchant_identities (
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            identity text NOT NULL,
+            PRIMARY KEY (provider, merchant_account)
+        );
+    """,
 }
 
 

@@ -375,6 +375,31 @@ class GuestReferences(_InUnit, ports.GuestReferences):
         )
 
 
+class MerchantIdentities(_InUnit, ports.MerchantIdentities):
+    """Whose keys the merchant accounts have."""
+
+    @override
+    def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
+        row = self._transaction.execute(
+            "SELECT identity FROM merchant_identities WHERE provider = %(provider)s "
+            "AND merchant_account = %(merchant_account)s",
+            {"provider": provider, "merchant_account": merchant_account},
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    @override
+    def claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        # It waits for another claim that is not committed yet.
+        self._transaction.execute(
+            "INSERT INTO merchant_identities (provider, merchant_account, identity) "
+            "VALUES (%(provider)s, %(merchant_account)s, %(identity)s) ON CONFLICT DO NOTHING",
+            {"provider": provider, "merchant_account": merchant_account, "identity": identity},
+        )
+        return self.get(provider, merchant_account) or identity
+
+
 class Discards(_InUnit, ports.Discards):
     """Tokens that are to be discarded at their PSP, and those that have been."""
 

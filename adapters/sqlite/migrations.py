@@ -297,3 +297,14 @@ def m004_access_tokens(db: Database) -> None:
         key="token_hash",
         optional={"revoked_at"},
     )
+
+
+@MIGRATIONS()
+def m005_merchant_identities(db: Database) -> None:
+    """Create whose keys the merchant accounts have."""
+    _create(
+        db,
+        "merchant_identities",
+        {"provider": str, "merchant_account": str, "identity": str},
+        key=("provider", "merchant_account"),
+    )

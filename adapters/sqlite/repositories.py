@@ -357,6 +357,29 @@ class GuestReferences(_InUnit, ports.GuestReferences):
         )
 
 
+class MerchantIdentities(_InUnit, ports.MerchantIdentities):
+    """Whose keys the merchant accounts have."""
+
+    @override
+    def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
+        row = self._transaction.execute(
+            "SELECT identity FROM merchant_identities WHERE provider = ? AND merchant_account = ?",
+            (provider, merchant_account),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    @override
+    def claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        self._transaction.execute(
+            "INSERT INTO merchant_identities (provider, merchant_account, identity) "
+            "VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (provider, merchant_account, identity),
+        )
+        return self.get(provider, merchant_account) or identity
+
+
 class Discards(_InUnit, ports.Discards):
     """Tokens that are still to be discarded at their PSP."""
 

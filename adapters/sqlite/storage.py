@@ -71,6 +71,11 @@ class UnitOfWork(ports.UnitOfWork):
 
     @property
     @override
+    def merchant_identities(self) -> ports.MerchantIdentities:
+        return repositories.MerchantIdentities(self._transaction)
+
+    @property
+    @override
     def discards(self) -> ports.Discards:
         return repositories.Discards(self._transaction)
 

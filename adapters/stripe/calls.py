@@ -35,6 +35,10 @@ class NoSuchObject(ProviderRefused):
     """Stripe has no object under this id, or has it no more."""
 
 
+class NotPermitted(ProviderUnavailable):
+    """The restricted key may not make this call, until somebody allows it."""
+
+
 class KeySpent(ProviderRefused):
     """The idempotency key will never give anything but this failure, whatever was done under it."""
 
@@ -44,7 +48,7 @@ _TRANSLATIONS: Final[Mapping[type[stripe.StripeError], type[Exception]]] = {
     stripe.APIError: ProviderUnavailable,
     # A key that was revoked is mended by the operator, and the same call then succeeds.
     stripe.AuthenticationError: ProviderUnavailable,
-    stripe.PermissionError: ProviderUnavailable,
+    stripe.PermissionError: NotPermitted,
     stripe.RateLimitError: ProviderUnavailable,
     stripe.CardError: ProviderUnavailable,
     stripe.InvalidRequestError: ProviderRefused,
@@ -95,6 +99,11 @@ class Call:
     def sessions(self) -> SessionService:
         """Stripe's Checkout Sessions."""
         return self._stripe.v1.checkout.sessions
+
+    @property
+    def accounts(self) -> stripe.AccountService:
+        """Stripe's accounts: the merchant's own is asked for."""
+        return self._stripe.v1.accounts
 
     @property
     def customers(self) -> stripe.CustomerService:

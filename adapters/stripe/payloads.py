@@ -256,6 +256,12 @@ class Sessions(msgspec.Struct):
     data: list[CheckoutSession]
 
 
+class Account(msgspec.Struct):
+    """Account; it has the same `id` in test mode and in live mode."""
+
+    id: _Id
+
+
 class Customer(Answer):
     """Customer."""
 

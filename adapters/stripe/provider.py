@@ -10,12 +10,13 @@ import structlog
 from typing_extensions import override
 
 from adapters.stripe import webhooks
-from adapters.stripe.calls import Call, KeySpent, NoSuchObject, quiet_sdk
+from adapters.stripe.calls import Call, KeySpent, NoSuchObject, NotPermitted, quiet_sdk
 from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
 from adapters.stripe.payloads import (
     CARD,
     GUEST_ID,
     MAX_CONSENT_LENGTH,
+    Account,
     CheckoutSession,
     Customer,
     CustomerOrWhatIsLeft,
@@ -76,6 +77,22 @@ class StripeProvider(PaymentProvider):
     @override
     def max_consent_length(self) -> int:
         return MAX_CONSENT_LENGTH
+
+    @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        """Give Stripe's id of the account, and the mode; None if the key may not read it."""
+        try:
+            with self._call(merchant_account) as call:
+                account = call.ask(Account, call.accounts.retrieve_current)
+        except (NotPermitted, ProviderRefused):
+            log.warning(
+                "stripe_account_unknown",
+                account=merchant_account,
+                do="give the restricted key the permission to read its account; until then, keys "
+                "of another account would go unnoticed",
+            )
+            return None
+        return f"{account.id} {'live' if self._accounts[merchant_account].is_live else 'test'}"
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:

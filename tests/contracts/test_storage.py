@@ -1004,6 +1004,42 @@ class TestGuestReferences:
             assert unit.guest_references.get(provider, merchant_account, guest_id) is None
 
 
+class TestMerchantIdentities:
+    def test_the_first_one_claimed_stays(self, storage: Storage) -> None:
+        for identity in ("acct_1 test", "acct_2 test", "acct_1 test"):
+            with storage.write() as unit:
+                kept = unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, identity)
+                unit.commit()
+            assert kept == "acct_1 test"
+        with storage.read() as unit:
+            assert unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT) == "acct_1 test"
+
+    @pytest.mark.parametrize(
+        ("provider", "merchant_account"),
+        [(ProviderName("other"), MERCHANT_ACCOUNT), (PROVIDER, MerchantAccount("other"))],
+    )
+    def test_one_is_known_nowhere_else(
+        self, storage: Storage, provider: ProviderName, merchant_account: MerchantAccount
+    ) -> None:
+        with storage.write() as unit:
+            unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
+            assert unit.merchant_identities.get(provider, merchant_account) is None
+            assert unit.merchant_identities.claim(provider, merchant_account, "acct_2") == "acct_2"
+
+    def test_of_many_that_are_claimed_at_once_one_stays(self, storage: Storage) -> None:
+        def claim(number: int) -> str:
+            def work(unit: WriteUnit) -> str:
+                kept = unit.merchant_identities.claim(
+                    PROVIDER, MERCHANT_ACCOUNT, f"acct_{number} test"
+                )
+                unit.commit()
+                return kept
+
+            return storage.transact(work)
+
+        assert len(set(at_once(8, claim))) == 1
+
+
 class TestDiscards:
     def test_a_discard_is_written_down_once(self, storage: Storage) -> None:
         begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)

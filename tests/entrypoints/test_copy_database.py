@@ -172,6 +172,7 @@ def fill(storage: Storage) -> None:
         )
         unit.idempotency_keys.claim(CALLER, "key 1", TOKEN_ID, now=NOW, since=NOW - DAY)
         unit.guest_references.keep(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, GuestReference("r"))
+        unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
         unit.discards.add(a_discard())
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
         unit.commit()
@@ -197,6 +198,7 @@ def records(storage: Storage) -> dict[str, object]:
             "tokens": unit.access_tokens.all(),
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
             "references": unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
+            "identities": unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
             "discards": [
                 unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken(f"token-{number}"))
                 for number in (1, 2)
@@ -292,6 +294,7 @@ class TestCopied:
             "guest_references                   1           1\n"
             "discards                           2           2\n"
             "access_tokens                      6           6\n"
+            "merchant_identities                1           1\n"
             "products                           5           5\n"
         )
 

@@ -15,7 +15,8 @@ from tests.postgresql import new_database
 
 TABLES = (
     *("access_tokens", "card_sessions", "centers", "discards", "evidence", "guest_references"),
-    *("guests", "idempotency_keys", "payment_accounts", "payment_configurations", "products"),
+    *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
+    *("payment_configurations", "products"),
 )
 
 

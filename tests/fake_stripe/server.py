@@ -256,6 +256,7 @@ class FakeStripeServer:
     def _route(self, method: str, path: str) -> tuple[Act, tuple[str, ...]]:
         stripe = self.stripe
         routes: tuple[tuple[str, str, Act], ...] = (
+            ("GET", "/v1/account", stripe.retrieve_account),
             ("POST", "/v1/customers", stripe.create_customer),
             ("POST", "/v1/customers/([^/]+)", stripe.update_customer),
             ("GET", "/v1/customers/([^/]+)", stripe.retrieve_customer),

@@ -133,6 +133,11 @@ class Merchant:
     saved: dict[str, Saved] = field(default_factory=dict)
 
     @property
+    def account_id(self) -> str:
+        """Give the account's id, which is the same for all its keys and in both modes."""
+        return f"acct_{self.key.split('_')[2]}"
+
+    @property
     def is_live(self) -> bool:
         """Tell whether it is live mode."""
         return "_live_" in self.key
@@ -163,6 +168,11 @@ class FakeStripe:
         return int(self.clock.now().timestamp())
 
     # The API
+
+    def retrieve_account(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """Retrieve the account that a key belongs to; the answer does not tell the mode."""
+        check(given, NOTHING)
+        return {"id": merchant.account_id, "object": "account", "type": "standard"}
 
     def create_customer(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """Create a customer."""

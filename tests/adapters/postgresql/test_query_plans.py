@@ -81,6 +81,9 @@ MULTIPLY: Final = f"""
     INSERT INTO guest_references
         SELECT provider, merchant_account, numbered(n), reference
         FROM guest_references, generate_series(2, {ROWS // 4}) AS n;
+    INSERT INTO merchant_identities
+        SELECT provider, 'account-' || n, identity
+        FROM merchant_identities, generate_series(2, {ROWS // 4}) AS n;
 """
 
 
@@ -103,6 +106,7 @@ def filled(postgresql_server: str) -> Iterator[PostgresqlStorage]:
             unit.guest_references.keep(
                 PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, account.guest_reference
             )
+            unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
             unit.commit()
         execute(url, MULTIPLY)
         execute(url, "VACUUM ANALYZE")
@@ -208,6 +212,10 @@ def in_words(step: Plan) -> str:
         (
             lambda unit: unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
             ["guest_references_pkey"],
+        ),
+        (
+            lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+            ["merchant_identities_pkey"],
         ),
         (
             lambda unit: unit.access_tokens.get(an_access_token().token_hash),

@@ -94,6 +94,10 @@ def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[
             ["idx_idempotency_keys_used_at (used_at<?)"],
         ),
         (
+            lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+            ["sqlite_autoindex_merchant_identities_1 (provider=? AND merchant_account=?)"],
+        ),
+        (
             lambda unit: unit.idempotency_keys.get(CALLER, "key", since=NOW),
             ["sqlite_autoindex_idempotency_keys_1 (caller=? AND key=?)"],
         ),

@@ -1,0 +1,106 @@
+"""No call to a PSP before it is known whose keys the call would be made with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from typing_extensions import override
+
+from domain.hosted_pages import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
+from domain.ports import PaymentProvider
+from domain.recognize_merchant import AnotherMerchant, RecognizeMerchant
+
+log = structlog.get_logger()
+
+
+class RecognizedProvider(PaymentProvider):
+    """A PSP whose keys are recognized before the first call of this process for each account.
+
+    Keys are read at the start of a process, so once is enough. Where the PSP does not tell whose
+    they are, calls go on. Where they are another merchant's, every call raises AnotherMerchant,
+    which is logged once.
+    """
+
+    def __init__(
+        self, name: ProviderName, provider: PaymentProvider, recognize: RecognizeMerchant
+    ) -> None:
+        self._name = name
+        self._provider = provider
+        self._recognize = recognize
+        self._verdicts: dict[MerchantAccount, AnotherMerchant | None] = {}
+
+    def _for(self, account: MerchantAccount) -> PaymentProvider:
+        """Give the PSP, for calls with the keys of this account. Raises AnotherMerchant."""
+        if account not in self._verdicts:
+            self._verdicts[account] = self._verdict(account)
+        verdict = self._verdicts[account]
+        if verdict is not None:
+            raise AnotherMerchant(kept=verdict.kept, given=verdict.given)
+        return self._provider
+
+    def _verdict(self, account: MerchantAccount) -> AnotherMerchant | None:
+        identity = self._provider.identity(account)
+        if identity is None:
+            return None
+        try:
+            self._recognize(self._name, account, identity)
+        except AnotherMerchant as verdict:
+            log.error(
+                "psp_keys_of_another_merchant",
+                provider=self._name,
+                account=account,
+                kept=verdict.kept,
+                given=verdict.given,
+                do="set the keys of the merchant in `kept`, and give those of another a name of "
+                "their own (configure-payments --account)",
+            )
+            return verdict
+        return None
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        return self._provider.return_parameters
+
+    @property
+    @override
+    def max_consent_length(self) -> int:
+        return self._provider.max_consent_length
+
+    @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        return self._provider.identity(merchant_account)
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        return self._for(request.merchant_account).start(request)
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        return self._for(request.merchant_account).outcome(request, page, evidence)
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        self._for(request.merchant_account).close(request, page)
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        self._for(merchant_account).discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        # It makes no call: its secret shows whose it is.
+        return self._provider.read_webhook(delivery)
