@@ -73,9 +73,10 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
+	@$(BIN)/python -m tests.adapters.stripe.ask_stripe; asked=$$?; \
 	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \
 		tests/browser/stripe_in_test_mode.py \
-		-k "stripe_in_test_mode and not somebody_else_at_another_merchant_account"
+		-k "stripe_in_test_mode and not somebody_else_at_another_merchant_account" && exit $$asked
 
 # Checked before anything is installed. The key stays in the environment, out of every command line.
 stripe-test-key:

@@ -97,6 +97,29 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "custom_text": {"submit": {"message": text(1200)}},
     "billing_address_collection": one_of("auto", "required"),
 }
+_SETUP: Final[Mapping[str, Form]] = {
+    "customer": text(),
+    "payment_method": one_of(
+        "pm_card_visa",
+        "pm_card_mastercard",
+        "pm_card_avsFail",
+        "pm_card_authenticationRequired",
+        "pm_card_visa_chargeDeclined",
+    ),
+    "confirm": one_of("true"),
+    "usage": one_of("off_session", "on_session"),
+    "allowed_payment_method_types": list_of(one_of(*METHOD_TYPES)),
+    "return_url": url,
+}
+_TEST_METHODS: Final = {
+    "pm_card_visa": "4242424242424242",
+    "pm_card_mastercard": "5555555555554444",
+    "pm_card_avsFail": "4000000000000010",
+    "pm_card_authenticationRequired": "4000002500003155",
+    "pm_card_visa_chargeDeclined": "4000000000000002",
+}
+"""The cards behind the PaymentMethods of "Testing"."""
+
 _SESSION_LIST: Final[Mapping[str, Form]] = {
     "customer": text(),
     "status": one_of("open", "complete", "expired"),
@@ -234,15 +257,11 @@ class FakeStripe:
             raise _missing("customer", customer, status=400, param="customer")
         expires_at = checked.get("expires_at", self.now() + LONGEST_LIFE.total_seconds())
         self._check_end(expires_at)
-        intent = self._object(merchant, "seti", "setup_intent")
-        intent |= {
-            "customer": customer,
-            "status": "requires_payment_method",
-            "payment_method": None,
-            "last_setup_error": None,
-            "usage": "off_session",
-            "metadata": checked.pop("setup_intent_data", {}).get("metadata", {}),  # type: ignore[union-attr]  # checked above
-        }
+        intent = self._new_intent(
+            merchant,
+            customer,
+            metadata=checked.pop("setup_intent_data", {}).get("metadata", {}),  # type: ignore[union-attr]  # checked above
+        )
         mode = "live" if merchant.is_live else "test"
         session = self._object(merchant, f"cs_{mode}", "checkout.session")
         session |= {"client_reference_id": None, "metadata": {}, **checked}
@@ -257,9 +276,43 @@ class FakeStripe:
             "status": "open",
             "url": f"{self.url}/c/pay/{session['id']}",
         }
-        merchant.intents[intent["id"]] = intent
         merchant.sessions[session["id"]] = session
         return session
+
+    def _new_intent(self, merchant: Merchant, customer: str, *, metadata: Any) -> Object:
+        intent = self._object(merchant, "seti", "setup_intent")
+        intent |= {
+            "customer": customer,
+            "status": "requires_payment_method",
+            "payment_method": None,
+            "last_setup_error": None,
+            "usage": "off_session",
+            "metadata": metadata,
+        }
+        merchant.intents[intent["id"]] = intent
+        return intent
+
+    def create_setup_intent(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """Create a SetupIntent and confirm it with a card of "Testing"."""
+        checked = check(given, _SETUP)
+        for name in ("customer", "payment_method", "confirm"):
+            if name not in checked:
+                raise Refused(
+                    f"Missing required param: {name}.", code="parameter_missing", param=name
+                )
+        customer = str(checked["customer"])
+        if merchant.customers.get(customer, {"deleted": True}).get("deleted"):
+            raise _missing("customer", customer, status=400, param="customer")
+        intent = self._new_intent(merchant, customer, metadata={})
+        number = _TEST_METHODS[str(checked["payment_method"])]
+        if self._confirm(merchant, intent, number) == "requires_payment_method":
+            raise Refused(
+                "Your card was declined.", status=402, type_="card_error", code="card_declined"
+            )
+        if intent["status"] == "succeeded":
+            merchant.methods[intent["payment_method"]]["customer"] = customer
+            self.tell(merchant, "setup_intent.succeeded", intent)
+        return intent
 
     @staticmethod
     def _allowed(checked: Mapping[str, Any]) -> Sequence[str]:
@@ -381,35 +434,49 @@ class FakeStripe:
             if session["status"] != "open":
                 raise Refused("This Checkout Session is over.")
             intent = merchant.intents[session["setup_intent"]]
-            card = TEST_CARDS.get(number)
-            if card is None or card.is_declined:
-                return self._failed(merchant, intent, "card_declined")
-            checks: Object = {"address_line1_check": None, "address_postal_code_check": None}
-            if session.get("billing_address_collection") == "required":
-                checks = {
-                    "address_line1_check": card.line1,
-                    "address_postal_code_check": card.postal_code,
-                }
-            method = self.add_method(
+            is_checked = session.get("billing_address_collection") == "required"
+            status = self._confirm(
                 merchant,
-                "card",
-                {
-                    "brand": card.brand,
-                    "last4": number[-4:],
-                    "exp_month": expiry[0],
-                    "exp_year": expiry[1],
-                    "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[
-                        :16
-                    ],
-                    "checks": {**checks, "cvc_check": "pass"},
-                },
-                address=address,
+                intent,
+                number,
+                expiry=expiry,
+                address=(address or {}) if is_checked else None,
             )
-            intent |= {"payment_method": method["id"], "last_setup_error": None}
-            if card.is_challenged:
-                intent["status"] = "requires_action"
-                return "requires_action"
-            return self._succeeded(merchant, session, intent)
+            return self._succeeded(merchant, session, intent) if status == "succeeded" else status
+
+    def _confirm(
+        self,
+        merchant: Merchant,
+        intent: Object,
+        number: str,
+        *,
+        expiry: tuple[int, int] = (9, 2031),
+        address: Mapping[str, str] | None = None,
+    ) -> str:
+        """Confirm a SetupIntent with a card; gives its status. An address is checked if given."""
+        card = TEST_CARDS.get(number)
+        if card is None or card.is_declined:
+            return self._failed(merchant, intent, "card_declined")
+        method = self.add_method(
+            merchant,
+            "card",
+            {
+                "brand": card.brand,
+                "last4": number[-4:],
+                "exp_month": expiry[0],
+                "exp_year": expiry[1],
+                "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[:16],
+                "checks": {
+                    "address_line1_check": None if address is None else card.line1,
+                    "address_postal_code_check": None if address is None else card.postal_code,
+                    "cvc_check": "pass",
+                },
+            },
+            address=address,
+        )
+        intent |= {"payment_method": method["id"], "last_setup_error": None}
+        intent["status"] = "requires_action" if card.is_challenged else "succeeded"
+        return str(intent["status"])
 
     def submit_link(self, reference: str) -> str:
         """Have the guest use a Link account on an open page; gives the SetupIntent's status.

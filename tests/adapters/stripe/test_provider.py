@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import html
 import re
 import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,6 +22,7 @@ from domain.hosted_pages import (
     NoCardCollected,
     PageClosed,
     Pending,
+    consent_for,
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import ProviderRefused, ProviderUnavailable
@@ -91,6 +94,15 @@ class TestStart:
         assert session["billing_address_collection"] == "required"
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (told, "off_session")
+
+    def test_a_guest_reads_the_consent_text_as_it_is_whatever_the_center_is_called(
+        self, provider: StripeProvider
+    ) -> None:
+        consent = consent_for("*Spa* [x](https://evil.example) & Co")
+        page = provider.start(replace(REQUEST, consent=consent))
+        with urlopen(page.address, timeout=20) as answer:
+            shown = html.unescape(answer.read().decode())
+        assert consent.text in shown
 
     def test_without_avs_no_address_is_asked_for(
         self, provider: StripeProvider, server: FakeStripeServer
