@@ -23,7 +23,7 @@ class AnotherMerchant(ProviderUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeMerchant:
-    """Use case: hold whose keys a merchant account has against whose it had.
+    """Step before the first call to a PSP: hold whose keys a merchant account has against whose it had.
 
     The first identity that a PSP tells is kept for good.
     """

@@ -78,6 +78,10 @@ class LastingTokens(PaymentProvider):
         return self._provider.max_consent_length
 
     @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        return f"the merchant of {merchant_account}"
+
+    @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         return self._provider.start(request)
 

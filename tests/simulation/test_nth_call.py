@@ -27,6 +27,7 @@ from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
+from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
@@ -302,7 +303,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     ListProducts: Expected(situations=(a_list_of_products,)),
 }
 
-STEPS: Final = frozenset({ObtainPage})
+STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 """Parts of use cases, whose calls are among those of the whole."""
 
 
