@@ -29,10 +29,20 @@ def test_another_merchant_is_refused_and_not_kept(
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
     for _ in range(2):
-        with pytest.raises(AnotherMerchant, match="another merchant than before") as refused:
+        with pytest.raises(AnotherMerchant, match=r"^the keys .* than before$") as refused:
             recognize(PSP, SPA, "acct_1 live")
         assert (refused.value.kept, refused.value.given) == ("acct_1 test", "acct_1 live")
     recognize(PSP, SPA, "acct_1 test")
+
+
+def test_a_merchant_who_is_known_is_recognized_without_a_write(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    recognize(PSP, SPA, "acct_1 test")
+    written: list[str] = []
+    installation.before_next_write(lambda: written.append("something"))
+    recognize(PSP, SPA, "acct_1 test")
+    assert written == []
 
 
 def test_of_two_processes_that_tell_of_another_merchant_the_second_is_refused(
