@@ -231,14 +231,20 @@ class SetupIntent(msgspec.Struct):
     last_setup_error: SetupError | None = None
 
 
+class CustomerOrWhatIsLeft(msgspec.Struct):
+    """Customer, which can be retrieved after it was deleted, with little in it."""
+
+    deleted: bool = False
+
+
 class CheckoutSession(Answer):
-    """Checkout Session, with its SetupIntent where that was asked for."""
+    """Checkout Session, with its SetupIntent and customer where they were asked for."""
 
     id: _Id
     status: SessionStatus
     expires_at: _Time
     url: str | None = None
-    customer: _Id | None = None
+    customer: CustomerOrWhatIsLeft | str | None = None
     payment_method_types: tuple[str, ...] = ()
     client_reference_id: str | None = None
     metadata: dict[str, str] | None = None
@@ -268,12 +274,6 @@ class Customer(Answer):
     id: _Id
 
 
-class CustomerOrWhatIsLeft(msgspec.Struct):
-    """Customer, which can be retrieved after it was deleted, with little in it."""
-
-    deleted: bool = False
-
-
 class StoredMethod(Answer):
     """PaymentMethod, and the customer it is attached to, None once it is detached."""
 
@@ -297,8 +297,8 @@ def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> 
     """Give what a Checkout Session tells of its page.
 
     A SetupIntent that has succeeded is the truth whatever the session says of itself: from then on
-    the card is stored at Stripe, and has to be kept or discarded. Once it is detached it can never
-    be charged again, and the page brings no card.
+    the card is stored at Stripe, and has to be kept or discarded. Once it is detached, or its
+    customer is deleted, it can never be charged again, and the page brings no card.
 
     Raises ProviderUnavailable when Stripe left something out.
     """
@@ -308,7 +308,7 @@ def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> 
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
             if not isinstance(intent.payment_method, CollectedMethod):
                 raise ProviderUnavailable("Stripe left the PaymentMethod out")
-            return _outcome_with(intent.payment_method, page, now)
+            return _outcome_with(intent.payment_method, session.customer, page, now)
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -328,10 +328,16 @@ def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> 
             return Pending()
 
 
-def _outcome_with(method: CollectedMethod, page: HostedPage, now: datetime) -> Outcome:
+def _outcome_with(
+    method: CollectedMethod,
+    customer: CustomerOrWhatIsLeft | str | None,
+    page: HostedPage,
+    now: datetime,
+) -> Outcome:
     """Give what a page tells once its guest is done."""
     typed_at = _time(method.created)
-    if method.customer is None:
+    is_gone = isinstance(customer, CustomerOrWhatIsLeft) and customer.deleted
+    if method.customer is None or is_gone:
         return PageClosed() if now >= typed_at + DETACH_GRACE else Pending()
     token = CardToken(method.id)
     card = method.card

@@ -131,7 +131,7 @@ class StripeProvider(PaymentProvider):
                     CheckoutSession,
                     call.sessions.retrieve,
                     page.reference,
-                    {"expand": ["setup_intent.payment_method"]},
+                    {"expand": ["setup_intent.payment_method", "customer"]},
                 )
             except NoSuchObject:
                 return PageClosed()

@@ -348,7 +348,8 @@ class FakeStripe:
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         session = dict(self._session(merchant, reference))
         if wanted:
-            assert wanted == ["setup_intent.payment_method"], "nobody else is asked for"
+            assert wanted == ["setup_intent.payment_method", "customer"], "no other is asked for"
+            session["customer"] = merchant.customers[session["customer"]]
             intent = dict(merchant.intents[session["setup_intent"]])
             method = intent["payment_method"]
             session["setup_intent"] = intent | {

@@ -374,6 +374,17 @@ class TestOutcome:
         clock.advance(timedelta(minutes=1))
         assert provider.outcome(REQUEST, page, ()) == PageClosed()
 
+    def test_a_card_whose_customer_was_deleted_at_once_closes_its_page_after_a_minute(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        page = provider.start(REQUEST)
+        server.stripe.submit_card(page.reference, GOOD)
+        server.stripe.delete_customer(server.stripe.main, page.guest_reference)
+
+        assert provider.outcome(REQUEST, page, ()) == Pending()
+        clock.advance(timedelta(minutes=1))
+        assert provider.outcome(REQUEST, page, ()) == PageClosed()
+
     def test_an_unknown_page_is_closed(self, provider: StripeProvider) -> None:
         assert provider.outcome(REQUEST, a_page(reference="cs_test_unknown"), ()) == PageClosed()
 
