@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from domain.billing import BillingInfo
 from domain.errors import Refusal
 from domain.hosted_pages import HostedPage, HostedPageRequest, PageAttempt
-from domain.identifiers import AccountId, CallerName, CenterId, GuestId, TokenId
+from domain.identifiers import AccountId, CallerName, CenterId, GuestId, PspAccount, TokenId
 from domain.patience import next_try
 from domain.payment_configuration import PaymentConfiguration
 from domain.sources import Source
@@ -54,6 +54,13 @@ class Failure:
 
     code: int
     message: str
+
+
+class DueSession(NamedTuple):
+    """A session that is due, and where its PSP is asked."""
+
+    token_id: TokenId
+    psp_account: PspAccount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

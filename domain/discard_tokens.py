@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from domain.discards import Discard
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.patience import GIVEN_BACK_AFTER
 from domain.payment_accounts import PaymentAccount
 from domain.ports import (
@@ -76,12 +77,19 @@ class DiscardToken:
     providers: Providers
     clock: Clock
 
-    def take(self) -> Discard | None:
-        """Take the discard that has been due the longest; from now on it can only be finished."""
+    def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
+        """Take the discard that has been due the longest; from now on it can only be finished.
+
+        Those of the merchant accounts `except_at` are left where they are. Nothing is written when
+        none is due.
+        """
         now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.discards.is_any_due(now, except_at=except_at):
+                return None
 
         def take(unit: WriteUnit) -> Discard | None:
-            discard = unit.discards.take_due(now, until=now + GIVEN_BACK_AFTER)
+            discard = unit.discards.take_due(now, until=now + GIVEN_BACK_AFTER, except_at=except_at)
             if discard is not None:
                 discard = discard.begun(now)
                 unit.discards.update(discard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.patience import next_try
 
 
@@ -26,6 +26,11 @@ class Discard:
     begun_at: datetime | None = None
     unanswered_since: datetime | None = None
     done_at: datetime | None = None
+
+    @property
+    def psp_account(self) -> PspAccount:
+        """Where the token is."""
+        return PspAccount(self.provider, self.merchant_account)
 
     def begun(self, now: datetime) -> Discard:
         """Note that the PSP is about to be told."""

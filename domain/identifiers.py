@@ -6,7 +6,7 @@ All UUIDs are kept as text in their plain 36-character form, in lower case.
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import NamedTuple, NewType
 
 CenterId = NewType("CenterId", str)
 GuestId = NewType("GuestId", str)
@@ -24,6 +24,14 @@ GuestReference = NewType("GuestReference", str)
 """The PSP's own reference for a guest at one merchant account."""
 CardToken = NewType("CardToken", str)
 """The PSP's token for a stored card: what a payment operation charges."""
+
+
+class PspAccount(NamedTuple):
+    """A merchant account at a PSP: two PSPs may have accounts of the same name."""
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+
 
 _PLAIN_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 
 MIN_SESSION_MINUTES: Final = 15
 MAX_SESSION_MINUTES: Final = 24 * 60
@@ -35,6 +35,11 @@ class PaymentConfiguration:
     cards_per_guest: CardsPerGuest = CardsPerGuest.MANY
     redirect_origins: tuple[str, ...] = ()
     session_minutes: int = 30
+
+    @property
+    def psp_account(self) -> PspAccount:
+        """Where its cards are taken."""
+        return PspAccount(self.provider, self.merchant_account)
 
     @property
     def session_lifetime(self) -> timedelta:

@@ -6,13 +6,13 @@ promises of the other ports are tested beside their adapters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
 from domain.guests import Guest
@@ -33,6 +33,7 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
     ProviderName,
+    PspAccount,
     TokenId,
 )
 from domain.pagination import Page, PageRequest
@@ -43,7 +44,14 @@ from domain.products import Product
 
 
 class ProviderUnavailable(Exception):
-    """The PSP did not answer, or answered what cannot be understood; it may have acted."""
+    """The PSP did not answer, or answered what cannot be understood; it may have acted.
+
+    `retry_after` is set when the PSP has said how long it wants no more calls (429, Retry-After).
+    """
+
+    def __init__(self, reason: str = "", *, retry_after: timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class ProviderRefused(Exception):
@@ -231,10 +239,18 @@ class CardSessions(Protocol):
         """Store a session that is there already."""
         ...
 
-    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Tell whether `take_due` would find a session; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> DueSession | None:
         """Take the session that has been due the longest, or None when none is due.
 
-        It is due again at `until`, so a taker that dies gives it back.
+        Sessions of the merchant accounts `except_at` are left where they are. The one that is
+        taken is due again at `until`, so a taker that dies gives it back. A row that cannot be read
+        is taken like any other: it must not keep others waiting.
         """
         ...
 
@@ -386,10 +402,17 @@ class Discards(Protocol):
         """Strike a discard out: the token is kept after all."""
         ...
 
-    def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Tell whether `take_due` would find a discard; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Discard | None:
         """Take the discard that has been due the longest, or None when none is due.
 
-        It is due again at `until`, and given with that time, so a taker that dies gives it back.
+        Those of the merchant accounts `except_at` are left where they are. The one that is taken
+        is due again at `until`, and given with that time, so a taker that dies gives it back.
         """
         ...
 

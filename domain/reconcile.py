@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from domain.add_card import IDEMPOTENCY_KEYS_LAST
 from domain.card_sessions import CardSession
 from domain.discard_tokens import DiscardToken
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
-from domain.identifiers import TokenId
-from domain.patience import GIVEN_BACK_AFTER, is_alarming
-from domain.ports import Clock, Storage, WriteUnit
+from domain.patience import is_alarming
+from domain.ports import Clock
 from domain.settle_session import SettleSession
 
 MAX_PER_ROUND: Final = 100
@@ -48,7 +46,6 @@ class Reconcile:
     processes at once: each due one is taken by one of them. Raises ServiceUnavailable.
     """
 
-    storage: Storage
     settle: SettleSession
     discard_token: DiscardToken
     clock: Clock
@@ -58,35 +55,20 @@ class Reconcile:
         faults: list[Exception] = []
         sessions = discards = silent = 0
         for _ in range(MAX_PER_ROUND):
-            token_id = None if is_stopping() else self._take_session()
+            taken = None if is_stopping() else self.settle.take()
             discard = None if is_stopping() else self.discard_token.take()
-            if token_id is None and discard is None:
+            if taken is None and discard is None:
                 break
-            if token_id is not None:
+            if taken is not None:
                 sessions += 1
                 with _set_aside(faults):
-                    session = self.settle(token_id)
+                    session = self.settle(taken.token_id)
                     silent += session is not None and self._is_silent(session)
             if discard is not None:
                 discards += 1
                 with _set_aside(faults):
                     silent += self._is_silent(self.discard_token(discard))
-        self.storage.transact(self._forget_keys)
         return Round(sessions=sessions, discards=discards, faults=faults, silent=silent)
-
-    def _take_session(self) -> TokenId | None:
-        now = self.clock.now()
-
-        def take(unit: WriteUnit) -> TokenId | None:
-            token_id = unit.sessions.take_due(now, until=now + GIVEN_BACK_AFTER)
-            unit.commit()
-            return token_id
-
-        return self.storage.transact(take)
-
-    def _forget_keys(self, unit: WriteUnit) -> None:
-        unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
-        unit.commit()
 
     def _is_silent(self, asked: CardSession | Discard) -> bool:
         return is_alarming(asked.unanswered_since, self.clock.now())

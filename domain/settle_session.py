@@ -6,13 +6,13 @@ stores the card; whoever comes later finds it stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from domain.billing import AvsResult
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, DueSession
 from domain.discard_tokens import note_discard, note_discard_of
 from domain.errors import (
     GuestNotFound,
@@ -24,8 +24,9 @@ from domain.errors import (
     ServiceUnavailable,
 )
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
-from domain.identifiers import AccountId, TokenId
+from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.obtain_page import ObtainPage
+from domain.patience import GIVEN_BACK_AFTER
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import CardsPerGuest
 from domain.ports import (
@@ -50,6 +51,7 @@ class SettleSession:
 
     May be called any number of times, by several at once: the answer is applied to the session as
     it is when read again under the write lock. A PSP that does not answer is asked again later.
+    Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -57,6 +59,24 @@ class SettleSession:
     obtain_page: ObtainPage
     clock: Clock
     ids: Ids
+
+    def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
+        """Take the session that has been due the longest, for a minute; None when none is due.
+
+        Sessions of the merchant accounts `except_at` are left where they are. Nothing is written
+        when none is due.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.sessions.is_any_due(now, except_at=except_at):
+                return None
+
+        def take(unit: WriteUnit) -> DueSession | None:
+            session = unit.sessions.take_due(now, until=now + GIVEN_BACK_AFTER, except_at=except_at)
+            unit.commit()
+            return session
+
+        return self.storage.transact(take)
 
     def __call__(self, token_id: TokenId) -> CardSession | None:
         """Ask and apply; gives the session as it is then, None when there is none."""

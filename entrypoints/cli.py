@@ -413,6 +413,7 @@ def reconcile() -> None:
 
         configure_logs(container.settings().log_format)
         rounds = run_until_idle(container.reconcile())
+        container.forget_idempotency_keys()()
         sessions = sum(each.sessions for each in rounds)
         discards = sum(each.discards for each in rounds)
         faults = sum(len(each.faults) for each in rounds)

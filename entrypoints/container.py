@@ -5,7 +5,7 @@ A new PSP, storage or way to authenticate is one line here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event
 
 import falcon
@@ -17,17 +17,18 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
 from adapters.http.rate_limits import RateLimits, counts_in_redis
-from adapters.http.server import THREADS
-from adapters.http.workers import step_aside
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_identity import RecognizedProvider
-from adapters.psp_slots import PspSlots, Rest, SlottedProvider
+from adapters.psp_limits import Bulkhead, GuardedProvider
+from adapters.psp_limits.circuit_breaker import CircuitBreakers
+from adapters.psp_limits.outages import OutageLog
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
 from domain.find_way_back import FindWayBack
+from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_links import HostedLinks
 from domain.identifiers import ProviderName
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -50,24 +51,34 @@ FAKE = ProviderName("fake")
 STRIPE = ProviderName("stripe")
 
 
-def set_up_providers(
+def set_up_psps(
     settings: Settings,
-    slots: PspSlots,
     recognize: RecognizeMerchant,
     *,
     fake: Callable[[], PaymentProvider],
     stripe: Callable[[], PaymentProvider],
-) -> Providers:
+) -> Mapping[ProviderName, PaymentProvider]:
     """Give the PSPs that the settings allow, by name; none is made that is not used."""
     allowed: dict[ProviderName, PaymentProvider] = {}
     if settings.fake_psp_is_allowed:
         allowed[FAKE] = fake()
     if settings.stripe_accounts:
         allowed[STRIPE] = stripe()
+    return {name: RecognizedProvider(name, psp, recognize) for name, psp in allowed.items()}
+
+
+def guard(
+    psps: Mapping[ProviderName, PaymentProvider],
+    *,
+    bulkhead: Bulkhead | None,
+    breakers: CircuitBreakers,
+    outages: OutageLog,
+) -> Providers:
+    """Put limits around the calls to each PSP, and log its outages."""
     return Providers(
         {
-            name: SlottedProvider(name, RecognizedProvider(name, psp, recognize), slots, Rest(name))
-            for name, psp in allowed.items()
+            name: GuardedProvider(name, psp, bulkhead=bulkhead, breakers=breakers, outages=outages)
+            for name, psp in psps.items()
         }
     )
 
@@ -145,16 +156,26 @@ class Container(containers.DeclarativeContainer):
     stripe_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
         make_stripe_provider, settings, clock
     )
-    psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(
-        PspSlots, THREADS // 2, about_to_wait=providers.Object(step_aside)
+    breakers: providers.Provider[CircuitBreakers] = providers.ThreadSafeSingleton(CircuitBreakers)
+    outages: providers.Provider[OutageLog] = providers.ThreadSafeSingleton(OutageLog)
+    bulkhead: providers.Provider[Bulkhead] = providers.ThreadSafeSingleton(
+        Bulkhead, settings.provided.psp_calls
+    )
+    recognized_psps: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
+        providers.ThreadSafeSingleton(
+            set_up_psps,
+            settings,
+            providers.Factory(RecognizeMerchant, storage=storage),
+            fake=fake_provider.provider,
+            stripe=stripe_provider.provider,
+        )
     )
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
-        set_up_providers,
-        settings,
-        psp_slots,
-        providers.Factory(RecognizeMerchant, storage=storage),
-        fake=fake_provider.provider,
-        stripe=stripe_provider.provider,
+        guard, recognized_psps, bulkhead=bulkhead, breakers=breakers, outages=outages
+    )
+    # The reconciler bounds its calls by itself: the threads of the server are not its own.
+    worker_psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
+        guard, recognized_psps, bulkhead=None, breakers=breakers, outages=outages
     )
     links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
         HostedLinks, base_url=settings.provided.public_base_url
@@ -171,15 +192,24 @@ class Container(containers.DeclarativeContainer):
         clock=clock,
         ids=ids,
     )
+    settle_in_worker: providers.Provider[SettleSession] = providers.ThreadSafeSingleton(
+        SettleSession,
+        storage=storage,
+        providers=worker_psps,
+        obtain_page=providers.Factory(
+            ObtainPage, storage=storage, providers=worker_psps, clock=clock
+        ),
+        clock=clock,
+        ids=ids,
+    )
     discard_token: providers.Provider[DiscardToken] = providers.ThreadSafeSingleton(
-        DiscardToken, storage=storage, providers=psps, clock=clock
+        DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )
     reconcile: providers.Provider[Reconcile] = providers.ThreadSafeSingleton(
-        Reconcile,
-        storage=storage,
-        settle=settle_session,
-        discard_token=discard_token,
-        clock=clock,
+        Reconcile, settle=settle_in_worker, discard_token=discard_token, clock=clock
+    )
+    forget_idempotency_keys: providers.Provider[ForgetIdempotencyKeys] = (
+        providers.ThreadSafeSingleton(ForgetIdempotencyKeys, storage=storage, clock=clock)
     )
     use_cases: providers.Provider[UseCases] = providers.ThreadSafeSingleton(
         UseCases,

@@ -1,39 +1,82 @@
-"""The reconciler as a thread of the service, and as a command."""
+"""The reconciler: in threads of a process that goes on, and as a command that ends."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, Protocol
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 import structlog
 
+from adapters.psp_limits.circuit_breaker import CircuitBreakers
+from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
+from domain.identifiers import PspAccount
+from domain.patience import is_alarming
+from domain.ports import Clock
 from domain.reconcile import Round
+from domain.settle_session import SettleSession
 from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0
-STOP_WITHIN_SECONDS: Final = 10.0
+REPORT_AFTER: Final = 100
+"""After how many sessions and discards there is a line in the log, if there is no lull before."""
 
 log = structlog.get_logger()
 
 
-class Reconciling(Protocol):
-    """The use case as the thread calls it."""
+@dataclass(kw_only=True)
+class Chore:
+    """What is to be done now and then, the first time at once. It may raise ServiceUnavailable."""
 
-    def __call__(self, *, is_stopping: Callable[[], bool]) -> Round:
-        """Do one round."""
-        ...
+    every: timedelta
+    do: Callable[[], None]
+    due_at: float = 0.0
 
 
-class ReconcilerThread:
-    """Runs rounds while there is work, and looks for more when woken or after a second."""
+class _Job(NamedTuple):
+    account: PspAccount
+    kind: str
+    do: Callable[[], datetime | None]
+    """Gives since when the PSP has not answered, or None."""
 
-    def __init__(self, reconcile: Reconciling, work: threading.Event) -> None:
-        """Take the use case, and the event that is set when there may be work."""
-        self._reconcile = reconcile
+
+class Reconciler:
+    """Settles sessions and discards tokens that are due, several at once, in threads of its own.
+
+    One thread takes what is due and hands it to a pool. It looks every second, when it is woken, and
+    when a thread of the pool gets free. A merchant account holds three quarters of the pool at
+    most, and none of it while its circuit breaker is open: its sessions then stay where they are.
+    """
+
+    def __init__(
+        self,
+        *,
+        settle: SettleSession,
+        discard_token: DiscardToken,
+        breakers: CircuitBreakers,
+        clock: Clock,
+        work: threading.Event,
+        chores: Sequence[Chore] = (),
+        threads: int = 16,
+    ) -> None:
+        """Take the use cases, and the event that is set when there may be work."""
+        self._settle = settle
+        self._discard_token = discard_token
+        self._breakers = breakers
+        self._clock = clock
         self._work = work
+        self._chores = chores
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._under_way: Counter[PspAccount] = Counter()
+        self._done: Counter[str] = Counter()
         self._stopping = threading.Event()
         self._is_without_storage = False
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
@@ -43,38 +86,123 @@ class ReconcilerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the session or discard that is under way."""
+        """Take nothing more, and return once what is under way is done, 20 seconds at most."""
         self._stopping.set()
         self._work.set()
-        self._thread.join(STOP_WITHIN_SECONDS)
+        self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._work.clear()
-            if not self._has_more_to_do():
-                self._work.wait(LOOK_EVERY_SECONDS)
+        with ThreadPoolExecutor(self._threads, "reconciler") as pool:
+            while not self._stopping.is_set():
+                # Cleared before anything is looked at, so that no news is slept over.
+                self._work.clear()
+                if not self._takes_turn(pool):
+                    self._work.wait(LOOK_EVERY_SECONDS)
 
-    def _has_more_to_do(self) -> bool:
-        """Do one round. Whatever goes wrong, the log included, the thread goes on."""
+    def _takes_turn(self, pool: ThreadPoolExecutor) -> bool:
+        """Take a session and a discard; tell whether there was any. The thread outlives faults."""
+        # The log itself may fail, as on a full disk.
         with suppress(Exception):
             try:
-                done = self._reconcile(is_stopping=self._stopping.is_set)
-                if self._is_without_storage:
-                    self._is_without_storage = False
-                    log.warning("reconciler_storage_back")
-                report(done)
-                return not done.is_idle and not done.faults
+                self._do_chores()
+                jobs = [
+                    self._hand_over(pool, job)
+                    for take in (self._take_session, self._take_discard)
+                    if (job := take()) is not None
+                ]
+                self._note_storage(None)
+                self._report(is_lull=not jobs)
+                return bool(jobs)
             except ServiceUnavailable as unavailable:
-                if not self._is_without_storage:
-                    self._is_without_storage = True
-                    log.error(
-                        "reconciler_without_storage",
-                        cause=cause_of(unavailable),
-                        note="nothing is lost; look at the disk, permissions and other writers",
-                    )
+                self._note_storage(unavailable)
             except Exception as fault:
                 log.error("reconciler_fault", exc_info=fault)
         return False
+
+    def _take_session(self) -> _Job | None:
+        if self._under_way.total() >= self._threads:
+            return None
+        session = self._settle.take(except_at=self._busy())
+        if session is None:
+            return None
+        token_id = session.token_id
+
+        def settle() -> datetime | None:
+            settled = self._settle(token_id)
+            return None if settled is None else settled.unanswered_since
+
+        return _Job(session.psp_account, "sessions", settle)
+
+    def _take_discard(self) -> _Job | None:
+        if self._under_way.total() >= self._threads:
+            return None
+        discard = self._discard_token.take(except_at=self._busy())
+        if discard is None:
+            return None
+        taken = discard
+        return _Job(
+            taken.psp_account, "discards", lambda: self._discard_token(taken).unanswered_since
+        )
+
+    def _busy(self) -> frozenset[PspAccount]:
+        """Name the merchant accounts that have as many calls under way as they may have."""
+        most = max(1, self._threads * 3 // 4)
+        capacities = self._breakers.capacities(most)
+        with self._lock:
+            under_way = dict(self._under_way)
+        return frozenset(
+            account
+            for account in capacities.keys() | under_way.keys()
+            if under_way.get(account, 0) >= capacities.get(account, most)
+        )
+
+    def _hand_over(self, pool: ThreadPoolExecutor, job: _Job) -> _Job:
+        with self._lock:
+            self._under_way[job.account] += 1
+        pool.submit(self._do, job)
+        return job
+
+    def _do(self, job: _Job) -> None:
+        is_silent = False
+        with suppress(Exception):
+            try:
+                is_silent = is_alarming(job.do(), self._clock.now())
+            except ServiceUnavailable as unavailable:
+                self._note_storage(unavailable)
+            except Exception as fault:
+                log.error("reconciling_one_failed", exc_info=fault)
+        with self._lock:
+            self._under_way[job.account] -= 1
+            self._done.update({job.kind: 1, "silent": int(is_silent)})
+        self._work.set()
+
+    def _do_chores(self) -> None:
+        for chore in self._chores:
+            if time.monotonic() >= chore.due_at:
+                chore.do()
+                chore.due_at = time.monotonic() + chore.every.total_seconds()
+
+    def _note_storage(self, unavailable: ServiceUnavailable | None) -> None:
+        """Say once that the storage is away, and once that it is back."""
+        with self._lock:
+            was_without = self._is_without_storage
+            self._is_without_storage = unavailable is not None
+        if unavailable is not None and not was_without:
+            log.error(
+                "reconciler_without_storage",
+                cause=cause_of(unavailable),
+                note="nothing is lost; look at the disk, permissions and other writers",
+            )
+        if unavailable is None and was_without:
+            log.warning("reconciler_storage_back")
+
+    def _report(self, *, is_lull: bool) -> None:
+        with self._lock:
+            is_over = is_lull and not self._under_way.total()
+            if not is_over and self._done.total() < REPORT_AFTER:
+                return
+            done, self._done = self._done, Counter()
+        report(Round(sessions=done["sessions"], discards=done["discards"], silent=done["silent"]))
 
 
 def run_until_idle(reconcile: Callable[[], Round]) -> list[Round]:

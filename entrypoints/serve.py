@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from datetime import timedelta
 from types import FrameType
 
 import structlog
@@ -14,7 +15,7 @@ from entrypoints.container import FAKE, STRIPE, Container, build, shared_counts
 from entrypoints.databases import answering_at_once, name_of, refuse_read_only
 from entrypoints.logs import give_up_unwritten
 from entrypoints.processes import Processes
-from entrypoints.reconciler import ReconcilerThread
+from entrypoints.reconciler import Chore, Reconciler
 from entrypoints.settings import (
     HOW_TO_ALLOW_FAKE_PSP,
     HOW_TO_SET_UP_STRIPE,
@@ -63,7 +64,15 @@ class Service:
             trusted_proxy=settings.trusted_proxy,
             answering_at_once=answering_at_once(settings.database),
         )
-        self._reconciler = ReconcilerThread(container.reconcile(), container.work_for_reconciler())
+        self._reconciler = Reconciler(
+            settle=container.settle_in_worker(),
+            discard_token=container.discard_token(),
+            breakers=container.breakers(),
+            clock=container.clock(),
+            work=container.work_for_reconciler(),
+            chores=[Chore(every=timedelta(hours=1), do=container.forget_idempotency_keys())],
+            threads=settings.worker_threads,
+        )
         self._webhooks: WebhookSender | None = None
         if settings.fake_psp_is_allowed:
             self._webhooks = WebhookSender(container.fake_psp(), url=self._webhook_url())

@@ -22,7 +22,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
-_CONNECTIONS = re.compile(r"[1-9][0-9]{0,2}")
+_COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _STRIPE_KEY = "CARDONFILE_STRIPE_SECRET_KEY"
 _STRIPE_SECRETS = "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
 _STRIPE_CURRENCY = "CARDONFILE_STRIPE_CURRENCY"
@@ -76,6 +76,8 @@ class Setting(StrEnum):
 
     DATABASE_URL = "CARDONFILE_DATABASE_URL"
     DATABASE_CONNECTIONS = "CARDONFILE_DATABASE_CONNECTIONS"
+    PSP_CALLS = "CARDONFILE_PSP_CALLS"
+    WORKER_THREADS = "CARDONFILE_WORKER_THREADS"
     PUBLIC_BASE_URL = "CARDONFILE_PUBLIC_BASE_URL"
     ALLOW_FAKE_PSP = "CARDONFILE_ALLOW_FAKE_PSP"
     FAKE_PSP_DATABASE = "CARDONFILE_FAKE_PSP_DATABASE"
@@ -103,8 +105,10 @@ class Settings:
     """Everything that an operator sets.
 
     `database` is an SQLite file or a PostgreSQL database, and `database_connections` how many
-    connections a process may open to the latter. `public_base_url` is where guests' browsers reach the service,
-    without a slash at its end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
+    connections a process may open to the latter. `psp_calls` is how many calls to PSPs the server
+    may have under way for guests, `worker_threads` how many sessions and discards the worker has
+    under way. `public_base_url` is where guests' browsers reach the service, without a slash at its
+    end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
     is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
     `rate_limit_storage` is the Redis that processes count limits in together; its address may hold
     a password and is shown nowhere.
@@ -116,6 +120,8 @@ class Settings:
     fake_psp_database: Path
     fake_psp_is_allowed: bool
     database_connections: int = 10
+    psp_calls: int = 8
+    worker_threads: int = 16
     log_format: LogFormat = LogFormat.TEXT
     trusted_proxy: str | None = None
     add_card_limit: str | None = None
@@ -146,9 +152,9 @@ class Settings:
             fake_psp_is_allowed=(
                 _fake_psp_is_meant(given.get(Setting.ALLOW_FAKE_PSP)) or _is_loopback(base_url)
             ),
-            database_connections=_database_connections(
-                given.get(Setting.DATABASE_CONNECTIONS, "10")
-            ),
+            database_connections=_count(given, Setting.DATABASE_CONNECTIONS, 10),
+            psp_calls=_count(given, Setting.PSP_CALLS, 8),
+            worker_threads=_count(given, Setting.WORKER_THREADS, 16),
             log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
             trusted_proxy=_trusted_proxy(given.get(Setting.TRUSTED_PROXY)),
             add_card_limit=_add_card_limit(given.get(Setting.ADD_CARD_LIMIT)),
@@ -236,9 +242,10 @@ def parse_database_url(
     return Path(path)
 
 
-def _database_connections(value: str) -> int:
-    if not _CONNECTIONS.fullmatch(value):
-        raise SettingsError("CARDONFILE_DATABASE_CONNECTIONS must be a number from 1 to 999")
+def _count(given: Mapping[str, str], name: str, default: int) -> int:
+    value = given.get(name, str(default))
+    if not _COUNT.fullmatch(value):
+        raise SettingsError(f"{name} must be a number from 1 to 999")
     return int(value)
 
 

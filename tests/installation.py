@@ -75,6 +75,7 @@ class TroubledProvider(PaymentProvider):
     Like many a PSP it has to be asked about a page with the request that the page was made for.
     `calls` names the calls that got through, `evidence` holds what each question came with.
     `meanwhile` is what happens elsewhere after the PSP has answered a call of this name.
+    `before` is called before each call, with its name and merchant account.
     """
 
     def __init__(self, provider: PaymentProvider) -> None:
@@ -83,6 +84,7 @@ class TroubledProvider(PaymentProvider):
         self.calls: list[str] = []
         self.evidence: list[tuple[str, ...]] = []
         self.meanwhile: dict[str, Callable[[], object]] = {}
+        self.before: Callable[[str, MerchantAccount], object] = lambda _, __: None
         self._made_for: dict[str, HostedPageRequest] = {}
 
     def have(self, trouble: Trouble, *methods: str) -> None:
@@ -106,7 +108,7 @@ class TroubledProvider(PaymentProvider):
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
-        self._before("start")
+        self._before("start", request.merchant_account)
         page = self._provider.start(request)
         self._made_for[page.reference] = request
         self._after("start")
@@ -118,7 +120,7 @@ class TroubledProvider(PaymentProvider):
     ) -> Outcome:
         assert request == self._made_for.get(page.reference, request)
         self.evidence.append(tuple(each.content for each in evidence))
-        self._before("outcome")
+        self._before("outcome", request.merchant_account)
         outcome = self._provider.outcome(request, page, evidence)
         self._after("outcome")
         return outcome
@@ -126,7 +128,7 @@ class TroubledProvider(PaymentProvider):
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
         assert request == self._made_for.get(page.reference, request)
-        self._before("close")
+        self._before("close", request.merchant_account)
         self._provider.close(request, page)
         self._after("close")
 
@@ -134,7 +136,7 @@ class TroubledProvider(PaymentProvider):
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        self._before("discard")
+        self._before("discard", merchant_account)
         self._provider.discard(merchant_account, guest_reference, token)
         self._after("discard")
 
@@ -142,7 +144,8 @@ class TroubledProvider(PaymentProvider):
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         return self._provider.read_webhook(delivery)
 
-    def _before(self, method: str) -> None:
+    def _before(self, method: str, merchant_account: MerchantAccount) -> None:
+        self.before(method, merchant_account)
         if self.trouble.get(method) is Trouble.BEFORE_IT_ACTED:
             raise ProviderUnavailable("timed out before it got the request")
         if self.trouble.get(method) is Trouble.REFUSED:

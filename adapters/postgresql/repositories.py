@@ -6,7 +6,7 @@ what may not be there yet by taking turns about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Final
@@ -18,7 +18,7 @@ from adapters.postgresql.imports import put_products, put_records
 from adapters.postgresql.rows import Rows
 from domain import ports
 from domain.access_tokens import AccessToken
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
 from domain.guests import Guest
@@ -32,6 +32,7 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
     ProviderName,
+    PspAccount,
     TokenId,
     plain_uuid,
 )
@@ -60,6 +61,24 @@ _EVIDENCE = Rows(
 _ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
+
+_DUE_SESSION = (
+    "SELECT token_id FROM card_sessions WHERE due_at <= %(now)s "
+    "AND (configuration->>'provider') || '/' || (configuration->>'merchant_account') "
+    "<> ALL(%(except_at)s) ORDER BY due_at LIMIT 1"
+)
+_DUE_DISCARD = (
+    "SELECT provider, merchant_account, token FROM discards WHERE due_at <= %(now)s "
+    "AND provider || '/' || merchant_account <> ALL(%(except_at)s) ORDER BY due_at LIMIT 1"
+)
+
+
+def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
+    return {"now": now, "except_at": ["/".join(each) for each in except_at]}
+
+
+def _is_any(transaction: Transaction, statement: str, values: dict[str, object]) -> bool:
+    return transaction.execute(statement, values).fetchone() is not None
 
 
 class _InUnit:
@@ -193,14 +212,23 @@ class CardSessions(_InUnit, ports.CardSessions):
         self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
-    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        return _is_any(self._transaction, _DUE_SESSION, _due(now, except_at))
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> DueSession | None:
         taken = self._transaction.execute(
-            "UPDATE card_sessions SET due_at = %(until)s WHERE token_id = ("
-            "SELECT token_id FROM card_sessions WHERE due_at <= %(now)s ORDER BY due_at LIMIT 1 "
-            "FOR UPDATE SKIP LOCKED) RETURNING token_id",
-            {"now": now, "until": until},
-        ).fetchone()
-        return TokenId(taken[0]) if taken else None
+            "UPDATE card_sessions SET due_at = %(until)s WHERE token_id = "
+            f"({_DUE_SESSION} FOR UPDATE SKIP LOCKED) RETURNING token_id, "
+            "coalesce(configuration->>'provider', ''), "
+            "coalesce(configuration->>'merchant_account', '')",
+            {**_due(now, except_at), "until": until},
+        ).fetchall()
+        return next(
+            (DueSession(token_id, PspAccount(*account)) for token_id, *account in taken), None
+        )
 
 
 class EvidenceLog(_InUnit, ports.EvidenceLog):
@@ -438,14 +466,18 @@ class Discards(_InUnit, ports.Discards):
         )
 
     @override
-    def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        return _is_any(self._transaction, _DUE_DISCARD, _due(now, except_at))
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Discard | None:
         taken = _DISCARDS.take(
             self._transaction,
-            "UPDATE discards SET due_at = %(until)s WHERE (provider, merchant_account, token) = ("
-            "SELECT provider, merchant_account, token FROM discards WHERE due_at <= %(now)s "
-            "ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED"
-            f") RETURNING {_DISCARDS.listed}",
-            {"now": now, "until": until},
+            "UPDATE discards SET due_at = %(until)s WHERE (provider, merchant_account, token) = "
+            f"({_DUE_DISCARD} FOR UPDATE SKIP LOCKED) RETURNING {_DISCARDS.listed}",
+            {**_due(now, except_at), "until": until},
         )
         return taken[0] if taken else None
 

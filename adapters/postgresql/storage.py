@@ -134,11 +134,17 @@ class PostgresqlStorage(ports.Storage):
     @override
     def check(self) -> None:
         try:
-            with _given_up(), self._connections.transaction(writing=True) as transaction:
-                # It finds nothing to delete, and is refused where nothing may be written.
-                transaction.execute("DELETE FROM idempotency_keys WHERE false")
+            with _given_up(), self._connections.transaction(writing=False) as transaction:
+                # Asked and not tried: each write transaction uses up a number of the server's.
+                (may_write,) = transaction.one(
+                    "SELECT NOT pg_is_in_recovery() "
+                    "AND NOT current_setting('default_transaction_read_only')::boolean "
+                    "AND has_table_privilege('idempotency_keys', 'DELETE')"
+                )
         except Error as error:
             raise ServiceUnavailable from error
+        if not may_write:
+            raise ServiceUnavailable
 
     @override
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from secrets import randbits
@@ -15,7 +15,7 @@ from adapters.sqlite.connection import IntegrityError, Transaction
 from adapters.sqlite.rows import Record, Rows, time_text
 from domain import ports
 from domain.access_tokens import AccessToken
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
 from domain.guests import Guest
@@ -29,6 +29,7 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
     ProviderName,
+    PspAccount,
     TokenId,
 )
 from domain.pagination import Page, PageRequest
@@ -65,6 +66,26 @@ _EVIDENCE = Rows(
 _ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
+
+_DUE_SESSION = (
+    "SELECT rowid FROM card_sessions WHERE due_at <= :now "
+    "AND json_extract(configuration, '$.provider') || '/' || "
+    "json_extract(configuration, '$.merchant_account') "
+    "NOT IN (SELECT value FROM json_each(:except_at)) ORDER BY due_at LIMIT 1"
+)
+_DUE_DISCARD = (
+    "SELECT rowid FROM discards WHERE due_at <= :now "
+    "AND provider || '/' || merchant_account "
+    "NOT IN (SELECT value FROM json_each(:except_at)) ORDER BY due_at LIMIT 1"
+)
+
+
+def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, str]:
+    return {"now": time_text(now), "except_at": json.dumps(["/".join(each) for each in except_at])}
+
+
+def _is_any(transaction: Transaction, statement: str, values: dict[str, str]) -> bool:
+    return transaction.execute(statement, values).fetchone() is not None
 
 
 class _InUnit:
@@ -190,14 +211,22 @@ class CardSessions(_InUnit, ports.CardSessions):
         self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
-    def take_due(self, now: datetime, *, until: datetime) -> TokenId | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        return _is_any(self._transaction, _DUE_SESSION, _due(now, except_at))
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> DueSession | None:
         taken = self._transaction.execute(
-            "UPDATE card_sessions SET due_at = :until WHERE token_id = ("
-            "SELECT token_id FROM card_sessions WHERE due_at <= :now ORDER BY due_at LIMIT 1"
-            ") RETURNING token_id",
-            {"now": time_text(now), "until": time_text(until)},
+            f"UPDATE card_sessions SET due_at = :until WHERE rowid = ({_DUE_SESSION}) "
+            "RETURNING token_id, coalesce(json_extract(configuration, '$.provider'), ''), "
+            "coalesce(json_extract(configuration, '$.merchant_account'), '')",
+            {**_due(now, except_at), "until": time_text(until)},
         ).fetchall()
-        return TokenId(taken[0][0]) if taken else None
+        return next(
+            (DueSession(token_id, PspAccount(*account)) for token_id, *account in taken), None
+        )
 
 
 class EvidenceLog(_InUnit, ports.EvidenceLog):
@@ -412,13 +441,18 @@ class Discards(_InUnit, ports.Discards):
         )
 
     @override
-    def take_due(self, now: datetime, *, until: datetime) -> Discard | None:
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        return _is_any(self._transaction, _DUE_DISCARD, _due(now, except_at))
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Discard | None:
         taken = _DISCARDS.take(
             self._transaction,
-            "UPDATE discards SET due_at = :until WHERE rowid = ("
-            "SELECT rowid FROM discards WHERE due_at <= :now ORDER BY due_at LIMIT 1"
-            f") RETURNING {_DISCARDS.listed}",
-            {"now": time_text(now), "until": time_text(until)},
+            f"UPDATE discards SET due_at = :until WHERE rowid = ({_DUE_DISCARD}) "
+            f"RETURNING {_DISCARDS.listed}",
+            {**_due(now, except_at), "until": time_text(until)},
         )
         return taken[0] if taken else None
 

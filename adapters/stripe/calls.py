@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import logging
+import re
 import ssl
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 API_VERSION: Final = "2026-10-28.endive"
 """The version that this adapter is written for; each request names it, whatever the SDK's is."""
+
+_SECONDS: Final = re.compile(r"[0-9]{1,6}")
 
 log = structlog.get_logger()
 
@@ -147,7 +151,10 @@ class Call:
         is_replayed = (error.headers or {}).get("idempotent-replayed") == "true"
         if is_replayed and (error.http_status or 0) >= http.client.INTERNAL_SERVER_ERROR:
             return KeySpent("Stripe saved a fault of its own under the idempotency key")
-        return meaning(f"Stripe answered {type(error).__name__}, HTTP {error.http_status}")
+        reason = f"Stripe answered {type(error).__name__}, HTTP {error.http_status}"
+        if meaning is ProviderUnavailable:
+            return ProviderUnavailable(reason, retry_after=_retry_after(error))
+        return meaning(reason)
 
     def _report(self, kind: str, error: stripe.StripeError | None = None) -> None:
         log.warning(
@@ -159,6 +166,12 @@ class Call:
             param=getattr(error, "param", None),
             request_id=error and error.request_id,
         )
+
+
+def _retry_after(error: stripe.StripeError) -> timedelta | None:
+    """Give how long Stripe wants no more calls, if it says so in seconds."""
+    seconds = str((error.headers or {}).get("retry-after", ""))
+    return timedelta(seconds=int(seconds)) if _SECONDS.fullmatch(seconds) else None
 
 
 def quiet_sdk() -> None:

@@ -24,7 +24,7 @@ from typing_extensions import override
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 MAX_TRIES: Final = 3
 
-_PASSED_ON: Final = ("request-id", "idempotent-replayed")
+_PASSED_ON: Final = ("request-id", "idempotent-replayed", "retry-after")
 """The headers that are of use here. The SDK prints others, such as notices, to standard error."""
 
 

@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 
-from domain.card_sessions import CardSession, Failure, SessionStatus
+from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
 from domain.guests import Guest
@@ -25,6 +25,7 @@ from domain.identifiers import (
     GuestReference,
     MerchantAccount,
     ProviderName,
+    PspAccount,
     TokenId,
 )
 from domain.pagination import PageRequest
@@ -648,8 +649,8 @@ class TestCardSessions:
         )
         taken = []
         with storage.write() as unit:
-            while token_id := unit.sessions.take_due(NOW, until=NOW + MINUTE):
-                taken.append(token_id)
+            while session := unit.sessions.take_due(NOW, until=NOW + MINUTE):
+                taken.append(session.token_id)
             unit.commit()
         assert taken == [a_uuid(30), a_uuid(31), a_uuid(32)]
 
@@ -657,7 +658,9 @@ class TestCardSessions:
         until = NOW + MINUTE
         put_sessions(storage, a_session(due_at=NOW))
         with storage.write() as unit:
-            assert unit.sessions.take_due(NOW, until=until) == TOKEN_ID
+            assert unit.sessions.take_due(NOW, until=until) == DueSession(
+                TOKEN_ID, PspAccount(PROVIDER, MERCHANT_ACCOUNT)
+            )
             assert unit.sessions.get(TOKEN_ID) == a_session(due_at=until)
             unit.commit()
         with storage.write() as unit:
@@ -670,6 +673,47 @@ class TestCardSessions:
             with storage.write() as unit:
                 assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is not None
 
+    def test_those_of_some_merchant_accounts_are_left_where_they_are(
+        self, storage: Storage
+    ) -> None:
+        at = {
+            TokenId(a_uuid(30 + number)): PspAccount(
+                ProviderName(provider), MerchantAccount(account)
+            )
+            for number, (provider, account) in enumerate(
+                [("fake", "main"), ("fake", "other"), ("stripe", "main"), ("stripe", "other")]
+            )
+        }
+        with storage.write() as unit:
+            for token_id, account in at.items():
+                provider, merchant_account = account
+                configuration = a_configuration(
+                    provider=provider, merchant_account=merchant_account
+                )
+                unit.sessions.add(
+                    a_session(token_id=token_id, configuration=configuration, due_at=NOW)
+                )
+                unit.discards.add(
+                    a_discard(provider=provider, merchant_account=merchant_account, due_at=NOW)
+                )
+            unit.commit()
+        busy = {at[TokenId(a_uuid(30))], at[TokenId(a_uuid(33))]}
+
+        sessions, discards = [], []
+        with storage.write() as unit:
+            while session := unit.sessions.take_due(NOW, until=NOW + MINUTE, except_at=busy):
+                sessions.append(session.psp_account)
+            while discard := unit.discards.take_due(NOW, until=NOW + MINUTE, except_at=busy):
+                discards.append(discard.psp_account)
+            unit.commit()
+        assert set(sessions) == set(discards) == set(at.values()) - busy
+        assert len(sessions) == len(discards) == 2
+        with storage.read() as unit:
+            for repository in (unit.sessions, unit.discards):
+                assert repository.is_any_due(NOW)
+                assert not repository.is_any_due(NOW, except_at=busy)
+                assert not repository.is_any_due(NOW - MINUTE)
+
     def test_many_takers_at_once_get_each_session_once(self, storage: Storage) -> None:
         token_ids = [TokenId(a_uuid(number)) for number in range(300, 340)]
         put_sessions(storage, *(a_session(token_id=token_id, due_at=NOW) for token_id in token_ids))
@@ -678,11 +722,11 @@ class TestCardSessions:
             taken: list[TokenId] = []
             while True:
                 with storage.write() as unit:
-                    token_id = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+                    session = unit.sessions.take_due(NOW, until=NOW + MINUTE)
                     unit.commit()
-                if token_id is None:
+                if session is None:
                     return taken
-                taken.append(token_id)
+                taken.append(session.token_id)
 
         taken = [token_id for taker in at_once(8, take_all) for token_id in taker]
         assert sorted(taken) == token_ids
@@ -704,7 +748,8 @@ class TestCardSessions:
             taken = []
             for _ in range(2):
                 with storage.write() as unit:
-                    taken.append(unit.sessions.take_due(NOW, until=NOW + MINUTE))
+                    session = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+                    taken.append(None if session is None else session.token_id)
                     unit.commit()
             return taken
 

@@ -1,99 +1,137 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
-from domain.card_sessions import SessionStatus
+from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
-from domain.reconcile import Round
+from domain.identifiers import CenterId, MerchantAccount
+from domain.ports import Storage
 from entrypoints import reconciler
-from entrypoints.reconciler import ReconcilerThread, run_until_idle
-from tests.installation import Installation, Trouble
+from entrypoints.reconciler import Reconciler, run_until_idle
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.installation import MERCHANT, Installation, Trouble
+from tests.simulation.ports import Moment, WatchedStorage
 from tests.waiting import wait_until
 
 
-def test_the_thread_settles_what_is_due_once_it_is_woken(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
-    work = threading.Event()
-    thread = ReconcilerThread(installation.reconcile, work)
-    thread.start()
+@contextmanager
+def running(
+    installation: Installation, storage: Storage | None = None
+) -> Iterator[threading.Event]:
+    """Run a reconciler with four threads, and lend the event that wakes it."""
+    container, work = installation.container, threading.Event()
+    reconciler = Reconciler(
+        settle=replace(container.settle_in_worker(), storage=storage or installation.storage),
+        discard_token=container.discard_token(),
+        breakers=container.breakers(),
+        clock=installation.clock,
+        work=work,
+        threads=4,
+    )
+    reconciler.start()
+    try:
+        yield work
+    finally:
+        reconciler.stop()
+
+
+def sessions_with_a_card(
+    installation: Installation, number: int, center_id: CenterId = CENTER_ID
+) -> list[CardSession]:
+    """Have sessions that are due, each with a card that was typed."""
+    sessions = [installation.opened_session(center_id=center_id) for _ in range(number)]
+    for session in sessions:
+        installation.type_card(session)
     installation.clock.advance(timedelta(seconds=30))
-    work.set()
-
-    wait_until(lambda: installation.session(session.token_id).status is SessionStatus.COMPLETED)
-    thread.stop()
+    return sessions
 
 
-@pytest.mark.parametrize("fault", [ServiceUnavailable(), ZeroDivisionError()])
-def test_the_thread_outlives_faults(fault: Exception) -> None:
-    rounds: list[int] = []
-
-    def reconcile(*, is_stopping: Callable[[], bool]) -> Round:
-        rounds.append(1)
-        if len(rounds) == 1:
-            raise fault
-        return Round()
-
-    work = threading.Event()
-    thread = ReconcilerThread(reconcile, work)
-    with capture_logs() as logs:
-        thread.start()
-        work.set()
-        wait_until(lambda: len(rounds) > 1)
-        thread.stop()
-
-    assert logs[0]["event"] in ("reconciler_without_storage", "reconciler_fault")
+def settled(installation: Installation, sessions: Iterable[CardSession]) -> list[bool]:
+    return [installation.session(each.token_id).is_settled for each in sessions]
 
 
-def test_a_storage_that_is_away_is_in_the_log_once_and_so_is_its_return() -> None:
-    rounds: list[int] = []
+def test_what_is_due_is_settled_and_what_is_not_kept_is_discarded(
+    installation: Installation,
+) -> None:
+    sessions = sessions_with_a_card(installation, 10)
+    with running(installation):
+        # All of them bring the same card: one is stored, the tokens of the others are discarded.
+        wait_until(
+            lambda: all(settled(installation, sessions)) and len(installation.tokens_at_psp()) == 1
+        )
 
-    def reconcile(*, is_stopping: Callable[[], bool]) -> Round:
-        rounds.append(1)
-        work.set()
-        if len(rounds) in (2, 3, 4, 7):
-            raise ServiceUnavailable from OSError("/srv/cards.db: disk I/O error")
-        return Round()
-
-    work = threading.Event()
-    thread = ReconcilerThread(reconcile, work)
-    with capture_logs() as logs:
-        thread.start()
-        wait_until(lambda: len(rounds) > 8)
-        thread.stop()
-
-    away, back = "reconciler_without_storage", "reconciler_storage_back"
-    assert [each["event"] for each in logs] == [away, back, away, back]
-    assert logs[0]["cause"] == "/srv/cards.db: disk I/O error"
+    (account,) = installation.accounts()
+    assert installation.tokens_at_psp() == {account.token}
 
 
-def test_the_thread_outlives_a_log_that_cannot_be_written(
+def test_a_merchant_account_that_hangs_delays_no_other(installation: Installation) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
+    stuck = sessions_with_a_card(installation, 20)
+    others = sessions_with_a_card(installation, 5, OTHER_CENTER_ID)
+    goes_on = threading.Event()
+    installation.provider.before = lambda _, account: account != MERCHANT or goes_on.wait(60)
+
+    with running(installation):
+        try:
+            wait_until(lambda: all(settled(installation, others)))
+            assert not any(settled(installation, stuck))
+        finally:
+            goes_on.set()
+        wait_until(lambda: all(settled(installation, stuck)))
+
+
+def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_written(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(reconciler.log, "info", broken, raising=False)
-    session = installation.opened_session()
-    installation.type_card(session)
-    work = threading.Event()
-    thread = ReconcilerThread(installation.reconcile, work)
-    thread.start()
-    for _ in range(2):
-        installation.clock.advance(timedelta(seconds=30))
-        work.set()
-    wait_until(lambda: installation.session(session.token_id).status is SessionStatus.COMPLETED)
-    second = installation.opened_session()
-    installation.clock.advance(timedelta(minutes=31))
-    work.set()
+    calls: list[str] = []
 
-    wait_until(lambda: installation.session(second.token_id).status is SessionStatus.EXPIRED)
-    thread.stop()
+    def stumble_at_first(call: str, _: MerchantAccount) -> None:
+        calls.append(call)
+        if len(calls) == 1:
+            broken()
+
+    sessions = sessions_with_a_card(installation, 5)
+    installation.provider.before = stumble_at_first
+    for level in ("info", "warning", "error"):
+        monkeypatch.setattr(reconciler.log, level, broken, raising=False)
+
+    with running(installation):
+        wait_until(lambda: settled(installation, sessions).count(True) == 4)
+
+
+def test_a_storage_that_is_away_is_in_the_log_once_and_so_is_its_return(
+    installation: Installation,
+) -> None:
+    tries: list[bool] = []
+
+    def away_for_a_while(call: str, moment: Moment, arguments: object = ()) -> None:
+        if (call, moment) == ("storage.read", Moment.BEFORE):
+            tries.append(len(tries) in (1, 2, 3, 6))
+            if tries[-1]:
+                raise ServiceUnavailable from OSError("/srv/cards.db: disk I/O error")
+
+    def has_tried() -> bool:
+        work.set()
+        return len(tries) > 8
+
+    watched = WatchedStorage(installation.storage, away_for_a_while)
+    with capture_logs() as lines, running(installation, watched) as work:
+        wait_until(has_tried)
+
+    away, back = "reconciler_without_storage", "reconciler_storage_back"
+    assert [line["event"] for line in lines] == [away, back, away, back]
+    assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 
 def test_the_command_works_until_nothing_is_due(installation: Installation) -> None:

@@ -49,7 +49,7 @@ class Trouble(Enum):
     HEADERS_DRIP = auto()
     """It is done, and the answer's headers come byte by byte, for longer than anybody waits."""
     TOO_MANY = auto()
-    """429."""
+    """429, with the advice to wait for 7 seconds."""
     FAULT = auto()
     """500, saved under the idempotency key; nothing is done."""
     FAULT_AFTER_IT_ACTED = auto()
@@ -205,6 +205,8 @@ class FakeStripeServer:
             error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
             advice = _ADVICE.get(trouble)
             headers = (("Stripe-Should-Retry", advice),) if advice else ()
+            if trouble is Trouble.TOO_MANY:
+                headers = (*headers, ("Retry-After", "7"))
             return Answer(status, _json(status, {"error": error}).body, headers)
         if trouble is Trouble.NOT_THE_API:
             return Answer(404, b"<html>Not found</html>", (("Content-Type", "text/html"),))

@@ -82,6 +82,7 @@ class Process:
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()
+        self.forget_idempotency_keys = container.forget_idempotency_keys()
         self.is_dead = False
 
     def stop(self) -> None:

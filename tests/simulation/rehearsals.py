@@ -113,6 +113,7 @@ class Rehearsal(Installation):
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
         self.reconcile = self._process.reconcile
+        self.forget_idempotency_keys = self._process.forget_idempotency_keys
 
     # What people do.
 

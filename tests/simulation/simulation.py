@@ -26,6 +26,7 @@ from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
+from domain.reconcile import Round
 from entrypoints.container import FAKE
 from tests.builders import a_uuid
 from tests.clock import SettableClock
@@ -407,11 +408,17 @@ class Simulation:
     # What happens by itself, and what operators do.
 
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
-        """Do one round of reconciling."""
+        """Do one round of reconciling, and remove old idempotency keys."""
+
+        def work() -> Round:
+            done = process.reconcile()
+            process.forget_idempotency_keys()
+            return done
+
         answer = self._ask(
             "the reconciler runs",
             process,
-            process.reconcile,
+            work,
             lambda done: f"{done.sessions} sessions, {done.discards} discards",
         )
         if not isinstance(answer, Exception) and answer.faults:

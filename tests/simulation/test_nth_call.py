@@ -16,6 +16,7 @@ from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import FindWayBack
+from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_pages import WebhookDelivery
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
@@ -125,6 +126,12 @@ def an_event_of_a_card(rehearsal: Rehearsal) -> Attempt:
     )
     delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
     return lambda: rehearsal.use_cases.receive_webhook(FAKE, delivery)
+
+
+def a_key_of_yesterday(rehearsal: Rehearsal) -> Attempt:
+    rehearsal.add_card(idempotency_key="key")
+    rehearsal.clock.advance(timedelta(hours=25))
+    return rehearsal.forget_idempotency_keys
 
 
 def a_new_card(rehearsal: Rehearsal) -> Attempt:
@@ -274,6 +281,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     ),
     CancelHostedPage: Expected(situations=(a_guest_who_gave_up,)),
     FindWayBack: Expected(situations=(a_guest_whose_link_leads_nowhere,)),
+    ForgetIdempotencyKeys: Expected(situations=(a_key_of_yesterday,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
         situations=(

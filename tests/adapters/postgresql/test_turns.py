@@ -49,7 +49,8 @@ def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
 
 
 def take_session(unit: WriteUnit) -> TokenId | None:
-    return unit.sessions.take_due(NOW, until=NOW.replace(year=2027))
+    taken = unit.sessions.take_due(NOW, until=NOW.replace(year=2027))
+    return taken.token_id if taken else None
 
 
 def take_discard(unit: WriteUnit) -> CardToken | None:

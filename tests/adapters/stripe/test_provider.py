@@ -609,14 +609,22 @@ class TestFaults:
         server.have(trouble, CREATE_SESSION, times=2)
         assert provider.start(REQUEST).reference == only_session(server)["id"]
 
-    @pytest.mark.parametrize("trouble", [Trouble.AWAY_FOR_LONG, Trouble.TOO_MANY])
+    @pytest.mark.parametrize(
+        ("trouble", "retry_after"),
+        [(Trouble.AWAY_FOR_LONG, None), (Trouble.TOO_MANY, timedelta(seconds=7))],
+    )
     def test_f22_what_stripe_does_not_want_again_is_not_sent_again(
-        self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
+        self,
+        provider: StripeProvider,
+        server: FakeStripeServer,
+        trouble: Trouble,
+        retry_after: timedelta | None,
     ) -> None:
         server.have(trouble)
-        with pytest.raises(ProviderUnavailable):
+        with pytest.raises(ProviderUnavailable) as raised:
             provider.start(REQUEST)
         assert server.calls == ["POST /v1/customers"]
+        assert raised.value.retry_after == retry_after
 
     def test_f22_an_answer_without_an_end_in_sight_is_an_outage(
         self, provider: StripeProvider, server: FakeStripeServer

@@ -1,4 +1,4 @@
-"""The log of a PSP's outages: a line when calls begin to fail, and one when they succeed again."""
+"""The log of PSPs' outages: a line when calls begin to fail, and one when they succeed again."""
 
 from __future__ import annotations
 
@@ -8,54 +8,48 @@ from threading import Lock
 
 import structlog
 
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.identifiers import PspAccount
 from domain.ports import ProviderRefused, ProviderUnavailable
 
 log = structlog.get_logger()
 
 
 class OutageLog:
-    """Logs the state of one PSP once per change, for each merchant account and operation.
+    """Logs the state of each operation at each merchant account, once per change.
 
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
     `PaymentProvider`. Each process keeps the states for itself.
     """
 
-    def __init__(self, provider: ProviderName) -> None:
-        self._provider = provider
+    def __init__(self) -> None:
         self._lock = Lock()
-        self._failing: dict[tuple[MerchantAccount, str], type[Exception]] = {}
+        self._failing: dict[tuple[PspAccount, str], type[Exception]] = {}
 
     @contextmanager
-    def around_call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[None]:
+    def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
         """Watch over a call to the PSP. Whatever it raises is raised again."""
-        call = {
-            "provider": self._provider,
-            "merchant_account": merchant_account,
-            "operation": operation,
-        }
+        call = {**account._asdict(), "operation": operation}
         # Of a failure only the kind and the place are written: an adapter may have put into its
         # text what the PSP sent.
         try:
             yield
         except ProviderUnavailable as failure:
-            if self._has_changed(merchant_account, operation, ProviderUnavailable):
+            if self._has_changed(account, operation, ProviderUnavailable):
                 log.error("psp_away", **call, exc_info=failure)
             raise
         except ProviderRefused as refusal:
-            if self._has_changed(merchant_account, operation, ProviderRefused):
+            if self._has_changed(account, operation, ProviderRefused):
                 log.error("psp_refuses", **call, exc_info=refusal)
             raise
-        if self._has_changed(merchant_account, operation, None):
+        if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)
 
     def _has_changed(
-        self, merchant_account: MerchantAccount, operation: str, failure: type[Exception] | None
+        self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
         """Keep the state that a call has shown, and tell whether it was another before."""
-        key = (merchant_account, operation)
         with self._lock:
-            before = self._failing.pop(key, None)
+            before = self._failing.pop((account, operation), None)
             if failure is not None:
-                self._failing[key] = failure
+                self._failing[account, operation] = failure
         return before is not failure

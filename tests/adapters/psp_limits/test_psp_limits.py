@@ -3,32 +3,35 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.http.server import THREADS
-from adapters.psp_slots import (
-    HANGS_BEFORE_REST,
-    REST_SECONDS,
-    PspSlots,
-    Rest,
-    SlottedProvider,
+from adapters.psp_limits import Bulkhead, GuardedProvider
+from adapters.psp_limits.circuit_breaker import (
+    HANGS_BEFORE_PAUSE,
+    MAX_PAUSE,
+    PAUSE_SECONDS,
+    CircuitBreaker,
+    CircuitBreakers,
 )
-from adapters.psp_slots.outages import OutageLog
-from domain.hosted_pages import Pending
-from domain.identifiers import CardToken, MerchantAccount
-from domain.ports import ProviderRefused, ProviderUnavailable
+from adapters.psp_limits.outages import OutageLog
+from domain.identifiers import CardToken, MerchantAccount, PspAccount
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable
 from entrypoints.container import FAKE
 from tests.installation import MERCHANT, Installation, Trouble
 
+AT_FAKE: Final = PspAccount(FAKE, MERCHANT)
+AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
 
-def test_a_hanging_psp_holds_half_of_the_threads_and_no_more(installation: Installation) -> None:
+
+def test_a_psp_that_hangs_leaves_threads_for_adding_cards(installation: Installation) -> None:
     session = installation.add_card()
-    slots = installation.container.psp_slots()
+    bulkhead = installation.container.bulkhead()
     with ExitStack() as hanging:
-        for _ in range(THREADS // 2):
-            hanging.enter_context(slots.one())
+        for _ in range(installation.settings.psp_calls):
+            hanging.enter_context(bulkhead.around_call())
         with pytest.raises(ProviderUnavailable):
             installation.open_page(session)
         assert installation.add_card().token_id != session.token_id
@@ -39,27 +42,27 @@ def test_a_hanging_psp_holds_half_of_the_threads_and_no_more(installation: Insta
 def test_a_burst_of_guests_is_served(installation: Installation) -> None:
     sessions = [installation.add_card() for _ in range(48)]
 
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(16) as pool:
         addresses = set(pool.map(installation.open_page, sessions))
 
     assert len(addresses) == 48
 
 
-class TestRest:
-    """What is spared a PSP that hangs, on a clock of its own."""
+class TestCircuitBreaker:
+    """What is spared a PSP that hangs or asks for a pause, on a clock of its own."""
 
     @pytest.fixture(autouse=True)
     def _own_time(self) -> None:
         self.seconds = 0.0
-        self.rest = Rest(FAKE, lambda: self.seconds)
+        self.breaker = CircuitBreaker(AT_FAKE, lambda: self.seconds)
 
     def call(self, *, takes: float, fault: Exception | None = None) -> None:
-        with self.rest.around_call():
+        with self.breaker.around_call():
             self.seconds += takes
             if fault is not None:
                 raise fault
 
-    def hang(self, times: int = HANGS_BEFORE_REST) -> None:
+    def hang(self, times: int = HANGS_BEFORE_PAUSE) -> None:
         for _ in range(times):
             with pytest.raises(ProviderUnavailable, match="timed out"):
                 self.call(takes=5, fault=ProviderUnavailable("timed out"))
@@ -73,18 +76,23 @@ class TestRest:
             with pytest.raises(ProviderUnavailable, match="left alone"):
                 self.call(takes=5)
         assert self.seconds == before
-        assert lines == [{"event": "psp_hangs", "log_level": "warning", "provider": FAKE}]
+        assert self.breaker.capacity(12) == 0
+        assert [line["event"] for line in lines] == ["psp_paused"]
+        assert lines[0]["provider"] == FAKE
+        assert lines[0]["merchant_account"] == MERCHANT
 
     def test_after_a_while_one_call_finds_out_whether_it_still_hangs(self) -> None:
         self.hang()
-        self.seconds += REST_SECONDS
-        with self.rest.around_call(), pytest.raises(ProviderUnavailable, match="left alone"):
+        self.seconds += PAUSE_SECONDS
+        assert self.breaker.capacity(12) == 1
+        with self.breaker.around_call(), pytest.raises(ProviderUnavailable, match="left alone"):
             self.call(takes=0)
         self.call(takes=0)
+        assert self.breaker.capacity(12) == 12
 
     def test_one_that_still_hangs_is_left_alone_again_at_once(self) -> None:
         self.hang()
-        self.seconds += REST_SECONDS
+        self.seconds += PAUSE_SECONDS
         self.hang(1)
         with pytest.raises(ProviderUnavailable, match="left alone"):
             self.call(takes=0)
@@ -93,30 +101,53 @@ class TestRest:
         ("takes", "fault"),
         [(1, None), (1, ProviderUnavailable("503")), (5, ProviderRefused("no")), (5, None)],
     )
-    def test_any_answer_in_between_counts(self, takes: float, fault: Exception | None) -> None:
+    def test_any_response_in_between_counts(self, takes: float, fault: Exception | None) -> None:
         self.hang(2)
         with suppress(ProviderUnavailable, ProviderRefused):
             self.call(takes=takes, fault=fault)
         self.hang(2)
         self.call(takes=0)
 
-    def test_each_psp_rests_for_itself(self, installation: Installation) -> None:
-        sick = SlottedProvider(FAKE, installation.provider, PspSlots(1), self.rest)
-        well = SlottedProvider(FAKE, installation.provider, PspSlots(1), Rest(FAKE))
+    @pytest.mark.parametrize(
+        ("asked", "seconds"), [(timedelta(seconds=7), 7), (timedelta(days=1), 60)]
+    )
+    def test_a_psp_gets_the_pause_that_it_asks_for_up_to_a_minute(
+        self, asked: timedelta, seconds: int
+    ) -> None:
+        assert timedelta(minutes=1) == MAX_PAUSE
+        with pytest.raises(ProviderUnavailable, match="429"):
+            self.call(takes=0, fault=ProviderUnavailable("429", retry_after=asked))
+        self.seconds += seconds - 1
+        with pytest.raises(ProviderUnavailable, match="left alone"):
+            self.call(takes=0)
+        self.seconds += 1
+        self.call(takes=0)
+
+    def test_each_merchant_account_has_one_of_its_own(self, installation: Installation) -> None:
+        breakers = CircuitBreakers(lambda: self.seconds)
+        self.breaker = breakers.of(AT_FAKE)
+        self.hang()
+        guarded = guarded_provider(installation.provider, breakers)
         session = installation.opened_session()
         request, page = session.current_attempt.request, session.current_attempt.page
         assert page is not None
-        self.hang()
 
         for call in (
-            lambda: sick.start(request),
-            lambda: sick.outcome(request, page, ()),
-            lambda: sick.close(request, page),
-            lambda: sick.discard(MERCHANT, page.guest_reference, CardToken("card_1")),
+            lambda: guarded.start(request),
+            lambda: guarded.outcome(request, page, ()),
+            lambda: guarded.close(request, page),
+            lambda: guarded.discard(MERCHANT, page.guest_reference, CardToken("card_1")),
         ):
             with pytest.raises(ProviderUnavailable, match="left alone"):
                 call()
-        assert well.outcome(request, page, ()) == Pending()
+        guarded.discard(MerchantAccount("harbor"), page.guest_reference, CardToken("card_1"))
+        assert breakers.capacities(12) == {AT_FAKE: 0, AT_HARBOR: 12}
+
+
+def guarded_provider(provider: PaymentProvider, breakers: CircuitBreakers) -> PaymentProvider:
+    return GuardedProvider(
+        FAKE, provider, bulkhead=Bulkhead(1), breakers=breakers, outages=OutageLog()
+    )
 
 
 class TestOutages:
@@ -154,9 +185,9 @@ class TestOutages:
         assert line["operation"] == "discard"
 
     def test_each_merchant_account_and_operation_has_a_state_of_its_own(self) -> None:
-        outages = OutageLog(FAKE)
+        outages = OutageLog()
         with capture_logs() as lines:
-            for account in (MERCHANT, MerchantAccount("harbor")):
+            for account in (AT_FAKE, AT_HARBOR):
                 for operation in ("start", "discard"):
                     for _ in range(2):
                         with (
@@ -175,10 +206,10 @@ class TestOutages:
         ]
 
     def test_a_refusal_in_the_middle_of_an_outage_is_another_state(self) -> None:
-        outages = OutageLog(FAKE)
+        outages = OutageLog()
         with capture_logs() as lines:
             for failure in (ProviderUnavailable, ProviderRefused, ProviderRefused):
-                with suppress(failure), outages.around_call(MERCHANT, "start"):
+                with suppress(failure), outages.around_call(AT_FAKE, "start"):
                     raise failure
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
@@ -187,10 +218,10 @@ class TestOutages:
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()
-        slots = installation.container.psp_slots()
+        bulkhead = installation.container.bulkhead()
         with capture_logs() as lines, ExitStack() as hanging:
-            for _ in range(THREADS // 2):
-                hanging.enter_context(slots.one())
+            for _ in range(installation.settings.psp_calls):
+                hanging.enter_context(bulkhead.around_call())
             installation.return_to_shop(session)
 
         assert lines == []

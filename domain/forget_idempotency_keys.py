@@ -1,0 +1,28 @@
+"""Remove idempotency keys that no request can use any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.add_card import IDEMPOTENCY_KEYS_LAST
+from domain.ports import Clock, Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetIdempotencyKeys:
+    """Use case: remove the keys that were used more than 24 hours ago, a bounded number at a call.
+
+    May be called at any time. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self) -> None:
+        """Remove them."""
+
+        def forget(unit: WriteUnit) -> None:
+            unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
+            unit.commit()
+
+        self.storage.transact(forget)
