@@ -29,7 +29,7 @@ def running(
     container, work = installation.container, threading.Event()
     reconciler = Reconciler(
         settle=replace(container.settle_in_worker(), storage=storage or installation.storage),
-        discard_token=container.discard_token(),
+        discard_token=replace(container.discard_token(), storage=storage or installation.storage),
         breakers=container.breakers(),
         clock=installation.clock,
         work=work,
@@ -86,6 +86,25 @@ def test_a_merchant_account_that_hangs_delays_no_other(installation: Installatio
         finally:
             goes_on.set()
         wait_until(lambda: all(settled(installation, stuck)))
+
+
+def test_without_work_nothing_is_written(installation: Installation) -> None:
+    installation.opened_session()
+    installation.removed_card()
+    installation.reconcile_until_idle()
+    calls: list[str] = []
+
+    def note(call: str, moment: Moment, arguments: object = ()) -> None:
+        calls.append(call)
+
+    def has_looked_often() -> bool:
+        work.set()
+        return calls.count("storage.read") > 20
+
+    with running(installation, WatchedStorage(installation.storage, note)) as work:
+        wait_until(has_looked_often)
+
+    assert "storage.write" not in calls
 
 
 def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_written(
