@@ -406,7 +406,7 @@ class TestHttp:
             "merchant_account": MERCHANT,
             "token_id": token_id,
         }
-        body = json.dumps(event).encode()
+        body = json.dumps({"events": [event]}).encode()
         signature = sign(body, secret=api.installation.psp.webhook_secret, now=now)
 
         answer = api.send(
@@ -570,7 +570,7 @@ class TestOutage:
                 "GET", "/hosted-payments", query=self.link_of(session), authenticated=False
             )
             assert page.status_code == 503
-            assert "load it again" in page.text
+            assert "load this page again" in page.text
         finally:
             server.start()
 
