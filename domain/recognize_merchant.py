@@ -15,8 +15,8 @@ class AnotherMerchant(ProviderUnavailable):
     The work waits until the keys are right again.
     """
 
-    def __init__(self, *, kept: str, given: str) -> None:
-        super().__init__("the keys belong to another merchant than before")
+    def __init__(self, *, kept: str, given: str | None) -> None:
+        super().__init__("the keys belong to another merchant than before, or may")
         self.kept = kept
         self.given = given
 
@@ -25,24 +25,32 @@ class AnotherMerchant(ProviderUnavailable):
 class RecognizeMerchant:
     """Step before the first call to a PSP: hold whose keys a merchant account has against whose it had.
 
-    The first identity that a PSP tells is kept for good.
+    The first identity that a PSP tells is kept for good. Keys that do not tell whose they are pass
+    only as long as none is kept.
     """
 
     storage: Storage
 
     def __call__(
-        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Keep the identity if there is none yet. Raises AnotherMerchant if it is another."""
+        """Keep the identity if there is none yet. Raises AnotherMerchant if it is not the one kept."""
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
+
+        if kept is None and identity is not None:
+            kept = self._claim(provider, merchant_account, identity)
+        if kept is not None and kept != identity:
+            raise AnotherMerchant(kept=kept, given=identity)
+
+    def _claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        """Keep the identity, unless another process was faster; give the one that is kept."""
 
         def claim(unit: WriteUnit) -> str:
             claimed = unit.merchant_identities.claim(provider, merchant_account, identity)
             unit.commit()
             return claimed
 
-        if kept is None:
-            kept = self.storage.transact(claim)
-        if kept != identity:
-            raise AnotherMerchant(kept=kept, given=identity)
+        return self.storage.transact(claim)

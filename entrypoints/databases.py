@@ -117,9 +117,9 @@ def in_a_sentence(error: Exception) -> str | None:
 
 
 def cause_of(unavailable: ServiceUnavailable) -> str:
-    """Say why the storage could not be used, in one line that names the file or the server."""
+    """Say why the storage could not be used, in one line; it names the file of SQLite."""
     cause = unavailable.__cause__
-    return first_line(cause) if cause else "others were writing all the time"
+    return first_line(cause) if cause else "it is away, or others were writing all the time"
 
 
 def refuse_read_only(storage: Storage) -> None:

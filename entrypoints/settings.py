@@ -210,7 +210,8 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
         if match
         for name in (match[0].removesuffix(match["what"]) + what for what in _STRIPE_WHAT)
     }
-    known = {*Setting, *_OF_TESTS, _STRIPE_KEY, _STRIPE_SECRETS, *stripe}
+    settings = {*Setting, _STRIPE_KEY, _STRIPE_SECRETS, _STRIPE_CURRENCY, *stripe}
+    known = settings.union(_OF_TESTS)
     unknown = [
         name
         for name, value in environment.items()
@@ -220,8 +221,12 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     ]
     sentences = []
     for name in sorted(unknown):
-        nearest = get_close_matches(name.upper(), sorted(known), n=1)
-        hint = f"; the nearest is {nearest[0]}" if nearest else ""
+        nearest = get_close_matches(
+            name.upper().removeprefix(_PREFIX),
+            [each.removeprefix(_PREFIX) for each in sorted(settings)],
+            n=1,
+        )
+        hint = f"; the nearest is {_PREFIX}{nearest[0]}" if nearest else ""
         sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
     return sentences
 
@@ -283,13 +288,15 @@ def _base_url(url: str | None, host: str, port: int) -> str:
 
 
 def _is_loopback(base_url: str) -> bool:
+    """Tell whether an address leads to this machine alone (RFC 6761 for names)."""
     host = urlsplit(base_url).hostname or ""
-    if host == "localhost":
+    if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return address.is_loopback or address.is_unspecified
 
 
 def _fake_psp_is_meant(value: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
 import structlog
 from typing_extensions import override
@@ -25,9 +26,9 @@ log = structlog.get_logger()
 class RecognizedProvider(PaymentProvider):
     """A PSP whose keys are recognized before the first call of this process for each account.
 
-    Keys are read at the start of a process, so once is enough. Where the PSP does not tell whose
-    they are, calls go on. Where they are another merchant's, every call raises AnotherMerchant,
-    which is logged once.
+    Keys are read at the start of a process, so once is enough. Where the PSP has never told whose
+    they are, calls go on. Where they are another merchant's, or may be, every call raises
+    AnotherMerchant, which is logged once.
     """
 
     def __init__(
@@ -36,35 +37,38 @@ class RecognizedProvider(PaymentProvider):
         self._name = name
         self._provider = provider
         self._recognize = recognize
+        self._lock = Lock()
         self._verdicts: dict[MerchantAccount, AnotherMerchant | None] = {}
 
     def _for(self, account: MerchantAccount) -> PaymentProvider:
         """Give the PSP, for calls with the keys of this account. Raises AnotherMerchant."""
         if account not in self._verdicts:
-            self._verdicts[account] = self._verdict(account)
+            self._judge(account)
         verdict = self._verdicts[account]
         if verdict is not None:
             raise AnotherMerchant(kept=verdict.kept, given=verdict.given)
         return self._provider
 
-    def _verdict(self, account: MerchantAccount) -> AnotherMerchant | None:
-        identity = self._provider.identity(account)
-        if identity is None:
-            return None
+    def _judge(self, account: MerchantAccount) -> None:
+        """Keep the verdict on the keys of an account; of several at once, one counts."""
+        verdict: AnotherMerchant | None = None
         try:
-            self._recognize(self._name, account, identity)
-        except AnotherMerchant as verdict:
+            self._recognize(self._name, account, self._provider.identity(account))
+        except AnotherMerchant as another:
+            verdict = another
+        with self._lock:
+            is_first = account not in self._verdicts
+            self._verdicts.setdefault(account, verdict)
+        if is_first and verdict is not None:
             log.error(
                 "psp_keys_of_another_merchant",
                 provider=self._name,
                 account=account,
                 kept=verdict.kept,
                 given=verdict.given,
-                do="set the keys of the merchant in `kept`, and give those of another a name of "
-                "their own (configure-payments --account)",
+                do="set keys of the merchant in `kept` that may read their account, and give those "
+                "of another merchant a name of their own (configure-payments --account)",
             )
-            return verdict
-        return None
 
     @property
     @override

@@ -93,6 +93,11 @@ class GuardedProvider(PaymentProvider):
         return self._provider.max_consent_length
 
     @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        with self._call(merchant_account, "identity"):
+            return self._provider.identity(merchant_account)
+
+    @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         with self._call(request.merchant_account, "start"):
             return self._provider.start(request)

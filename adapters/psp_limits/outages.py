@@ -10,6 +10,7 @@ import structlog
 
 from domain.identifiers import PspAccount
 from domain.ports import ProviderRefused, ProviderUnavailable
+from domain.recognize_merchant import AnotherMerchant
 
 log = structlog.get_logger()
 
@@ -33,6 +34,9 @@ class OutageLog:
         # text what the PSP sent.
         try:
             yield
+        except AnotherMerchant:
+            # Its own line in the log says what to do.
+            raise
         except ProviderUnavailable as failure:
             if self._has_changed(account, operation, ProviderUnavailable):
                 log.error("psp_away", **call, exc_info=failure)

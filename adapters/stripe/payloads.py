@@ -49,9 +49,9 @@ LINK: Final = "link"
 `card.brand`). It has no fingerprint, and no bank has checked its address."""
 
 DETACH_GRACE: Final = timedelta(minutes=1)
-"""How long after a card was typed its page is asked again although no customer holds the card.
+"""How long after a page is complete its card may still be attached to the customer.
 
-Stripe attaches it at the end of the same confirmation.
+Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """
 
 MAX_CONSENT_LENGTH: Final = 1200
@@ -293,13 +293,16 @@ def page_of(session: CheckoutSession, customer: str) -> HostedPage:
     )
 
 
-def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> Outcome:
+def outcome_of(
+    session: CheckoutSession, page: HostedPage, *, completed_at: datetime | None, now: datetime
+) -> Outcome:
     """Give what a Checkout Session tells of its page.
 
     A SetupIntent that has succeeded is the truth whatever the session says of itself: from then on
     the card is stored at Stripe, and has to be kept or discarded. Once it is detached, or its
     customer is deleted, it can never be charged again, and the page brings no card.
 
+    `completed_at` is when a webhook has told that the page is complete, None if none has.
     Raises ProviderUnavailable when Stripe left something out.
     """
     if isinstance(session.setup_intent, str):
@@ -308,7 +311,12 @@ def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> 
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
             if not isinstance(intent.payment_method, CollectedMethod):
                 raise ProviderUnavailable("Stripe left the PaymentMethod out")
-            return _outcome_with(intent.payment_method, session.customer, page, now)
+            method = intent.payment_method
+            if isinstance(session.customer, CustomerOrWhatIsLeft) and session.customer.deleted:
+                return PageClosed()
+            if method.customer is None:
+                return _outcome_without_holder(page, completed_at, now)
+            return _outcome_with(method, page)
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -328,17 +336,24 @@ def outcome_of(session: CheckoutSession, page: HostedPage, *, now: datetime) -> 
             return Pending()
 
 
-def _outcome_with(
-    method: CollectedMethod,
-    customer: CustomerOrWhatIsLeft | str | None,
-    page: HostedPage,
-    now: datetime,
+def _outcome_without_holder(
+    page: HostedPage, completed_at: datetime | None, now: datetime
 ) -> Outcome:
-    """Give what a page tells once its guest is done."""
+    """Give what a page tells whose card no customer holds: not yet, or not any more.
+
+    When the guest was done is told by a webhook alone; without one it was before the page's end.
+    Raises ProviderUnavailable where Pending would end a session whose card may yet be attached.
+    """
+    if now >= (completed_at or page.ends_at) + DETACH_GRACE:
+        return PageClosed()
+    if now < page.ends_at:
+        return Pending()
+    raise ProviderUnavailable("Stripe may still attach the card")
+
+
+def _outcome_with(method: CollectedMethod, page: HostedPage) -> Outcome:
+    """Give what a page tells whose card a customer holds."""
     typed_at = _time(method.created)
-    is_gone = isinstance(customer, CustomerOrWhatIsLeft) and customer.deleted
-    if method.customer is None or is_gone:
-        return PageClosed() if now >= typed_at + DETACH_GRACE else Pending()
     token = CardToken(method.id)
     card = method.card
     if method.type != CARD or card is None or card.brand == LINK:

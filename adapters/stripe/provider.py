@@ -137,7 +137,12 @@ class StripeProvider(PaymentProvider):
                 return PageClosed()
         if session.id != page.reference or not session.is_for(request):
             raise ProviderUnavailable("Stripe answered about another page")
-        outcome = outcome_of(session, page, now=self._clock.now())
+        outcome = outcome_of(
+            session,
+            page,
+            completed_at=webhooks.completed_at(evidence),
+            now=self._clock.now(),
+        )
         if isinstance(outcome, NoCardCollected):
             log.warning(
                 "stripe_collected_no_card",

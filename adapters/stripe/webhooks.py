@@ -18,7 +18,7 @@ import msgspec
 
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import TOKEN_ID
-from domain.hosted_pages import WebhookDelivery, WebhookNotice
+from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, TokenId
 from domain.ports import WebhookRejected
 
@@ -26,7 +26,8 @@ HEADER: Final = "stripe-signature"
 TOLERANCE: Final = timedelta(seconds=300)
 """How far the signed time may be from ours, before or after."""
 
-PAGE_EVENTS: Final = frozenset({"checkout.session.completed", "checkout.session.expired"})
+COMPLETED: Final = "checkout.session.completed"
+PAGE_EVENTS: Final = frozenset({COMPLETED, "checkout.session.expired"})
 INTENT_EVENTS: Final = frozenset({"setup_intent.setup_failed"})
 
 _TIME: Final = re.compile(r"[0-9]{1,12}")
@@ -84,6 +85,18 @@ def read(
             token_id=TokenId(token_id),
             page_reference=told_of.id if head.type in PAGE_EVENTS else None,
         ),
+    )
+
+
+def completed_at(evidence: Sequence[Evidence]) -> datetime | None:
+    """Give when the first webhook came that told that a page is complete, or None."""
+    return min(
+        (
+            each.received_at
+            for each in evidence
+            if each.origin is EvidenceOrigin.WEBHOOK and each.content.startswith(f"{COMPLETED} ")
+        ),
+        default=None,
     )
 
 

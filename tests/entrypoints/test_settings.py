@@ -267,6 +267,8 @@ def test_the_address_of_a_database_names_a_file_or_a_server(url: str) -> None:
         ("CARDONFILE_STRIPE_SECRETKEY", "CARDONFILE_STRIPE_SECRET_KEY"),
         ("CARDONFILE_STRIPE_WEBHOOK_SECRET", "CARDONFILE_STRIPE_WEBHOOK_SECRETS"),
         ("CARDONFILE_STRIPE_SPA_WEBHOOK_SECRET", "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS"),
+        ("CARDONFILE_STRIPE_KEY", "CARDONFILE_STRIPE_SECRET_KEY"),
+        ("CARDONFILE_STRIPE_CURENCY", "CARDONFILE_STRIPE_CURRENCY"),
         ("CARDONFILE_PORT", None),
     ],
 )
@@ -319,6 +321,8 @@ class TestLiveKeys:
             ({}, "10.0.0.5", "set CARDONFILE_PUBLIC_BASE_URL"),
             ({"PUBLIC_BASE_URL": ""}, "127.0.0.1", "set CARDONFILE_PUBLIC_BASE_URL"),
             ({"PUBLIC_BASE_URL": "http://localhost"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({"PUBLIC_BASE_URL": "https://spa.localhost"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({"PUBLIC_BASE_URL": "http://0.0.0.0:8000"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
             (
                 {"PUBLIC_BASE_URL": "https://cards.example", "ALLOW_FAKE_PSP": "1"},
                 "127.0.0.1",

@@ -23,12 +23,14 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 SAME_ACCOUNT: Final = "rk_test_main"
 ANOTHER_ACCOUNT: Final = "sk_test_elsewhere"
 LIVE_MODE: Final = "sk_live_main"
+SILENT: Final = "rk_test_silent"
+"""A key of another account that may not read whose it is."""
 
 
 @pytest.fixture
 def stripe() -> Iterator[FakeStripeServer]:
     with running(SettableClock()) as server:
-        for key in (ANOTHER_ACCOUNT, LIVE_MODE):
+        for key in (ANOTHER_ACCOUNT, LIVE_MODE, SILENT):
             server.stripe.add_merchant(key, TEST_SECRET)
         server.stripe.merchants[SAME_ACCOUNT] = server.stripe.main
         yield server
@@ -76,7 +78,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE])
+@pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
 def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
@@ -91,6 +93,8 @@ def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
         stripe.calls.clear()
 
         with process_with(wrong_key, tmp_path, stripe, before=first) as wrong:
+            if wrong_key == SILENT:
+                stripe.have(Trouble.FORBIDDEN, "^GET /v1/account$")
             with capture_logs() as lines:
                 wrong.reconcile_until_idle()
                 wrong.return_to_shop(under_way)
@@ -100,6 +104,7 @@ def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
             (line,) = [each for each in lines if each["event"] == "psp_keys_of_another_merchant"]
             assert (line["log_level"], line["kept"]) == ("error", "acct_main test")
             assert "configure-payments" in line["do"]
+        stripe.recover()
         assert stripe.calls == ["GET /v1/account"]
         assert attached(stripe) == 2
 

@@ -9,7 +9,6 @@ from markdown_it import MarkdownIt
 from markdown_it.presets import gfm_like
 
 from adapters.stripe.payloads import (
-    DETACH_GRACE,
     CheckoutSession,
     consent_as_sent,
     outcome_of,
@@ -68,9 +67,8 @@ def a_session(status: str, intent: Any, **fields: Any) -> CheckoutSession:
     return msgspec.json.decode(msgspec.json.encode(answer), type=CheckoutSession)
 
 
-def told(status: str, intent: Any, *, after: timedelta = timedelta(0)) -> Outcome:
-    """Give what is told so long after the card was typed."""
-    return outcome_of(a_session(status, intent), a_page(), now=START + after)
+def told(status: str, intent: Any) -> Outcome:
+    return outcome_of(a_session(status, intent), a_page(), completed_at=None, now=START)
 
 
 FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
@@ -104,23 +102,6 @@ def test_a_card_that_stripe_has_stored_is_told_whatever_the_page_says(status: st
     outcome = told(status, an_intent("succeeded", payment_method=a_method()))
     assert isinstance(outcome, CardCollected)
     assert outcome.collected_at == START
-
-
-@pytest.mark.parametrize("status", ["open", "complete", "expired"])
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        (timedelta(0), Pending()),
-        (DETACH_GRACE - timedelta(seconds=1), Pending()),
-        (DETACH_GRACE, PageClosed()),
-        (timedelta(days=30), PageClosed()),
-    ],
-)
-def test_a_card_that_nobody_holds_is_waited_for_and_then_its_page_is_closed(
-    status: str, after: timedelta, expected: Outcome
-) -> None:
-    detached = {**a_method(), "customer": None}
-    assert told(status, an_intent("succeeded", payment_method=detached), after=after) == expected
 
 
 @pytest.mark.parametrize(
