@@ -58,7 +58,6 @@ _TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
 _PORT = click.IntRange(1, 65_535)
-_PROCESSES = click.IntRange(1, 64)
 
 
 @click.group()
@@ -348,30 +347,30 @@ def revoke(prefix: str) -> None:
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 
+def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.ClickException(
+            "--processes was removed: `serve` is one process; for more, run the application with "
+            "granian (docs/scaling.md)"
+        )
+
+
 @main.command()
 @click.option(
     "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
 )
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
 @click.option(
-    "--processes",
-    metavar="N",
-    type=_PROCESSES,
-    default=1,
-    show_default=True,
-    help="How many processes share the address, from 1 to 64; one for each processor core is "
-    "plenty.",
+    "--processes", metavar="N", hidden=True, expose_value=False, callback=_refuse_processes
 )
-def serve(*, host: str, port: int, processes: int) -> None:
-    """Run the service.
+def serve(*, host: str, port: int) -> None:
+    """Run the service in one process.
 
-    It runs until Ctrl-C or SIGTERM, and finishes the requests in flight. With several processes, one
-    that dies is started again.
+    It runs until Ctrl-C, SIGTERM or SIGHUP, and finishes the requests in flight.
 
     \b
-    Examples:
+    Example:
       cardonfile serve --port 8080
-      cardonfile serve --processes 4
     """
     from entrypoints import serve as service
     from entrypoints.logs import configure_logs
@@ -383,8 +382,8 @@ def serve(*, host: str, port: int, processes: int) -> None:
         _plain_errors(service.ServeError),
         _installation(host=host, port=port) as container,
     ):
-        configure_logs(container.settings().log_format, name_process=processes > 1)
-        service.serve(container, host, port, processes=processes)
+        configure_logs(container.settings().log_format)
+        service.serve(container, host, port)
 
 
 @main.command()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
+from typing import Final
 
 import falcon
 from dependency_injector import containers, providers
@@ -17,8 +18,7 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
 from adapters.http.rate_limits import RateLimits, counts_in_redis
-from adapters.http.server import THREADS
-from adapters.http.workers import step_aside
+from adapters.http.trusted_proxy import TrustedProxy
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_slots import PspSlots, Rest, SlottedProvider
@@ -45,6 +45,9 @@ from entrypoints.settings import Settings, SettingsError
 
 FAKE = ProviderName("fake")
 STRIPE = ProviderName("stripe")
+
+PSP_CALLS_AT_ONCE: Final = 4
+"""How many calls to PSPs a process makes at once: half of the threads of its server."""
 
 
 def set_up_providers(
@@ -139,7 +142,7 @@ class Container(containers.DeclarativeContainer):
         make_stripe_provider, settings, clock
     )
     psp_slots: providers.Provider[PspSlots] = providers.ThreadSafeSingleton(
-        PspSlots, THREADS // 2, about_to_wait=providers.Object(step_aside)
+        PspSlots, PSP_CALLS_AT_ONCE
     )
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
         set_up_providers,
@@ -225,6 +228,9 @@ class Container(containers.DeclarativeContainer):
             ),
             fake_psp=fake_psp.provider,
         )
+    )
+    behind_proxy: providers.Provider[TrustedProxy] = providers.ThreadSafeSingleton(
+        TrustedProxy, app, settings.provided.trusted_proxy
     )
 
 

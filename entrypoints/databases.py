@@ -65,15 +65,6 @@ def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Stor
     return PostgresqlStorage(database.url, connections=connections)
 
 
-def answering_at_once(database: Path | PostgresqlDatabase) -> int:
-    """Give how many threads of a server had best answer at a time (docs/benchmarks.md).
-
-    Python runs one of them. On SQLite there is next to nothing to wait for meanwhile; a PostgreSQL
-    server takes its time for each statement.
-    """
-    return 1 if isinstance(database, Path) else 4
-
-
 def in_a_sentence(error: Exception) -> str | None:
     """Say what is wrong with the database; None for an error that is of no database."""
     from adapters.sqlite import connection as sqlite

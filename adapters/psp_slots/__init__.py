@@ -37,15 +37,13 @@ log = structlog.get_logger()
 class PspSlots:
     """How many calls may be under way, so that a PSP that hangs cannot hold every thread."""
 
-    def __init__(self, slots: int, *, about_to_wait: Callable[[], object] = lambda: None) -> None:
-        """Take how many there are, and what to do in a thread that is about to wait for a PSP."""
+    def __init__(self, slots: int) -> None:
+        """Take how many there are."""
         self._free = BoundedSemaphore(slots)
-        self._about_to_wait = about_to_wait
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Hold a slot. Raises ProviderUnavailable when none gets free within half a second."""
-        self._about_to_wait()
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise ProviderUnavailable("too many calls to PSPs are under way")
         try:

@@ -220,8 +220,8 @@ def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     )
     token = run(folder, environment, "-c", _COMMANDS, json.dumps(commands)).split()[-1]
 
-    def serve(port: int, processes: int) -> Sequence[str]:
-        return ("-c", SERVE, "serve", "--port", str(port), "--processes", str(processes))
+    def serve(port: int, _: int) -> Sequence[str]:
+        return ("-c", SERVE, "serve", "--port", str(port))
 
     def serve_floor(port: int, _: int) -> Sequence[str]:
         return ("-m", "tests.benchmarks.peers.floor", str(database), str(port))

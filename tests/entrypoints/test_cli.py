@@ -9,7 +9,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
-from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+from signal import (
+    SIGHUP,
+    SIGINT,
+    SIGTERM,
+    SIGUSR1,
+    Signals,
+    default_int_handler,
+    getsignal,
+    signal,
+)
+from subprocess import TimeoutExpired
 
 import click
 import pytest
@@ -387,17 +397,23 @@ class TestReconcile:
 
 class TestServe:
     @pytest.mark.slow
-    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP], ids=["TERM", "INT", "HUP"])
+    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine, number: Signals) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
 
         with cardonfile.start("serve", "--port", str(port)) as process:
             assert process.stderr is not None
             assert b"serving" in process.stderr.readline()
-            process.send_signal(SIGTERM)
+            # Means nothing, and stops nothing.
+            process.send_signal(SIGUSR1)
+            with pytest.raises(TimeoutExpired):
+                process.wait(0.2)
+            process.send_signal(number)
             printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, printed) == (0, b"")
+        assert b"stopped" in logged
         assert b"Traceback" not in logged
 
     @pytest.mark.slow
@@ -423,6 +439,14 @@ class TestServe:
     @pytest.mark.parametrize("host", ["", " ", "h\u00f6st", "a b"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)
+
+    @pytest.mark.parametrize("number", ["1", "4", "many"])
+    def test_several_processes_are_refused_in_a_sentence_that_names_granian(
+        self, cardonfile: CommandLine, number: str
+    ) -> None:
+        complaint = cardonfile.refuses("serve", "--processes", number)
+
+        assert "run the application with granian (docs/scaling.md)" in complaint
 
 
 class TestImport:

@@ -6,7 +6,6 @@ from contextlib import ExitStack, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.http.server import THREADS
 from adapters.psp_slots import (
     HANGS_BEFORE_REST,
     REST_SECONDS,
@@ -17,7 +16,8 @@ from adapters.psp_slots import (
 from domain.hosted_pages import Pending
 from domain.identifiers import CardToken
 from domain.ports import ProviderRefused, ProviderUnavailable
-from entrypoints.container import FAKE
+from entrypoints.container import FAKE, PSP_CALLS_AT_ONCE
+from entrypoints.serve import THREADS
 from tests.installation import MERCHANT, Installation
 
 
@@ -25,7 +25,8 @@ def test_a_hanging_psp_holds_half_of_the_threads_and_no_more(installation: Insta
     session = installation.add_card()
     slots = installation.container.psp_slots()
     with ExitStack() as hanging:
-        for _ in range(THREADS // 2):
+        assert THREADS // 2 == PSP_CALLS_AT_ONCE
+        for _ in range(PSP_CALLS_AT_ONCE):
             hanging.enter_context(slots.one())
         with pytest.raises(ProviderUnavailable):
             installation.open_page(session)
