@@ -122,7 +122,7 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
 
-LOCKED_EXTRAS = postgresql redis stripe
+LOCKED_EXTRAS = granian postgresql redis stripe
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \

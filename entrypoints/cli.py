@@ -31,12 +31,12 @@ from domain.ports import UnitOfWork
 from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
+from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     HOW_TO_ALLOW_FAKE_PSP,
     Settings,
-    SettingsError,
     is_stripe_account,
     parse_database_url,
     stripe_settings,
@@ -88,7 +88,7 @@ def migrate() -> None:
     """
     from entrypoints import databases
 
-    with _plain_errors():
+    with plain_errors():
         applied = databases.migrate(Settings.read(os.environ).database)
         for name in applied:
             click.echo(f"applied {name}")
@@ -360,10 +360,11 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
 )
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+@click.option("--no-worker", is_flag=True, help="Leave the background work to `cardonfile work`.")
 @click.option(
     "--processes", metavar="N", hidden=True, expose_value=False, callback=_refuse_processes
 )
-def serve(*, host: str, port: int) -> None:
+def serve(*, host: str, port: int, no_worker: bool) -> None:
     """Run the service in one process.
 
     It runs until Ctrl-C, SIGTERM or SIGHUP, and finishes the requests in flight.
@@ -379,11 +380,33 @@ def serve(*, host: str, port: int) -> None:
         # An empty one would listen to the whole network.
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
-        _plain_errors(service.ServeError),
+        plain_errors(service.ServeError),
         _installation(host=host, port=port) as container,
     ):
         configure_logs(container.settings().log_format)
-        service.serve(container, host, port)
+        service.serve(container, host, port, with_worker=not no_worker)
+
+
+@main.command()
+def work() -> None:
+    """Run the background worker alone.
+
+    It settles sessions and discards cards for services that run without a worker: those of
+    granian, and `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
+    until Ctrl-C, SIGTERM or SIGHUP.
+
+    \b
+    Example:
+      cardonfile work
+    """
+    from entrypoints import serve as service
+    from entrypoints.logs import configure_logs
+
+    with plain_errors(service.ServeError):
+        service.settings_with_base_url(os.environ)
+        with _installation() as container:
+            configure_logs(container.settings().log_format, name_process=True)
+            service.work(container)
 
 
 @main.command()
@@ -430,7 +453,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
         raise click.UsageError("give FROM_URL and TO_URL, and nothing else")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _plain_errors():
+        with plain_errors():
             source = parse_database_url(from_url, "FROM_URL")
             target = parse_database_url(to_url, "TO_URL")
             if not isinstance(source, Path) or isinstance(target, Path):
@@ -445,7 +468,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
             # Only now is it certain that the client of PostgreSQL is installed.
             from entrypoints.copy_database import CopyFailed, copying
 
-            with _plain_errors(CopyFailed), copying(source, target) as copy:
+            with plain_errors(CopyFailed), copying(source, target) as copy:
                 with click.progressbar(
                     length=copy.total,
                     label="copying rows",
@@ -481,60 +504,24 @@ def demo(*, port: int) -> None:
     from entrypoints.demo import run_demo
     from entrypoints.serve import ServeError
 
-    with _plain_errors(ServeError):
+    with plain_errors(ServeError):
         run_demo(port)
 
 
 @contextmanager
 def _installation(*, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> Iterator[Container]:
     """Lend the container of the installation that the environment describes, ready for use."""
-    with _plain_errors():
+    with plain_errors():
         from entrypoints import databases
         from entrypoints.container import build
 
         settings = Settings.read(os.environ, host=host, port=port)
-        if databases.pending(settings.database):
-            raise click.ClickException(
-                f"the database {settings.database} is missing or not up to date: "
-                "run `cardonfile migrate`"
-            )
+        databases.require_up_to_date(settings.database)
         container = build(settings)
         try:
             yield container
         finally:
             container.storage().close()
-
-
-@contextmanager
-def _plain_errors(*also: type[Exception]) -> Iterator[None]:
-    """Put what is wrong with the installation into one sentence.
-
-    `also` names more exceptions whose text is such a sentence.
-    """
-    from adapters.fake_psp.database import PspUnavailable
-    from entrypoints.databases import in_a_sentence
-
-    sentences: tuple[type[Exception], ...] = (SettingsError, *also)
-    try:
-        yield
-    except sentences as error:
-        raise click.ClickException(str(error)) from error
-    except PspUnavailable as error:
-        reason = f" ({error.__cause__})" if error.__cause__ else ""
-        raise click.ClickException(
-            f"the database of the fake PSP cannot be used just now{reason}"
-        ) from error
-    except (BrokenPipeError, click.ClickException):
-        # Click ends quietly when nobody reads on.
-        raise
-    except OSError as error:
-        of = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{of}{error.strerror or error}") from error
-    except Exception as error:
-        sentence = in_a_sentence(error)
-        if sentence is None:
-            raise
-        raise click.ClickException(sentence) from error
 
 
 def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:

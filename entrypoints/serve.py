@@ -1,4 +1,4 @@
-"""`cardonfile serve`: the service on one address, in one process, until it is told to stop."""
+"""`cardonfile serve`, the service on one address, and `cardonfile work`, its worker alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
@@ -18,17 +18,17 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import structlog
 from waitress.server import create_server
 
-from adapters.fake_psp.webhooks import WebhookSender
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from entrypoints.container import FAKE, STRIPE, Container, shared_counts
 from entrypoints.logs import give_up_unwritten
-from entrypoints.reconciler import ReconcilerThread
 from entrypoints.settings import (
     HOW_TO_ALLOW_FAKE_PSP,
     HOW_TO_SET_UP_STRIPE,
     WILDCARD_HOSTS,
     Settings,
+    SettingsError,
 )
+from entrypoints.worker import Worker
 
 THREADS: Final = 8
 MAX_CONNECTIONS: Final = 1000
@@ -188,43 +188,61 @@ def _connection_limit() -> int:
 
 
 class Service:
-    """The server with its background threads."""
+    """The server, with or without the background worker."""
 
-    def __init__(self, container: Container, listening: socket.socket) -> None:
+    def __init__(
+        self, container: Container, listening: socket.socket, *, with_worker: bool = True
+    ) -> None:
         """Put the parts together. Raises PspUnavailable when the fake PSP is of no use just now.
 
         The storage may be away: answering that it is belongs to the service.
         """
-        settings = container.settings()
-        self._host, self._port = listening.getsockname()[:2]
         self._container = container
         container.rate_limits().look_for_shared()
         self._server = Server(container.behind_proxy(), listening)
-        self._reconciler = ReconcilerThread(container.reconcile(), container.work_for_reconciler())
-        self._webhooks: WebhookSender | None = None
-        if settings.fake_psp_is_allowed:
-            self._webhooks = WebhookSender(container.fake_psp(), url=self._webhook_url())
+        self._worker: Worker | None = None
+        if with_worker:
+            self._worker = Worker(container, fake_webhook_url=_own_webhook_url(listening))
 
     def run(self) -> None:
         """Serve until `stop`; then finish what is in flight."""
-        self._reconciler.start()
-        if self._webhooks is not None:
-            self._webhooks.start()
+        if self._worker is not None:
+            self._worker.start()
         self._server.run()
-        if self._webhooks is not None:
-            self._webhooks.stop()
-        self._reconciler.stop()
+        if self._worker is not None:
+            self._worker.stop()
         self._container.storage().close()
 
     def stop(self) -> None:
         """Have `run` return once nothing is in flight. Twice is fine."""
         self._server.stop()
 
-    def _webhook_url(self) -> str:
+
+def _own_webhook_url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    if host in WILDCARD_HOSTS:
         # A service on every address is reached on this machine's own, of the same family.
-        own = "::1" if ":" in self._host else "127.0.0.1"
-        host = own if self._host in WILDCARD_HOSTS else self._host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}/webhooks/{FAKE}"
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhooks/{FAKE}"
+
+
+def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
+    """Read the settings of a program that does not know where the service listens.
+
+    Raises SettingsError, also when CARDONFILE_PUBLIC_BASE_URL is missing.
+    """
+    if not environment.get("CARDONFILE_PUBLIC_BASE_URL"):
+        raise SettingsError(
+            "CARDONFILE_PUBLIC_BASE_URL must say where guests reach the service, such as "
+            "https://cards.example"
+        )
+    return Settings.read(environment)
+
+
+def check(container: Container) -> None:
+    """Refuse what can only fail later. Raises ServeError, SettingsError and ServiceUnavailable."""
+    refuse_missing_psps(container)
+    shared_counts(container.settings())
 
 
 def refuse_missing_psps(container: Container) -> None:
@@ -255,15 +273,30 @@ def refuse_missing_psps(container: Container) -> None:
         raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
 
 
-def serve(container: Container, host: str, port: int) -> None:
+def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError."""
     with listen(host, port) as listening:
-        refuse_missing_psps(container)
-        shared_counts(container.settings())
-        service = Service(container, listening)
+        check(container)
+        service = Service(container, listening, with_worker=with_worker)
         on_stop_signals(service.stop)
-        _announce(container.settings(), listening)
+        bound_host, bound_port = listening.getsockname()[:2]
+        announce(container.settings(), host=bound_host, port=bound_port)
         service.run()
+    log.info("stopped")
+    give_up_unwritten()
+
+
+def work(container: Container) -> None:
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError."""
+    settings = container.settings()
+    check(container)
+    worker = Worker(container, fake_webhook_url=f"{settings.public_base_url}/webhooks/{FAKE}")
+    told_to_stop: SimpleQueue[None] = SimpleQueue()
+    on_stop_signals(lambda: told_to_stop.put(None))
+    log.info("working")
+    worker.start()
+    told_to_stop.get()
+    worker.stop()
     log.info("stopped")
     give_up_unwritten()
 
@@ -279,9 +312,9 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-def _announce(settings: Settings, listening: socket.socket) -> None:
-    host, port = listening.getsockname()[:2]
-    log.info("serving", host=host, port=port, base_url=settings.public_base_url)
+def announce(settings: Settings, **where: str | int) -> None:
+    """Say in the log that the service starts, and what a user of it has to know."""
+    log.info("serving", **where, base_url=settings.public_base_url)
     if settings.fake_psp_is_allowed:
         log.warning(
             "fake_psp",

@@ -154,6 +154,12 @@ MIGRATIONS: Final = {
             sequence bigint GENERATED ALWAYS AS IDENTITY
         );
     """,
+    "m005_worker_heartbeats": """
+        CREATE TABLE worker_heartbeats (
+            id bigint PRIMARY KEY,
+            left_at timestamptz NOT NULL
+        );
+    """,
 }
 
 

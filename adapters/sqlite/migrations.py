@@ -297,3 +297,9 @@ def m004_access_tokens(db: Database) -> None:
         key="token_hash",
         optional={"revoked_at"},
     )
+
+
+@MIGRATIONS()
+def m005_worker_heartbeats(db: Database) -> None:
+    """Create the one row that says when a background worker has run last."""
+    _create(db, "worker_heartbeats", {"id": int, "left_at": str}, key="id")

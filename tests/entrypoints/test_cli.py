@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from signal import (
     SIGHUP,
     SIGINT,
@@ -31,6 +31,7 @@ from entrypoints.cli import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
+from tests.waiting import wait_until
 
 DEADLINE_SECONDS = 60
 EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
@@ -78,6 +79,7 @@ class TestHelp:
             ("token", "list"),
             ("token", "revoke"),
             ("serve",),
+            ("work",),
             ("reconcile",),
             ("copy-database",),
             ("demo",),
@@ -415,6 +417,32 @@ class TestServe:
         assert (process.returncode, printed) == (0, b"")
         assert b"stopped" in logged
         assert b"Traceback" not in logged
+
+    @pytest.mark.slow
+    def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        with cardonfile.start("serve", "--no-worker", "--port", str(port)) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            assert self.last_heartbeat(cardonfile) is None
+            cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
+            with cardonfile.start("work") as worker:
+                wait_until(lambda: self.last_heartbeat(cardonfile))
+                worker.send_signal(SIGTERM)
+                _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
+            process.send_signal(SIGTERM)
+            process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, worker.returncode) == (0, 0)
+        assert b"working" in logged
+        assert b"stopped" in logged
+
+    @staticmethod
+    def last_heartbeat(cardonfile: CommandLine) -> datetime | None:
+        with cardonfile.storage.read() as unit:
+            return unit.worker_heartbeats.last()
 
     @pytest.mark.slow
     def test_an_address_that_is_taken_is_refused(self, cardonfile: CommandLine) -> None:

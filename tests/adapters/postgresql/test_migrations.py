@@ -20,7 +20,10 @@ from tests.concurrency import at_once
 from tests.databases import make_database
 from tests.postgresql import new_database
 
-ALL = ["m001_records_on_file", "m002_card_sessions", "m003_payment_accounts", "m004_access_tokens"]
+ALL = [
+    *("m001_records_on_file", "m002_card_sessions", "m003_payment_accounts", "m004_access_tokens"),
+    "m005_worker_heartbeats",
+]
 ROOT = Path(__file__).parents[3]
 SCHEMA = """
     SELECT table_name, column_name, data_type FROM information_schema.columns

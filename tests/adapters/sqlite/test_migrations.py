@@ -17,7 +17,10 @@ from adapters.sqlite.migrations import DatabaseIsNewer, migrate, pending
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 
-ALL = ["m001_records_on_file", "m002_card_sessions", "m003_payment_accounts", "m004_access_tokens"]
+ALL = [
+    *("m001_records_on_file", "m002_card_sessions", "m003_payment_accounts", "m004_access_tokens"),
+    "m005_worker_heartbeats",
+]
 ROOT = Path(__file__).parents[3]
 
 
