@@ -1,10 +1,10 @@
 # Everything a newcomer and a CI machine run. It needs Python 3.11 or newer and make, nothing else.
 # What it installs goes into .venv in this folder; the browser that `make test` may have to fetch is
-# explained in tests/browser/chromium.py.
+# explained in tests/browser/chromium.py. `make test-deploy` needs nginx as well.
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test fuzz simulate torture test-stripe stripe-test-key mutants \
+.PHONY: help install demo check test test-deploy nginx fuzz simulate torture test-stripe stripe-test-key mutants \
 	bench bench-growth screenshot lint format lock clean
 
 # The first of these that is new enough. It is looked for only when .venv has to be made.
@@ -15,7 +15,7 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 # Where the demo's API listens; its shop has the next port.
 PORT ?= 8000
 
-# What `make install` adds for adapters that need more than the rest: postgresql, redis, stripe.
+# What `make install` adds where more than the rest is needed: granian, postgresql, redis, stripe.
 EXTRAS ?=
 
 # How much longer `make fuzz` looks for inputs that break something.
@@ -42,7 +42,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python that .venv is made with (3.11 or newer; after make clean)"
-	@echo "  EXTRAS=stripe       with make install: postgresql, redis, stripe; several in quotes"
+	@echo "  EXTRAS=stripe       with make install: granian, postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           where the demo listens: its API there, its shop on the next port"
 	@echo "  UPGRADE=1           with make lock: take the newest versions"
 	@echo "  TIMES=500           with make fuzz: for how much longer (now $(TIMES))"
@@ -62,6 +62,22 @@ check: lint ## The quick part: formatting, lint, types, import contracts, tests 
 
 test: lint ## Everything: the same checks, and the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-deploy: nginx .venv/dev.stamp ## The service behind nginx, on each server (as root it installs what is missing)
+	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py
+
+# Debian keeps nginx where only root looks. RUNLEVEL keeps the package from starting a server of its own.
+nginx:
+	@PATH="$$PATH:/usr/sbin"; \
+	if command -v nginx >/dev/null && command -v openssl >/dev/null; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing what is missing on this machine: apt-get install nginx openssl"; \
+		apt-get --quiet update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+			apt-get --quiet --yes install --no-install-recommends nginx openssl; \
+	else \
+		echo "make test-deploy needs nginx and openssl: sudo apt-get install nginx openssl" >&2; \
+		exit 1; \
+	fi
 
 fuzz: .venv/dev.stamp ## Try TIMES as many made-up inputs as make test does
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"
@@ -123,7 +139,7 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
 
-LOCKED_EXTRAS = postgresql redis stripe
+LOCKED_EXTRAS = granian postgresql redis stripe
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
@@ -148,10 +164,10 @@ clean: ## Remove what was installed and cached here; databases stay
 	@touch $@
 
 # What the service needs and nothing else, for `make bench`.
-build/runtime/stamp: requirements.txt .venv/bin/python
+build/runtime/stamp: requirements.txt requirements-granian.txt .venv/bin/python
 	@$(BIN)/python -m venv --clear build/runtime
 	@build/runtime/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
-		--requirement requirements.txt
+		--requirement requirements-granian.txt
 	@touch $@
 
 # Debian and Ubuntu ship Python without `ensurepip`, and the error that follows is a long one.

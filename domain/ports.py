@@ -437,6 +437,18 @@ class AccessTokens(Protocol):
         ...
 
 
+class WorkerHeartbeats(Protocol):
+    """When a background worker has run last, in whichever process."""
+
+    def last(self) -> datetime | None:
+        """Give the time of the last heartbeat, or None before the first."""
+        ...
+
+    def leave(self, now: datetime) -> None:
+        """Note that a worker runs."""
+        ...
+
+
 class UnitOfWork(Protocol):
     """The repositories as one consistent whole."""
 
@@ -498,6 +510,11 @@ class UnitOfWork(Protocol):
     @property
     def access_tokens(self) -> AccessTokens:
         """The access tokens issued."""
+        ...
+
+    @property
+    def worker_heartbeats(self) -> WorkerHeartbeats:
+        """The heartbeats of background workers."""
         ...
 
 

@@ -31,12 +31,12 @@ from domain.ports import UnitOfWork
 from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
+from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     HOW_TO_ALLOW_FAKE_PSP,
     Settings,
-    SettingsError,
     is_stripe_account,
     parse_database_url,
     stripe_settings,
@@ -59,7 +59,6 @@ _TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
 _PORT = click.IntRange(1, 65_535)
-_PROCESSES = click.IntRange(1, 64)
 
 
 @click.group()
@@ -95,7 +94,7 @@ def migrate() -> None:
     """
     from entrypoints import databases
 
-    with _plain_errors():
+    with plain_errors():
         applied = databases.migrate(Settings.read(os.environ).database)
         for name in applied:
             click.echo(f"applied {name}")
@@ -355,30 +354,31 @@ def revoke(prefix: str) -> None:
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 
+def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.ClickException(
+            "--processes was removed: `serve` is one process; for more, run the application with "
+            "granian (docs/scaling.md)"
+        )
+
+
 @main.command()
 @click.option(
     "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
 )
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+@click.option("--no-worker", is_flag=True, help="Leave the background work to `cardonfile work`.")
 @click.option(
-    "--processes",
-    metavar="N",
-    type=_PROCESSES,
-    default=1,
-    show_default=True,
-    help="How many processes share the address, from 1 to 64; one for each processor core is "
-    "plenty.",
+    "--processes", metavar="N", hidden=True, expose_value=False, callback=_refuse_processes
 )
-def serve(*, host: str, port: int, processes: int) -> None:
-    """Run the service.
+def serve(*, host: str, port: int, no_worker: bool) -> None:
+    """Run the service in one process.
 
-    It runs until Ctrl-C or SIGTERM, and finishes the requests in flight. With several processes, one
-    that dies is started again.
+    It runs until Ctrl-C, SIGTERM or SIGHUP, and finishes the requests in flight.
 
     \b
-    Examples:
+    Example:
       cardonfile serve --port 8080
-      cardonfile serve --processes 4
     """
     from entrypoints import serve as service
     from entrypoints.logs import configure_logs
@@ -387,13 +387,36 @@ def serve(*, host: str, port: int, processes: int) -> None:
         # An empty one would listen to the whole network.
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
-        _plain_errors(service.ServeError),
+        plain_errors(service.ServeError),
         _installation(
             lambda environment: Settings.read_to_serve(environment, host=host, port=port)
         ) as container,
     ):
-        configure_logs(container.settings().log_format, name_process=processes > 1)
-        service.serve(container, host, port, processes=processes)
+        configure_logs(container.settings().log_format)
+        service.serve(container, host, port, with_worker=not no_worker)
+
+
+@main.command()
+def work() -> None:
+    """Run the background worker alone.
+
+    It settles sessions and discards cards for services that run without a worker: those of
+    granian, and `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
+    until Ctrl-C, SIGTERM or SIGHUP.
+
+    \b
+    Example:
+      cardonfile work
+    """
+    from entrypoints import serve as service
+    from entrypoints.logs import configure_logs
+
+    with (
+        plain_errors(service.ServeError),
+        _installation(service.settings_with_base_url) as container,
+    ):
+        configure_logs(container.settings().log_format, name_process=True)
+        service.work(container)
 
 
 @main.command()
@@ -441,7 +464,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
         raise click.UsageError("give FROM_URL and TO_URL, and nothing else")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _plain_errors():
+        with plain_errors():
             source = parse_database_url(from_url, "FROM_URL")
             target = parse_database_url(to_url, "TO_URL")
             if not isinstance(source, Path) or isinstance(target, Path):
@@ -456,7 +479,7 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
             # Only now is it certain that the client of PostgreSQL is installed.
             from entrypoints.copy_database import CopyFailed, copying
 
-            with _plain_errors(CopyFailed), copying(source, target) as copy:
+            with plain_errors(CopyFailed), copying(source, target) as copy:
                 with click.progressbar(
                     length=copy.total,
                     label="copying rows",
@@ -492,7 +515,7 @@ def demo(*, port: int) -> None:
     from entrypoints.demo import run_demo
     from entrypoints.serve import ServeError
 
-    with _plain_errors(ServeError):
+    with plain_errors(ServeError):
         run_demo(port)
 
 
@@ -501,52 +524,17 @@ def _installation(
     read: Callable[[Mapping[str, str]], Settings] = Settings.read,
 ) -> Iterator[Container]:
     """Lend the container of the installation that the environment describes, ready for use."""
-    with _plain_errors():
+    with plain_errors():
         from entrypoints import databases
         from entrypoints.container import build
 
         settings = read(os.environ)
-        if databases.pending(settings.database):
-            raise click.ClickException(
-                f"the database {settings.database} is missing or not up to date: "
-                "run `cardonfile migrate`"
-            )
+        databases.require_up_to_date(settings.database)
         container = build(settings)
         try:
             yield container
         finally:
             container.storage().close()
-
-
-@contextmanager
-def _plain_errors(*also: type[Exception]) -> Iterator[None]:
-    """Put what is wrong with the installation into one sentence.
-
-    `also` names more exceptions whose text is such a sentence.
-    """
-    from adapters.fake_psp.database import PspUnavailable
-    from entrypoints.databases import in_a_sentence
-
-    sentences: tuple[type[Exception], ...] = (SettingsError, *also)
-    try:
-        yield
-    except sentences as error:
-        raise click.ClickException(str(error)) from error
-    except PspUnavailable as error:
-        raise click.ClickException(
-            f"the database of the fake PSP cannot be used ({error})"
-        ) from error
-    except (BrokenPipeError, click.ClickException):
-        # Click ends quietly when nobody reads on.
-        raise
-    except OSError as error:
-        of = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{of}{error.strerror or error}") from error
-    except Exception as error:
-        sentence = in_a_sentence(error)
-        if sentence is None:
-            raise
-        raise click.ClickException(sentence) from error
 
 
 def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:

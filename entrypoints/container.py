@@ -16,7 +16,9 @@ from adapters.fake_psp.pages import add_routes as add_fake_psp_pages
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
+from adapters.http.health import WorkerWatch
 from adapters.http.rate_limits import RateLimits, counts_in_redis
+from adapters.http.trusted_proxy import TrustedProxy
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp_identity import RecognizedProvider
@@ -44,6 +46,7 @@ from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
+from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.databases import storage_in
 from entrypoints.settings import Settings, SettingsError
 
@@ -113,6 +116,16 @@ def shared_counts(settings: Settings) -> CountStorage | None:
             "CARDONFILE_RATE_LIMIT_STORAGE is set, and the client of Redis is not installed: "
             "install the extra `redis`"
         ) from None
+
+
+def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
+    """Give what wakes the reconciler of this process, and looks whether there is one anywhere."""
+
+    def wake() -> None:
+        work.set()
+        workers.look_now_and_then()
+
+    return wake
 
 
 def build_app(
@@ -247,6 +260,15 @@ class Container(containers.DeclarativeContainer):
         add_card=settings.provided.add_card_limit,
         shared=providers.Factory(shared_counts, settings),
     )
+    leave_heartbeat: providers.Provider[LeaveHeartbeat] = providers.ThreadSafeSingleton(
+        LeaveHeartbeat, storage=storage, clock=clock
+    )
+    workers: providers.Provider[WorkerWatch] = providers.ThreadSafeSingleton(
+        WorkerWatch,
+        providers.Factory(
+            IsWorkerMissing, storage=storage, clock=clock, watching_since=clock.provided.now.call()
+        ),
+    )
     work_for_reconciler: providers.Provider[Event] = providers.ThreadSafeSingleton(Event)
     app: providers.Provider[falcon.App[falcon.Request, falcon.Response]] = (
         providers.ThreadSafeSingleton(
@@ -260,10 +282,14 @@ class Container(containers.DeclarativeContainer):
                 links=links,
                 clock=clock,
                 limits=rate_limits,
-                wake_reconciler=work_for_reconciler.provided.set,
+                wake_reconciler=providers.Factory(waking, work_for_reconciler, workers),
+                workers=workers,
             ),
             fake_psp=fake_psp.provider,
         )
+    )
+    behind_proxy: providers.Provider[TrustedProxy] = providers.ThreadSafeSingleton(
+        TrustedProxy, app, settings.provided.trusted_proxy
     )
 
 

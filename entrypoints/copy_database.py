@@ -33,11 +33,14 @@ MAX_SHOWN: Final = 10
 _ONLY_IN_SQLITE: Final = "import_id"
 """It names the import that a row was last in; PostgreSQL finds a repeated row without it."""
 
+_OF_THE_MOMENT: Final = "worker_heartbeats"
+"""It tells of processes that run, and so is not copied."""
+
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
     FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
-        AND table_name <> 'cardonfile_migrations'
+        AND table_name NOT IN ('cardonfile_migrations', 'worker_heartbeats')
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]
@@ -164,7 +167,11 @@ def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
 
 def _columns_to_copy(source: Database, target: Connection) -> _Columns:
     """Give the columns of both sides, but for those that PostgreSQL numbers by itself."""
-    tables = [name for name in source.table_names() if not name.startswith(("sqlite_", "_sqlite_"))]
+    tables = [
+        name
+        for name in source.table_names()
+        if not name.startswith(("sqlite_", "_sqlite_")) and name != _OF_THE_MOMENT
+    ]
     listed = target.execute(_COLUMNS).fetchall()
     numbered = {(table, column) for table, column, is_numbered in listed if is_numbered}
     in_postgresql = {(table, column) for table, column, _ in listed} - numbered

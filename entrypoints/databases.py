@@ -12,6 +12,15 @@ from domain.ports import Storage
 from entrypoints.settings import PostgresqlDatabase
 
 
+class DatabaseOutdated(Exception):
+    """A database is missing, or lacks migrations."""
+
+    def __init__(self, database: Path | PostgresqlDatabase) -> None:
+        super().__init__(
+            f"the database {database} is missing or not up to date: run `cardonfile migrate`"
+        )
+
+
 class PostgresqlNotInstalled(Exception):
     """A PostgreSQL database is to be used, and its client is not installed."""
 
@@ -51,6 +60,12 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
     return postgresql.pending(database.url)
 
 
+def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
+    """Raise DatabaseOutdated, or what else `in_a_sentence` knows, if it cannot be used as it is."""
+    if pending(database):
+        raise DatabaseOutdated(database)
+
+
 def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Storage:
     """Give a storage over a database; nothing is opened before it is needed.
 
@@ -77,21 +92,13 @@ def name_of(database: Path | PostgresqlDatabase) -> str:
     return postgresql.name_of(database.url)
 
 
-def answering_at_once(database: Path | PostgresqlDatabase) -> int:
-    """Give how many threads of a server had best answer at a time (docs/benchmarks.md).
-
-    Python runs one of them. On SQLite there is next to nothing to wait for meanwhile; a PostgreSQL
-    server takes its time for each statement.
-    """
-    return 1 if isinstance(database, Path) else 4
-
-
 def in_a_sentence(error: Exception) -> str | None:
     """Say what is wrong with the database; None for an error that is of no database."""
     from adapters.sqlite import connection as sqlite
     from adapters.sqlite import migrations as sqlite_migrations
 
     sentences: tuple[type[Exception], ...] = (
+        DatabaseOutdated,
         PostgresqlNotInstalled,
         sqlite.SqliteIsTooOld,
         sqlite_migrations.DatabaseIsNewer,

@@ -6,18 +6,15 @@ import json
 import logging
 import os
 import shlex
-import signal
 import textwrap
 import threading
 from datetime import timedelta
-from types import FrameType
 from typing import Final
 from wsgiref.types import WSGIApplication
 
 import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from adapters.http.server import Server
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from entrypoints.container import Container, build
@@ -26,7 +23,14 @@ from entrypoints.demo_sample import CENTERS, GUESTS, SPA, store_sample
 from entrypoints.demo_shop.card_api import CardApi
 from entrypoints.demo_shop.shop import ShopCenter, ShopGuest, create_shop
 from entrypoints.logs import configure_logs
-from entrypoints.serve import ServeError, Service, listen, refuse_missing_psps
+from entrypoints.serve import (
+    ServeError,
+    Server,
+    Service,
+    listen,
+    on_stop_signals,
+    refuse_missing_psps,
+)
 from entrypoints.settings import Settings
 
 HOST: Final = "127.0.0.1"
@@ -123,11 +127,7 @@ def _run(service: Service, shop: Server, welcome: str) -> None:
             # The shop's last answers may still need the API, so that one stops second.
             service.stop()
 
-    def on_signal(_: int, __: FrameType | None) -> None:
-        shop.drain()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    on_stop_signals(shop.stop)
     thread = threading.Thread(target=serve_shop, name="demo-shop", daemon=True)
     thread.start()
     click.echo(welcome, nl=False)

@@ -120,7 +120,7 @@ class Settings:
     fake_psp_database: Path
     fake_psp_is_allowed: bool
     database_connections: int = 10
-    psp_calls: int = 8
+    psp_calls: int = 4
     worker_threads: int = 16
     log_format: LogFormat = LogFormat.TEXT
     trusted_proxy: str | None = None
@@ -153,7 +153,7 @@ class Settings:
                 _fake_psp_is_meant(given.get(Setting.ALLOW_FAKE_PSP)) or _is_loopback(base_url)
             ),
             database_connections=_count(given, Setting.DATABASE_CONNECTIONS, 10),
-            psp_calls=_count(given, Setting.PSP_CALLS, 8),
+            psp_calls=_count(given, Setting.PSP_CALLS, 4),
             worker_threads=_count(given, Setting.WORKER_THREADS, 16),
             log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
             trusted_proxy=_trusted_proxy(given.get(Setting.TRUSTED_PROXY)),

@@ -62,11 +62,6 @@ class Program:
             lambda: sum(fields.items() <= line.items() for line in self.lines(event)) >= count
         )
 
-    def pids(self) -> list[int]:
-        """Give the processes that run, the parent aside."""
-        over = {line["pid"] for line in self.lines() if line["event"] in _ENDS}
-        return [line["pid"] for line in self.lines("process_started") if line["pid"] not in over]
-
     def tell(self, number: signal.Signals) -> None:
         """Send a signal to the parent alone."""
         self.process.send_signal(number)
@@ -76,9 +71,6 @@ class Program:
         printed, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
         assert printed == b""
         return self.process.returncode
-
-
-_ENDS: Final = {"process_died", "process_finished"}
 
 
 def free_port() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -37,16 +37,17 @@ class WebhookSender:
     """Delivers events in a thread of its own, between `start` and `stop`."""
 
     def __init__(self, psp: FakePsp, *, url: str) -> None:
-        """Take the PSP, and the http address that events are posted to.
+        """Take the PSP, and the http or https address that events are posted to.
 
-        Raises ValueError when it is not an http address.
+        Raises ValueError when it is another address.
         """
         parts = urlsplit(url)
-        if parts.scheme != "http" or parts.hostname is None:
-            raise ValueError("webhooks are sent to an http address")
+        if parts.scheme not in ("http", "https") or parts.hostname is None:
+            raise ValueError("webhooks are sent to an http or https address")
         self._psp = psp
         self._host = parts.hostname
-        self._port = parts.port or 80
+        self._port = parts.port
+        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._path = parts.path or "/"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -114,7 +115,7 @@ class WebhookSender:
 
     def _post(self, body: bytes) -> str:
         """Give the status of the answer, or the name of what went wrong."""
-        connection = HTTPConnection(self._host, self._port, timeout=_TIMEOUT_SECONDS)
+        connection = self._connection(self._host, self._port, timeout=_TIMEOUT_SECONDS)
         headers = {
             "Content-Type": "application/json",
             signatures.HEADER: signatures.sign(

@@ -12,7 +12,7 @@ import structlog
 from adapters.http.authentication import Authentication
 from adapters.http.errors import ErrorAnswers
 from adapters.http.guest_accounts import GuestAccount, GuestAccounts, GuestCardSession
-from adapters.http.health import Alive, Ready
+from adapters.http.health import Alive, Ready, WorkerWatch
 from adapters.http.hosted_payments import (
     HostedPaymentCancel,
     HostedPaymentLink,
@@ -65,6 +65,7 @@ def create_app(
     clock: Clock,
     limits: RateLimits,
     wake_reconciler: Callable[[], None],
+    workers: WorkerWatch,
 ) -> falcon.App[falcon.Request, falcon.Response]:
     """Give the WSGI application. `wake_reconciler` is called when there may be work for it."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
@@ -127,7 +128,7 @@ def create_app(
     app.add_route("/webhooks/{provider}", webhooks)
     app.add_route("/webhooks/{provider}/{account}", webhooks)
     app.add_route("/healthz", Alive())
-    app.add_route("/readyz", Ready(storage=storage))
+    app.add_route("/readyz", Ready(storage=storage, workers=workers))
     app.add_route("/openapi.json", OpenApi(links))
     return app
 

@@ -64,13 +64,6 @@ class RequestBodyTooLarge(Refusal):
     message = "Request body too large"
 
 
-class RequestHeaderTooLarge(Refusal):
-    """The request line and headers have more than 16 KiB."""
-
-    code = 431
-    message = "Request header fields too large"
-
-
 class UnsupportedMediaType(Refusal):
     """The body is not sent as `application/json` in UTF-8."""
 

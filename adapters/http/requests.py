@@ -109,10 +109,15 @@ def read_json_object(req: falcon.Request) -> dict[str, object]:
 
 
 def read_bytes(req: falcon.Request, at_most: int) -> bytes:
-    """Read a body of at most so many bytes. Raises RequestBodyTooLarge."""
+    """Read a body of at most so many bytes, and no more. Raises RequestBodyTooLarge."""
     if (req.content_length or 0) > at_most:
         raise RequestBodyTooLarge
-    raw = req.bounded_stream.read(at_most + 1)
+    # A chunked body has no length. A server that ends the stream with the body says so.
+    is_ended_by_server = req.env.get("wsgi.input_terminated", False)
+    stream = req.stream if is_ended_by_server else req.bounded_stream
+    raw = b""
+    while len(raw) <= at_most and (part := stream.read(at_most + 1 - len(raw))):
+        raw += part
     if len(raw) > at_most:
         raise RequestBodyTooLarge
     return raw

@@ -162,6 +162,12 @@ MIGRATIONS: Final = {
             PRIMARY KEY (provider, merchant_account)
         );
     """,
+    "m006_worker_heartbeats": """
+        CREATE TABLE worker_heartbeats (
+            id bigint PRIMARY KEY,
+            left_at timestamptz NOT NULL
+        );
+    """,
 }
 
 

@@ -502,3 +502,20 @@ class AccessTokens(_InUnit, ports.AccessTokens):
     @override
     def update(self, token: AccessToken) -> None:
         self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
+
+
+class WorkerHeartbeats(_InUnit, ports.WorkerHeartbeats):
+    """The last heartbeat of any worker, in one row."""
+
+    @override
+    def last(self) -> datetime | None:
+        row = self._transaction.execute("SELECT left_at FROM worker_heartbeats").fetchone()
+        return None if row is None else row[0]
+
+    @override
+    def leave(self, now: datetime) -> None:
+        self._transaction.execute(
+            "INSERT INTO worker_heartbeats (id, left_at) VALUES (1, %(now)s) "
+            "ON CONFLICT (id) DO UPDATE SET left_at = excluded.left_at",
+            {"now": now},
+        )

@@ -85,6 +85,11 @@ class UnitOfWork(ports.UnitOfWork):
     def access_tokens(self) -> ports.AccessTokens:
         return repositories.AccessTokens(self._transaction)
 
+    @property
+    @override
+    def worker_heartbeats(self) -> ports.WorkerHeartbeats:
+        return repositories.WorkerHeartbeats(self._transaction)
+
 
 class WriteUnit(UnitOfWork, ports.WriteUnit):
     """The repositories over one transaction that may write."""

@@ -308,3 +308,9 @@ def m005_merchant_identities(db: Database) -> None:
         {"provider": str, "merchant_account": str, "identity": str},
         key=("provider", "merchant_account"),
     )
+
+
+@MIGRATIONS()
+def m006_worker_heartbeats(db: Database) -> None:
+    """Create the one row that says when a background worker has run last."""
+    _create(db, "worker_heartbeats", {"id": int, "left_at": str}, key="id")

@@ -479,6 +479,22 @@ class AccessTokens(_InUnit, ports.AccessTokens):
         self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
 
 
+class WorkerHeartbeats(_InUnit, ports.WorkerHeartbeats):
+    """The last heartbeat of any worker, in one row."""
+
+    @override
+    def last(self) -> datetime | None:
+        row = self._transaction.execute("SELECT left_at FROM worker_heartbeats").fetchone()
+        return None if row is None else datetime.fromisoformat(row[0])
+
+    @override
+    def leave(self, now: datetime) -> None:
+        self._transaction.execute(
+            "INSERT OR REPLACE INTO worker_heartbeats (id, left_at) VALUES (1, ?)",
+            (time_text(now),),
+        )
+
+
 def _import(
     transaction: Transaction,
     rows: Rows[Record],

@@ -29,6 +29,11 @@ local function path_of(address)
   return (address:gsub("^https?://[^/]+", ""))
 end
 
+-- Servers write the names of headers in letters of their own choice.
+local function location(headers)
+  return headers["Location"] or headers["location"]
+end
+
 local form_token
 
 local steps = {
@@ -48,7 +53,7 @@ local steps = {
   {
     ask = function() return wrk.format("GET", place) end,
     status = 303,
-    take = function(headers) place = path_of(headers["Location"]) end,
+    take = function(headers) place = path_of(location(headers)) end,
   },
   {
     ask = function() return wrk.format("GET", place) end,
@@ -62,13 +67,13 @@ local steps = {
       return wrk.format("POST", place, form, "form_token=" .. form_token .. typed)
     end,
     status = 303,
-    take = function(headers) place = path_of(headers["Location"]) end,
+    take = function(headers) place = path_of(location(headers)) end,
   },
   {
     ask = function() return wrk.format("GET", place) end,
     status = 303,
     take = function(headers)
-      if headers["Location"] == "https://shop.example/cards" then
+      if location(headers) == "https://shop.example/cards" then
         stored = stored + 1
       else
         failed = failed + 1

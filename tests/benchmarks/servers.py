@@ -20,7 +20,8 @@ from typing import Final
 
 from tests.programs import ROOT, SERVE, free_port
 
-OURS: Final = "cardonfile"
+OURS: Final = "cardonfile, granian"
+ON_WAITRESS: Final = "cardonfile, waitress"
 FLOOR: Final = "floor"
 FASTAPI: Final = "FastAPI"
 FLASK: Final = "Flask"
@@ -30,7 +31,9 @@ PEERS: Final = (FASTAPI, FLASK)
 """As their documentation teaches."""
 LOCKED_PEERS: Final = (FASTAPI + WITH_LOCK, FLASK + WITH_LOCK)
 """The same, with one lock around writes."""
-ALL: Final = (OURS, FLOOR, *PEERS, *LOCKED_PEERS)
+OWN: Final = (OURS, ON_WAITRESS, FLOOR)
+"""What runs with the dependencies of the service alone."""
+ALL: Final = (*OWN, *PEERS, *LOCKED_PEERS)
 
 GUESTS: Final = 10_000
 FLASK_THREADS: Final = 16
@@ -47,6 +50,17 @@ ADD_CARD_LIMIT: Final = "100000000/day"
 """High enough to be met by nobody, and counted all the same."""
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
+
+GRANIAN: Final = """
+import subprocess, sys
+if {with_worker}:
+    from tests.programs import SERVE
+    subprocess.Popen([sys.executable, "-c", SERVE, "work"])
+from granian.cli import entrypoint
+entrypoint()
+"""
+"""granian, with `cardonfile work` below it so that what both use is counted together."""
+GRANIAN_THREADS: Final = 8
 
 _COMMANDS: Final = """
 import json, sys
@@ -157,7 +171,12 @@ class Site:
             process = subprocess.Popen(
                 [self.python, *self.program(port, processes)],
                 cwd=self.folder,
-                env=_environment(self.environment),
+                env=_environment(
+                    {
+                        **self.environment,
+                        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{port}",
+                    }
+                ),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -191,14 +210,14 @@ class NotServing(Exception):
 def make_site(name: str, folder: Path, sample: Sample, postgresql: str | None = None) -> Site:
     """Fill the database of a server: a file in the folder, or an empty one in PostgreSQL."""
     folder.mkdir()
-    if name in (OURS, FLOOR):
+    if name in OWN:
         return _own_site(name, folder, sample, postgresql)
     return _peer_site(name, folder, sample, postgresql)
 
 
 def as_installed(site: Site) -> Site:
     """Have a site of the own stack run with what the service needs and nothing else."""
-    return replace(site, python=str(RUNTIME)) if site.name in (OURS, FLOOR) else site
+    return replace(site, python=str(RUNTIME)) if site.name in OWN else site
 
 
 def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -> Site:
@@ -206,6 +225,8 @@ def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     environment = {
         "CARDONFILE_DATABASE_URL": postgresql or f"sqlite:///{database}",
         "CARDONFILE_ADD_CARD_LIMIT": ADD_CARD_LIMIT,
+        # The floor reads it.
+        "FLOOR_DATABASE": str(database),
     }
 
     commands = (
@@ -220,16 +241,22 @@ def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     )
     token = run(folder, environment, "-c", _COMMANDS, json.dumps(commands)).split()[-1]
 
-    def serve(port: int, processes: int) -> Sequence[str]:
-        return ("-c", SERVE, "serve", "--port", str(port), "--processes", str(processes))
+    def waitress(port: int, _: int) -> Sequence[str]:
+        return ("-c", SERVE, "serve", "--port", str(port))
 
-    def serve_floor(port: int, _: int) -> Sequence[str]:
-        return ("-m", "tests.benchmarks.peers.floor", str(database), str(port))
+    def granian(port: int, processes: int) -> Sequence[str]:
+        application = "tests.benchmarks.peers.floor" if name == FLOOR else "entrypoints.wsgi"
+        return (
+            *("-c", GRANIAN.format(with_worker=name == OURS)),
+            *("--interface", "wsgi", "--factory", "--log-level", "error", "--port", str(port)),
+            *("--workers", str(processes), "--blocking-threads", str(GRANIAN_THREADS)),
+            f"{application}:create_application",
+        )
 
     return Site(
         name=name,
         folder=folder,
-        program=serve if name == OURS else serve_floor,
+        program=waitress if name == ON_WAITRESS else granian,
         environment=environment,
         token=token,
         sample=sample,

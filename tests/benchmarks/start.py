@@ -9,9 +9,9 @@ from typing import Final
 
 from tests.benchmarks.processes import memory_mb
 from tests.benchmarks.results import Start
-from tests.benchmarks.servers import FLOOR, OURS, PEERS, Sample, as_installed, make_site
+from tests.benchmarks.servers import OWN, PEERS, Sample, as_installed, make_site
 
-SERVERS: Final = (OURS, FLOOR, *PEERS)
+SERVERS: Final = (*OWN, *PEERS)
 REST_SECONDS: Final = 1
 
 

@@ -29,7 +29,7 @@ from tests.benchmarks.results import (
     read_results,
     save,
 )
-from tests.benchmarks.servers import FLASK, FLASK_THREADS, FLOOR, OURS
+from tests.benchmarks.servers import FLASK, FLASK_THREADS, FLOOR, ON_WAITRESS
 from tests.test_docs import section, table_rows
 
 MACHINE = Machine(
@@ -89,7 +89,7 @@ def some_results(**answers: int) -> Results:
             for rows in (FEWER_ROWS, ROWS)
             for how in (OUR_IMPORT, SHELL)
         ],
-        starts=[Start(server=OURS, round=1, seconds=0.6, memory_mb=90)],
+        starts=[Start(server=ON_WAITRESS, round=1, seconds=0.6, memory_mb=90)],
         memory=[
             Memory(requests=requests, memory_mb=90 + requests / 100_000)
             for requests in (1, 40_000, 140_000)

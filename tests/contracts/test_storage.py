@@ -1402,3 +1402,17 @@ class TestAccessTokens:
             unit.access_tokens.add(an_access_token())
             unit.access_tokens.update(revoked)
             assert unit.access_tokens.get(revoked.token_hash) == revoked
+
+
+class TestWorkerHeartbeats:
+    def test_the_last_one_is_kept(self, storage: Storage) -> None:
+        for time in (NOW, NOW + MINUTE):
+            with storage.write() as unit:
+                unit.worker_heartbeats.leave(time)
+                unit.commit()
+        with storage.read() as reading:
+            assert reading.worker_heartbeats.last() == NOW + MINUTE
+
+    def test_before_the_first_there_is_none(self, storage: Storage) -> None:
+        with storage.read() as reading:
+            assert reading.worker_heartbeats.last() is None

@@ -8,8 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
-from signal import SIGINT, SIGTERM, default_int_handler, getsignal, signal
+from datetime import datetime, timedelta
+from signal import (
+    SIGHUP,
+    SIGINT,
+    SIGTERM,
+    SIGUSR1,
+    Signals,
+    default_int_handler,
+    getsignal,
+    signal,
+)
+from subprocess import TimeoutExpired
 from typing import Final
 
 import click
@@ -23,6 +33,7 @@ from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.programs import free_port
+from tests.waiting import wait_until
 
 DEADLINE_SECONDS = 60
 EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
@@ -70,6 +81,7 @@ class TestHelp:
             ("token", "list"),
             ("token", "revoke"),
             ("serve",),
+            ("work",),
             ("reconcile",),
             ("copy-database",),
             ("demo",),
@@ -442,20 +454,52 @@ class TestLiveKeys:
 
 class TestServe:
     @pytest.mark.slow
-    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+    @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP], ids=["TERM", "INT", "HUP"])
+    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine, number: Signals) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
 
         with cardonfile.start("serve", "--port", str(port)) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
-            process.send_signal(SIGTERM)
+            assert b"serving" in line
+            assert f"database='{cardonfile.database}'".encode() in line
+            # Means nothing, and stops nothing.
+            process.send_signal(SIGUSR1)
+            with pytest.raises(TimeoutExpired):
+                process.wait(0.2)
+            process.send_signal(number)
             printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, printed) == (0, b"")
-        assert b"serving" in line
-        assert f"database='{cardonfile.database}'".encode() in line
+        assert b"stopped" in logged
         assert b"Traceback" not in logged
+
+    @pytest.mark.slow
+    def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        with cardonfile.start("serve", "--no-worker", "--port", str(port)) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            assert self.last_heartbeat(cardonfile) is None
+            cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
+            with cardonfile.start("work") as worker:
+                wait_until(lambda: self.last_heartbeat(cardonfile))
+                worker.send_signal(SIGTERM)
+                _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
+            process.send_signal(SIGTERM)
+            process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, worker.returncode) == (0, 0)
+        assert b"working" in logged
+        assert b"stopped" in logged
+
+    @staticmethod
+    def last_heartbeat(cardonfile: CommandLine) -> datetime | None:
+        with cardonfile.storage.read() as unit:
+            return unit.worker_heartbeats.last()
 
     @pytest.mark.slow
     def test_an_address_that_is_taken_is_refused(self, cardonfile: CommandLine) -> None:
@@ -481,6 +525,14 @@ class TestServe:
     @pytest.mark.parametrize("host", ["", " ", "h\u00f6st", "a b"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)
+
+    @pytest.mark.parametrize("number", ["1", "4", "many"])
+    def test_several_processes_are_refused_in_a_sentence_that_names_granian(
+        self, cardonfile: CommandLine, number: str
+    ) -> None:
+        complaint = cardonfile.refuses("serve", "--processes", number)
+
+        assert "run the application with granian (docs/scaling.md)" in complaint
 
 
 class TestImport:

@@ -20,6 +20,7 @@ import pytest
 from sqlite_utils import Database
 
 from adapters.postgresql.connection import Connection
+from adapters.postgresql.migrations import migrate
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import Failure, SessionStatus
@@ -297,6 +298,17 @@ class TestCopied:
             "merchant_identities                1           1\n"
             "products                           5           5\n"
         )
+
+    def test_a_target_on_which_a_worker_has_run_counts_as_empty(
+        self, filled: CommandLine, target: str
+    ) -> None:
+        migrate(target)
+        for storage in (PostgresqlStorage(target), filled.storage):
+            with closing(storage), storage.write() as unit:
+                unit.worker_heartbeats.leave(NOW)
+                unit.commit()
+
+        assert "worker_heartbeats" not in copies(filled, target)
 
     def test_what_is_added_afterwards_comes_last(self, filled: CommandLine, target: str) -> None:
         copies(filled, target)

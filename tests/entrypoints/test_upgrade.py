@@ -16,7 +16,7 @@ from tests.postgresql import new_database
 TABLES = (
     *("access_tokens", "card_sessions", "centers", "discards", "evidence", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
-    *("payment_configurations", "products"),
+    *("payment_configurations", "products", "worker_heartbeats"),
 )
 
 

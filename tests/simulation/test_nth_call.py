@@ -32,6 +32,7 @@ from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
+from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import FAKE, build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_product
@@ -314,6 +315,9 @@ USE_CASES: Final[Mapping[type, Expected]] = {
 STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 """Parts of use cases, whose calls are among those of the whole."""
 
+HEARTBEAT: Final = frozenset({LeaveHeartbeat, IsWorkerMissing})
+"""They are about no session and no card: one row that is written or read."""
+
 
 # What goes wrong.
 
@@ -477,4 +481,8 @@ def test_every_use_case_is_rehearsed() -> None:
     kinds = {getattr(part, "cls", None) for part in parts}
     ours = [kind for kind in kinds if getattr(kind, "__module__", "").startswith("domain.")]
 
-    assert {kind for kind in ours if "__call__" in vars(kind)} == {*USE_CASES, *STEPS}
+    assert {kind for kind in ours if "__call__" in vars(kind)} == {
+        *USE_CASES,
+        *STEPS,
+        *HEARTBEAT,
+    }

@@ -295,7 +295,7 @@ def test_a_stopped_sender_can_be_started_again(
         sender.stop()
 
 
-@pytest.mark.parametrize("url", ["https://psp.example/", "ftp://x/", "/webhooks", "http://"])
+@pytest.mark.parametrize("url", ["ftp://x/", "/webhooks", "http://"])
 def test_only_an_http_address_is_posted_to(psp: FakePsp, url: str) -> None:
-    with pytest.raises(ValueError, match="http address"):
+    with pytest.raises(ValueError, match="http or https address"):
         WebhookSender(psp, url=url)

@@ -20,6 +20,7 @@ from domain.errors import ServiceUnavailable
 ALL = [
     *("m001_records_on_file", "m002_card_sessions", "m003_payment_accounts", "m004_access_tokens"),
     "m005_merchant_identities",
+    "m006_worker_heartbeats",
 ]
 ROOT = Path(__file__).parents[3]
 

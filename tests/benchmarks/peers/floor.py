@@ -1,15 +1,14 @@
 """The least that does the job of add-card on the service's own stack: the floor of what it costs.
 
-One Falcon responder on waitress, `sqlite3`, and a lock for writes. It looks up what the service
+One Falcon responder on granian, `sqlite3`, and a lock for writes. It looks up what the service
 looks up, in the same database, and checks nothing else: no permission, no form of a field, no limit;
-it logs nothing. `python -m tests.benchmarks.peers.floor DATABASE PORT` serves it.
+it logs nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
-import sys
+import os
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from uuid import uuid4
 
 import falcon
 import msgspec
-import waitress
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,15 +98,11 @@ class AddCard:
         return db
 
 
-def main(database: str, port: str) -> None:
-    """Serve it until the process is ended."""
-    # It writes a line for each request that waits for a thread; the service has none of them either.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+def create_application() -> falcon.App[falcon.Request, falcon.Response]:
+    """Give the application, on the database that FLOOR_DATABASE names."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
-    base_url = f"http://127.0.0.1:{port}"
-    app.add_route("/api/v1/guests/{guest_id}/accounts", AddCard(Path(database), base_url))
-    waitress.serve(app, host="127.0.0.1", port=int(port), threads=16)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    app.add_route(
+        "/api/v1/guests/{guest_id}/accounts",
+        AddCard(Path(os.environ["FLOOR_DATABASE"]), os.environ["CARDONFILE_PUBLIC_BASE_URL"]),
+    )
+    return app

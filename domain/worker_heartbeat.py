@@ -1,0 +1,51 @@
+"""Whether a background worker runs: it leaves a heartbeat, and every process can look for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.ports import Clock, Storage, WriteUnit
+
+BEAT_EVERY: Final = timedelta(seconds=20)
+"""How often a worker leaves a heartbeat: three times before it is missed."""
+MISSED_AFTER: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveHeartbeat:
+    """Use case: note that a worker runs now. Raises ServiceUnavailable."""
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self) -> None:
+        """Leave a heartbeat."""
+        now = self.clock.now()
+
+        def leave(unit: WriteUnit) -> None:
+            unit.worker_heartbeats.leave(now)
+            unit.commit()
+
+        self.storage.transact(leave)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsWorkerMissing:
+    """Use case: tell whether no worker has run for a minute. Raises ServiceUnavailable.
+
+    `watching_since` is when the asking process began: it allows a worker a minute to start.
+    """
+
+    storage: Storage
+    clock: Clock
+    watching_since: datetime
+
+    def __call__(self) -> bool:
+        """Look for the last heartbeat of any worker."""
+        with self.storage.read() as unit:
+            last = unit.worker_heartbeats.last()
+        return (
+            self.clock.now() - max(last or self.watching_since, self.watching_since) > MISSED_AFTER
+        )

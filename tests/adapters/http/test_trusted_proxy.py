@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import pytest
+
+from adapters.http.trusted_proxy import TrustedProxy
+
+PROXY = "10.0.0.5"
+CLIENT = "203.0.113.9"
+
+
+def seen(peer: str, *, proxy: str | None = PROXY, **headers: str) -> WSGIEnvironment:
+    """Give what the application sees of a request that comes from `peer`."""
+    reached: list[WSGIEnvironment] = []
+
+    def app(environ: WSGIEnvironment, _: StartResponse) -> Iterable[bytes]:
+        reached.append(environ)
+        return ()
+
+    def start_response(*_: object) -> object:
+        raise AssertionError
+
+    environ = {"REMOTE_ADDR": peer, **{f"HTTP_{name}": each for name, each in headers.items()}}
+    TrustedProxy(app, proxy)(environ, start_response)  # type: ignore[arg-type]  # never called
+    return reached[0]
+
+
+@pytest.mark.parametrize("peer", [PROXY, f"::ffff:{PROXY}"])
+def test_the_trusted_proxy_names_its_client(peer: str) -> None:
+    assert seen(peer, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == CLIENT
+
+
+def test_what_the_client_itself_forwards_does_not_count() -> None:
+    forged = f"198.51.100.1, {CLIENT}"
+
+    assert seen(PROXY, X_FORWARDED_FOR=forged)["REMOTE_ADDR"] == CLIENT
+
+
+@pytest.mark.parametrize("proxy", [PROXY, None])
+def test_nobody_else_is_believed(proxy: str | None) -> None:
+    assert seen("10.0.0.6", proxy=proxy, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == "10.0.0.6"
+
+
+def test_a_proxy_that_names_nobody_counts_itself() -> None:
+    assert seen(PROXY)["REMOTE_ADDR"] == PROXY
+
+
+def test_no_other_word_about_forwarding_reaches_the_application() -> None:
+    environ = seen(
+        PROXY,
+        FORWARDED="for=192.0.2.1;host=evil.example",
+        X_FORWARDED_FOR=CLIENT,
+        X_FORWARDED_HOST="evil.example",
+        X_FORWARDED_PROTO="https",
+        X_FORWARDED_PORT="1",
+        HOST="cards.example",
+    )
+
+    assert environ == {"REMOTE_ADDR": CLIENT, "HTTP_HOST": "cards.example"}

@@ -1,0 +1,297 @@
+"""The service behind nginx as docs/examples/nginx.conf sets it up, on each server.
+
+`make test-deploy` runs it. `make test` does not: it has no nginx.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPResponse, HTTPSConnection
+from typing import Final
+from urllib.parse import urlencode
+
+import pytest
+
+from domain.card_sessions import SessionStatus
+from tests.adapters.http.api import ACCOUNTS
+from tests.deploy.nginx import NAME, Nginx
+from tests.entrypoints.test_malformed_http import NEXT, ODD, REFUSED, TOO_LARGE, statuses
+from tests.installation import GOOD_CARD
+from tests.serving import BODY, SERVERS, Serving
+from tests.waiting import wait_until
+
+CLEANED: Final = {
+    # nginx reads these in one way, and passes on what it has read in a form that has no other.
+    "a line that ends in LF": [404],
+    "bare LF": [400, 200],
+    "CR at the end": [200],
+    "a name that is no ASCII": [200],
+    "two spaces": [200],
+    "no version": [],
+    "version 1.10": [200],
+    "a list of hosts": [200],
+    "an address in quotes": [200],
+    "a fragment": [200],
+    "another scheme": [200],
+    "a chunk with a space": [400, 200],
+    "an extension with a NUL": [400, 200],
+}
+IDLE: Final = 1_100
+SLOW: Final = 90
+"""Fewer than one address may have; the rest is for those who are not slow."""
+SECONDS: Final = 40
+
+
+class Site:
+    """A service behind nginx."""
+
+    def __init__(self, serving: Serving, nginx: Nginx) -> None:
+        self.serving = serving
+        self.nginx = nginx
+
+    def ask(
+        self, method: str, path: str, body: str | bytes | None = None, **headers: str
+    ) -> tuple[HTTPResponse, str]:
+        """Send a request on a connection of its own; give the answer and its text."""
+        with closing(
+            HTTPSConnection(NAME, self.nginx.port, timeout=SECONDS, context=self.nginx.trust)
+        ) as connection:
+            connection.request(method, path.removeprefix(self.nginx.url), body, headers)
+            answer = connection.getresponse()
+            return answer, answer.read().decode()
+
+    def add_card(self) -> tuple[HTTPResponse, str]:
+        """Send an add-card."""
+        return self.ask(
+            "POST",
+            ACCOUNTS,
+            BODY,
+            **{
+                "Authorization": f"bearer {self.serving.token}",
+                "Content-Type": "application/json",
+            },
+        )
+
+    def serves_others(self) -> bool:
+        """Tell whether a client that comes now is served."""
+        return self.add_card()[0].status == 200
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    folder = tmp_path_factory.mktemp(request.param)
+    nginx_folder = tmp_path_factory.mktemp("nginx")
+    with (
+        Nginx(nginx_folder) as nginx,
+        Serving(
+            folder,
+            request.param,
+            base_url=nginx.url,
+            CARDONFILE_TRUSTED_PROXY="127.0.0.1",
+            # The fake PSP's webhooks go through nginx as well.
+            SSL_CERT_FILE=str(nginx.certificate),
+        ) as serving,
+    ):
+        nginx.start(serving.port)
+        yield Site(serving, nginx)
+        assert not {"internal_error", "reconciler_fault"} & {
+            line["event"] for line in serving.lines()
+        }
+        assert serving.stop() == [0] * len(serving.programs)
+
+
+def test_a_card_is_added_by_a_guest(site: Site) -> None:
+    added, text = site.add_card()
+    assert added.status == 200
+    assert added.headers["Strict-Transport-Security"]
+    assert added.headers["Server"] == "nginx"
+    begun = json.loads(text)
+    assert begun["hosted_payment_uri"].startswith(f"{site.nginx.url}/hosted-payments?")
+
+    opened, _ = site.ask("GET", begun["hosted_payment_uri"])
+    assert opened.status == 303
+    page = opened.headers["Location"]
+    _, form = site.ask("GET", page)
+    found = re.search(r'name="form_token" value="([0-9a-f]+)"', form)
+    assert found is not None
+    typed = {"form_token": found[1], "number": GOOD_CARD, "expiry": "09 / 31", "cvc": "123"}
+    taken, _ = site.ask(
+        "POST",
+        page,
+        urlencode(typed),
+        **{"Content-Type": "application/x-www-form-urlencoded", "Origin": site.nginx.url},
+    )
+    assert taken.status == 303
+    returned, _ = site.ask("GET", taken.headers["Location"])
+
+    session = site.serving.installation.session(begun["token_id"])
+    assert returned.headers["Location"] == session.redirect_uri
+    assert site.serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
+
+
+def test_the_webhook_alone_gets_a_card_stored(site: Site) -> None:
+    begun = json.loads(site.add_card()[1])
+    assert site.ask("GET", begun["hosted_payment_uri"])[0].status == 303
+    site.serving.installation.type_card(site.serving.installation.session(begun["token_id"]))
+
+    settled = site.serving.wait_until_settled(begun["token_id"])
+    # The card is there from the other tests, or is not.
+    assert settled in (SessionStatus.COMPLETED, SessionStatus.FAILED)
+    wait_until(
+        lambda: [
+            line
+            for line in site.serving.lines("request")
+            if (line["route"], line["status"]) == ("/webhooks/{provider}", 200)
+        ]
+    )
+
+
+def test_who_fails_to_authenticate_is_counted_by_the_address_that_nginx_sees(site: Site) -> None:
+    def fail(source: str, claimed: str) -> int:
+        with closing(site.nginx.connect(source)) as connection:
+            connection.sendall(
+                f"GET {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                f"X-Forwarded-For: {claimed}\r\n\r\n".encode()
+            )
+            answer = HTTPResponse(connection)
+            answer.begin()
+            return answer.status
+
+    answers = [fail("127.0.0.2", f"203.0.113.{number}") for number in range(31)]
+
+    assert answers == [401] * 30 + [429]
+    assert fail("127.0.0.3", "127.0.0.2") == 401
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_malformed_is_refused_or_made_clean(site: Site, name: str) -> None:
+    answers = statuses(site.nginx.send_raw(REFUSED[name]))
+
+    if name in CLEANED:
+        assert answers == CLEANED[name]
+    else:
+        # Nothing behind it is read.
+        (status,) = answers
+        assert status in (400, 404, 501, 505)
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_is_too_large_is_refused(site: Site, name: str) -> None:
+    sent = TOO_LARGE[name]
+    # The refusal itself may be lost when the connection is cut under what is still being sent.
+    assert set(statuses(site.nginx.send_raw(sent))) <= {400, 413, 414, 500}
+    assert NEXT not in sent or site.serves_others()
+
+
+@pytest.mark.parametrize(("sent", "expected"), ODD.values(), ids=ODD)
+def test_what_is_odd_but_clear_is_answered_or_refused_by_nginx(
+    site: Site, sent: bytes, expected: list[int]
+) -> None:
+    assert statuses(site.nginx.send_raw(sent)) in (expected, [400], [414])
+
+
+def is_cut_off(connection: ssl.SSLSocket) -> bool:
+    """Tell whether the other side has ended a connection."""
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(65536) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_slow_bodies_keep_nobody_waiting_and_are_cut_off(site: Site) -> None:
+    head = (
+        f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    ).encode()
+    with ExitStack() as opened:
+        slow = [opened.enter_context(closing(site.nginx.connect())) for _ in range(SLOW)]
+        for connection in slow:
+            connection.sendall(head)
+
+        assert site.serves_others()
+        # They are still there: nobody had to wait until they were cut off.
+        assert not is_cut_off(slow[-1])
+        wait_until(lambda: all(is_cut_off(connection) for connection in slow), seconds=SECONDS)
+
+
+def test_slow_readers_keep_nobody_waiting(site: Site) -> None:
+    with ExitStack() as opened:
+        slow = []
+        for _ in range(SLOW):
+            plain = opened.enter_context(socket.socket())
+            # Little of a response fits in before it is read.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            plain.connect(("127.0.0.1", site.nginx.port))
+            slow.append(
+                opened.enter_context(site.nginx.trust.wrap_socket(plain, server_hostname=NAME))
+            )
+        for connection in slow:
+            connection.settimeout(1)
+            with suppress(TimeoutError, OSError):
+                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+
+        assert site.serves_others()
+
+
+def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
+    with ExitStack() as opened:
+        for _ in range(IDLE):
+            opened.enter_context(
+                closing(socket.create_connection(("127.0.0.1", site.nginx.port), SECONDS))
+            )
+
+        assert site.serves_others()
+
+
+def test_one_address_has_a_bounded_number_of_requests_under_way(site: Site) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    with ExitStack() as opened:
+        slow = [opened.enter_context(closing(site.nginx.connect("127.0.0.4"))) for _ in range(110)]
+        for connection in slow:
+            connection.sendall(head)
+
+        assert sum(_was_refused(connection) for connection in slow) == 10
+        assert site.serves_others()
+
+
+def _was_refused(connection: ssl.SSLSocket) -> bool:
+    connection.settimeout(0.1)
+    with suppress(TimeoutError, OSError):
+        return b" 429 " in connection.recv(1000)
+    return False
+
+
+def test_readiness_is_not_for_the_world(site: Site) -> None:
+    assert site.ask("GET", "/readyz")[0].status == 404
+    assert site.ask("GET", "/healthz")[0].status == 200
+
+
+def test_plain_http_leads_to_https(site: Site) -> None:
+    with closing(socket.create_connection(("127.0.0.1", site.nginx.plain_port), SECONDS)) as plain:
+        plain.sendall(b"GET /healthz?a=b HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        answer = HTTPResponse(plain)
+        answer.begin()
+
+    assert answer.headers["Location"] == f"{site.nginx.url}/healthz?a=b"
+
+
+def test_nothing_of_a_guest_is_in_the_files_of_nginx(site: Site) -> None:
+    begun = json.loads(site.add_card()[1])
+    site.ask("GET", begun["hosted_payment_uri"])
+
+    kept = [path for path in site.nginx.folder.rglob("*") if path.is_file()]
+    assert site.nginx.folder / "error.log" in kept
+    assert not [path for path in kept if begun["token_id"] in path.read_text(errors="replace")]

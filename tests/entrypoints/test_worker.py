@@ -1,0 +1,122 @@
+"""The heartbeat of the worker, and who notices that it is missing."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.http.health import WorkerWatch
+from domain.errors import ServiceUnavailable
+from entrypoints.reconciler import Chore, Reconciler
+from entrypoints.worker import Worker
+from tests.adapters.http.api import Api
+from tests.installation import Installation
+from tests.waiting import wait_until
+
+MISSING = {"status": "ready, but no worker has run for a minute"}
+ALMOST_A_MINUTE = timedelta(seconds=59)
+
+
+def test_readiness_and_the_log_say_when_no_worker_has_run_for_a_minute(
+    installation: Installation,
+) -> None:
+    api = Api(installation)
+    with capture_logs() as logs:
+        # A worker that is started with the service has a minute.
+        installation.clock.advance(ALMOST_A_MINUTE)
+        assert api.get("/readyz").json == {"status": "ready"}
+        installation.container.leave_heartbeat()()
+        installation.clock.advance(ALMOST_A_MINUTE)
+        assert api.get("/readyz").json == {"status": "ready"}
+        installation.clock.advance(timedelta(seconds=2))
+        for _ in range(2):
+            answer = api.get("/readyz")
+            assert (answer.status_code, answer.json) == (200, MISSING)
+        installation.container.leave_heartbeat()()
+        assert api.get("/readyz").json == {"status": "ready"}
+
+    told = [(line["event"], line["log_level"]) for line in logs if line["event"] != "request"]
+    assert told == [("worker_missing", "error"), ("worker_back", "warning")]
+
+
+def test_it_is_noticed_by_whoever_has_work_for_it_once_a_minute() -> None:
+    seconds, looks = [0.0], []
+
+    def is_missing() -> bool:
+        looks.append(seconds[0])
+        if len(looks) == 2:
+            raise ServiceUnavailable
+        return True
+
+    watch = WorkerWatch(is_missing, lambda: seconds[0])
+    with capture_logs() as logs:
+        for seconds[0] in (0.0, 59.0, 60.0, 61.0, 119.0, 120.0, 500.0):
+            watch.look_now_and_then()
+
+    assert looks == [60.0, 120.0, 500.0]
+    assert [line["event"] for line in logs] == ["worker_missing"]
+
+
+def test_a_webhook_that_finds_no_worker_has_it_in_the_log(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.http.health.LOOK_EVERY_SECONDS", 0)
+    session = installation.opened_session()
+    api = Api(installation)
+    installation.clock.advance(timedelta(minutes=2))
+    with capture_logs() as logs:
+        api.send(
+            "GET",
+            "/hosted-payments/return",
+            query=f"token_id={session.token_id}",
+            authenticated=False,
+        )
+
+    assert "worker_missing" in [line["event"] for line in logs]
+
+
+def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_keys(
+    installation: Installation,
+) -> None:
+    installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=25))
+    worker = Worker(installation.container, fake_webhook_url="http://127.0.0.1:1/webhooks/fake")
+    worker.start()
+
+    def is_done() -> bool:
+        with installation.storage.read() as unit:
+            name, since = installation.caller.name, installation.clock.now() - timedelta(days=2)
+            return (
+                unit.worker_heartbeats.last() == installation.clock.now()
+                and unit.idempotency_keys.get(name, "key", since=since) is None
+            )
+
+    wait_until(is_done)
+    worker.stop()
+
+
+def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
+    container, work, done = installation.container, threading.Event(), []
+    reconciler = Reconciler(
+        settle=container.settle_in_worker(),
+        discard_token=container.discard_token(),
+        breakers=container.breakers(),
+        clock=installation.clock,
+        work=work,
+        chores=[
+            Chore(every=timedelta(0), do=lambda: done.append("often")),
+            Chore(every=timedelta(hours=1), do=lambda: done.append("seldom")),
+        ],
+    )
+    reconciler.start()
+
+    def is_done_often() -> bool:
+        work.set()
+        return done.count("often") > 3
+
+    wait_until(is_done_often)
+    reconciler.stop()
+    assert done.count("seldom") == 1
