@@ -150,6 +150,9 @@ class Serving:
     def _all_are_ready(self) -> bool:
         if self.status("/readyz") != 200:
             return False
+        # Until then a signal would end it as it ends any program.
+        if len(self.programs) > 1 and not self.lines("working"):
+            return False
         answering = {line.get("process") for line in self.lines("request")}
         return self._workers in (1, len(answering))
 
