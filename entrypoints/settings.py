@@ -316,7 +316,9 @@ def _trusted_proxy(value: str | None) -> str | None:
     if value is None:
         return None
     try:
-        return str(ipaddress.ip_address(value))
+        address = ipaddress.ip_address(value)
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return str(mapped or address)
     except ValueError:
         raise SettingsError(
             "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"

@@ -11,7 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.postgresql import repositories
-from adapters.postgresql.connection import Conflict, Connections, Error, Transaction
+from adapters.postgresql.connection import Conflict, Connections, Error, ReadOnly, Transaction
 from domain import ports
 from domain.errors import ServiceUnavailable
 
@@ -149,7 +149,7 @@ class PostgresqlStorage(ports.Storage):
         except Error as error:
             raise ServiceUnavailable from error
         if not may_write:
-            raise ServiceUnavailable
+            raise ServiceUnavailable from ReadOnly("the server lets this role read only")
 
     @override
     def close(self) -> None:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.add_card import SQLITE
+from tests.benchmarks.add_card import POSTGRESQL, SQLITE
 from tests.benchmarks.imports import FEWER_ROWS, ROWS, SHELL
 from tests.benchmarks.imports import OURS as OUR_IMPORT
 from tests.benchmarks.pages import OURS as OUR_PAGES
@@ -88,6 +88,7 @@ def goals(results: Results, growth: Growth | None) -> Iterator[Goal]:
     )
     yield from _of_imports(results)
     yield from _of_one_process(results)
+    yield from _of_the_worker(results)
     if growth is not None:
         yield _of_growth(growth)
 
@@ -171,6 +172,33 @@ def _of_one_process(results: Results) -> Iterator[Goal]:
         target=1,
         unit=" MB",
         decimals=1,
+    )
+
+
+def settled_per_second(results: Results, database: str, workers: int) -> Sequence[float]:
+    """Give how many sessions were settled in a second, round by round."""
+    return [
+        each.per_second
+        for each in results.settlements
+        if (each.database, each.workers) == (database, workers)
+    ]
+
+
+def _of_the_worker(results: Results) -> Iterator[Goal]:
+    for database, workers, target in ((SQLITE, 1, 20), (POSTGRESQL, 1, 20), (POSTGRESQL, 2, 40)):
+        yield Goal(
+            what=f"Sessions settled a second, {database}, workers: {workers}, calls of 300 ms",
+            measured=settled_per_second(results, database, workers),
+            target=target,
+            at_least=True,
+            unit="",
+            decimals=1,
+        )
+    yield Goal(
+        what="From a card typed to a card stored without a browser, 10 a second, 99th percentile",
+        measured=[results.settled.p99_ms / 1000],
+        target=2,
+        unit=" s",
     )
 
 

@@ -19,6 +19,7 @@ from tests.benchmarks.goals import (
     loads,
     page_ms,
     ratios,
+    settled_per_second,
     throughputs,
 )
 from tests.benchmarks.imports import FEWER_ROWS, ROWS, SHELL
@@ -44,6 +45,8 @@ from tests.benchmarks.servers import (
     OURS,
     PEERS,
 )
+from tests.benchmarks.settlements import CALL_SECONDS, CARDS_A_SECOND, SESSIONS
+from tests.benchmarks.settlements import SETTINGS as SETTLEMENTS
 from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -180,6 +183,16 @@ From add-card to the stored card on granian: five requests, the guest's page and
 same process. {GUESTS_AT_ONCE} guests at once.
 
 {_table(["Database", "Processes", "Cards a second", "Failed"], _flows(results))}
+
+## The background worker
+
+Sessions settled a second: {SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and
+`cardonfile work` settles.
+
+{_table(["Database", "Workers", "Sessions a second"], _settlements(results))}
+
+With {CARDS_A_SECOND} cards a second at the fake PSP, and no browser that comes back, a card is stored {results.settled.p50_ms:.0f} ms after it
+was typed (median), and after {results.settled.p99_ms:.0f} ms (99th percentile of {results.settled.cards}).
 
 ## Pages of products
 
@@ -376,6 +389,15 @@ def _flows(results: Results) -> Iterator[Cells]:
             str(processes),
             _spread([each.per_second for each in seen], 0, ""),
             str(sum(each.failed for each in seen)),
+        ]
+
+
+def _settlements(results: Results) -> Iterator[Cells]:
+    for database, workers in SETTLEMENTS:
+        yield [
+            database,
+            str(workers),
+            _spread(settled_per_second(results, database, workers), 1, ""),
         ]
 
 

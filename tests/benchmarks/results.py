@@ -109,6 +109,23 @@ class Memory(Struct, frozen=True, kw_only=True):
     memory_mb: float
 
 
+class Settlement(Struct, frozen=True, kw_only=True):
+    """Sessions that so many workers settled in a second, with a PSP that is slow."""
+
+    database: str
+    workers: int
+    round: int
+    per_second: float
+
+
+class Settled(Struct, frozen=True, kw_only=True):
+    """How long after a card was typed it was stored, without a browser that came back."""
+
+    cards: int
+    p50_ms: float
+    p99_ms: float
+
+
 class Results(Struct, frozen=True, kw_only=True):
     """All that `make bench` measures."""
 
@@ -121,6 +138,8 @@ class Results(Struct, frozen=True, kw_only=True):
     imports: Sequence[Import]
     starts: Sequence[Start]
     memory: Sequence[Memory]
+    settlements: Sequence[Settlement]
+    settled: Settled
 
 
 class Grown(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,16 @@ from typing import Final
 
 import click
 
-from tests.benchmarks import add_card, flow, growth, imports, memory, pages, start
+from tests.benchmarks import (
+    add_card,
+    flow,
+    growth,
+    imports,
+    memory,
+    pages,
+    settlements,
+    start,
+)
 from tests.benchmarks.machine import describe
 from tests.benchmarks.report import write
 from tests.benchmarks.results import GROWTH, RESULTS, Results, save
@@ -21,6 +30,8 @@ from tests.postgresql import own_server
 
 NEEDED: Final = {"wrk": "wrk", "sqlite3": "sqlite3"}
 """Programs, and the packages that bring them."""
+
+SETTLED_SECONDS: Final = 30
 
 GROWTH_BYTES: Final = 15_000_000_000
 
@@ -57,6 +68,9 @@ def bench(rounds: int, seconds: int) -> None:
                     folder, sample, server.url, rounds=rounds, seconds=seconds, say=_say
                 )
             )
+            settlements_seen = list(
+                settlements.measure(folder, server.url, rounds=rounds, say=_say)
+            )
             flows = list(
                 flow.measure(folder, sample, server.url, rounds=rounds, seconds=seconds, say=_say)
             )
@@ -70,6 +84,8 @@ def bench(rounds: int, seconds: int) -> None:
             imports=list(imports.measure(folder, rounds=rounds, say=_say)),
             starts=list(start.measure(folder, sample, rounds=rounds, say=_say)),
             memory=list(memory.measure(folder, sample, say=_say)),
+            settlements=settlements_seen,
+            settled=settlements.measure_delay(folder, seconds=SETTLED_SECONDS, say=_say),
         )
     save(results, RESULTS)
     _say(f"written: {write()}")

@@ -24,12 +24,15 @@ from tests.benchmarks.results import (
     Memory,
     Page,
     Results,
+    Settled,
+    Settlement,
     Start,
     read_growth,
     read_results,
     save,
 )
 from tests.benchmarks.servers import FLASK, FLASK_THREADS, FLOOR, ON_WAITRESS
+from tests.benchmarks.settlements import SETTINGS as SETTLEMENTS
 from tests.test_docs import section, table_rows
 
 MACHINE = Machine(
@@ -94,6 +97,12 @@ def some_results(**answers: int) -> Results:
             Memory(requests=requests, memory_mb=90 + requests / 100_000)
             for requests in (1, 40_000, 140_000)
         ],
+        settlements=[
+            Settlement(database=database, workers=workers, round=round_, per_second=30.0 * workers)
+            for database, workers in SETTLEMENTS
+            for round_ in (1, 2)
+        ],
+        settled=Settled(cards=300, p50_ms=40, p99_ms=900),
     )
 
 

@@ -50,6 +50,8 @@ class Ability(Enum):
     """Its signatures hold the time at which they were made."""
     BATCHES = auto()
     """One webhook may hold several events."""
+    IDEMPOTENCY_KEYS = auto()
+    """It does a call once that comes twice, also at once. Without it, an adapter looks first."""
 
 
 class GuestCard(Enum):
@@ -96,11 +98,15 @@ class Trouble(Enum):
     REFUSED = auto()
     """The PSP refuses the call itself, for good, and does nothing."""
     UNAUTHORIZED = auto()
-    """401: the key is wrong, or was revoked. REMOTE alone, as the next two."""
+    """401: the key is wrong, or was revoked. REMOTE alone, as all that follow."""
     FORBIDDEN = auto()
     """403: the key may not do this."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; the PSP never gets the call."""
+    TOO_MANY = auto()
+    """429."""
+    OUT_OF_ORDER = auto()
+    """503."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +122,8 @@ class Facts:
     """What is so of one PSP and may be otherwise with the next.
 
     `after_refusal` is what the adapter says once the bank has refused a card: CardRefused, or
-    Pending. `resolution` is the unit of the times that the PSP tells. `calls` are how many calls each method makes when all goes well, START for a guest who
+    Pending. `resolution` is the unit of the times that the PSP tells, and `list_lag` how far its
+    lists lag behind, for an adapter that looks there for what it has made. `calls` are how many calls each method makes when all goes well, START for a guest who
     is new there. Telling events are the kinds of webhooks that speak of a session, silent ones
     those that do not, among them one that nobody knows. Broken events are bodies of telling ones
     that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
@@ -131,6 +138,7 @@ class Facts:
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
     resolution: timedelta = timedelta(microseconds=1)
+    list_lag: timedelta = timedelta(0)
     abilities: frozenset[Ability] = frozenset(Ability)
 
 
@@ -222,15 +230,19 @@ class PspUnderTest(ABC):
     def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
         """Have trouble with every call but the next `from_call - 1`, until `recover`.
 
-        NONSENSE and UNKNOWN_STATUS may be had with pages that exist already alone.
+        NONSENSE and UNKNOWN_STATUS need to be had only with pages that exist already.
         """
 
     @abstractmethod
     def drip(self, seconds: float) -> None:
         """Have each response come whole, and byte by byte over so many seconds, until `recover`.
 
-        Asked of a REMOTE PSP alone.
+        Asked of a REMOTE PSP alone, as the next.
         """
+
+    @abstractmethod
+    def fall_silent(self) -> None:
+        """Have each call arrive, and no byte of a response come, until `recover`."""
 
     @abstractmethod
     def recover(self) -> None:

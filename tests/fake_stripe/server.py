@@ -114,13 +114,14 @@ class _TroubleWith:
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `calls` names the calls in the order in which they came. An answer that drips takes
-    `drip_seconds`.
+    `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and an
+    answer that drips `drip_seconds`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.stripe = FakeStripe(clock)
         self.calls: list[str] = []
+        self.call_seconds: float = 0
         self.drip_seconds: float = GIVE_UP_SECONDS
         self._trouble: list[_TroubleWith] = []
         self._released = threading.Event()
@@ -175,6 +176,7 @@ class FakeStripeServer:
         if path.startswith("/v1/"):
             call = f"{environ['REQUEST_METHOD']} {path}"
             self.calls.append(call)
+            time.sleep(self.call_seconds)
             met = [each.trouble for each in self._trouble if each.meets(call)]
             return self._api(environ, respond, met[0] if met else None)
         answer = show(self.stripe, environ)

@@ -159,6 +159,10 @@ class FakePspUnderTest(PspUnderTest):
         raise NotImplementedError("it is called without a network")
 
     @override
+    def fall_silent(self) -> NoReturn:
+        raise NotImplementedError("it is called without a network")
+
+    @override
     def recover(self) -> None:
         self._wire.trouble = None
         for reference, page in self._sound_pages.items():

@@ -154,3 +154,7 @@ class StripeInTestMode(PspUnderTest):
     @override
     def batch(self, bodies: Sequence[bytes]) -> NoReturn:
         raise NotImplementedError
+
+    @override
+    def fall_silent(self) -> NoReturn:
+        raise NotImplementedError

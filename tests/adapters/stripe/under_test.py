@@ -61,6 +61,8 @@ _TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.UNAUTHORIZED: server.Trouble.UNAUTHORIZED,
     Trouble.FORBIDDEN: server.Trouble.FORBIDDEN,
     Trouble.NOT_THE_API: server.Trouble.NOT_THE_API,
+    Trouble.TOO_MANY: server.Trouble.TOO_MANY,
+    Trouble.OUT_OF_ORDER: server.Trouble.AWAY,
 }
 
 
@@ -202,6 +204,10 @@ class StripeUnderTest(PspUnderTest):
     def drip(self, seconds: float) -> None:
         self._server.drip_seconds = seconds
         self._server.have(server.Trouble.DRIPS)
+
+    @override
+    def fall_silent(self) -> None:
+        self._server.have(server.Trouble.LOST)
 
     @override
     def recover(self) -> None:

@@ -1,0 +1,196 @@
+"""What the background worker does without browsers: sessions settled, and how soon."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.client import HTTPConnection
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from adapters.system.clock import SystemClock
+from domain.card_sessions import CardSession
+from domain.identifiers import GuestId, TokenId
+from domain.payment_accounts import PaymentAccount
+from entrypoints.container import STRIPE
+from tests.benchmarks.add_card import POSTGRESQL, SQLITE
+from tests.benchmarks.results import Settled, Settlement
+from tests.builders import CENTER_ID, a_guest, a_uuid
+from tests.fake_stripe.server import running
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
+from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
+from tests.postgresql import new_database
+from tests.programs import SERVE, Program, free_port
+from tests.waiting import wait_until
+
+SESSIONS: Final = 120
+CALL_SECONDS: Final = 0.3
+"""How long each call to the PSP takes."""
+SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
+
+CARDS_A_SECOND: Final = 10
+
+
+def measure(
+    folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
+) -> Iterator[Settlement]:
+    """Have cards typed, all browsers closed, and workers settle with a PSP that is slow."""
+    numbers = count(1)
+    for number in range(1, rounds + 1):
+        say(f"settlements, round {number} of {rounds}")
+        for database, workers in SETTINGS:
+            own = folder / f"settlements-{next(numbers)}"
+            own.mkdir()
+            yield Settlement(
+                database=database,
+                workers=workers,
+                round=number,
+                per_second=_per_second(own, database, workers, postgresql),
+            )
+
+
+def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> float:
+    with ExitStack() as stack:
+        stripe = stack.enter_context(running(SystemClock()))
+        settings = {
+            "CARDONFILE_STRIPE_SECRET_KEY": TEST_KEY,
+            "CARDONFILE_STRIPE_WEBHOOK_SECRETS": TEST_SECRET,
+            "CARDONFILE_STRIPE_API_BASE": stripe.url,
+        }
+        if database == POSTGRESQL:
+            settings["CARDONFILE_DATABASE_URL"] = stack.enter_context(new_database(postgresql))
+        installation = _installation(folder, stack, **settings)
+        installation.configure(provider=STRIPE)
+        sessions = [installation.add_card(guest_id=guest_id) for guest_id in _guests(installation)]
+        for session in sessions:
+            page = urlsplit(installation.open_page(session)).path.rpartition("/")[2]
+            stripe.stripe.submit_card(page, GOOD_CARD)
+        settings.setdefault("CARDONFILE_DATABASE_URL", f"sqlite:///{installation.database}")
+        programs = [
+            stack.enter_context(_program(folder / f"worker-{number}", "work", **settings))
+            for number in range(workers)
+        ]
+        for program in programs:
+            program.wait_for("working")
+        stripe.call_seconds = CALL_SECONDS
+        _make_due(installation, sessions)
+        began = time.perf_counter()
+        _settled(installation, [session.token_id for session in sessions])
+        return SESSIONS / (time.perf_counter() - began)
+
+
+def _make_due(installation: Installation, sessions: Sequence[CardSession]) -> None:
+    with installation.storage.write() as unit:
+        for each in sessions:
+            session = unit.sessions.get(each.token_id)
+            assert session is not None
+            unit.sessions.update(replace(session, due_at=datetime.now(UTC)))
+        unit.commit()
+
+
+def measure_delay(folder: Path, *, seconds: int, say: Callable[[str], None]) -> Settled:
+    """Have ten cards a second typed at the fake PSP, and every browser closed."""
+    say("cards without browsers")
+    own = folder / "settled"
+    own.mkdir()
+    with ExitStack() as stack:
+        port = free_port()
+        installation = _installation(own, stack)
+        token = installation.token_for(installation.caller)
+        program = stack.enter_context(
+            _program(
+                own / "server",
+                *("serve", "--port", str(port)),
+                CARDONFILE_DATABASE_URL=f"sqlite:///{installation.database}",
+                CARDONFILE_PUBLIC_BASE_URL=f"http://127.0.0.1:{port}",
+            )
+        )
+        program.wait_for("serving")
+        cards = seconds * CARDS_A_SECOND
+        guests = _guests(installation, cards)
+        began = time.perf_counter()
+
+        def type_one(number: int) -> TokenId:
+            time.sleep(max(0.0, began + number / CARDS_A_SECOND - time.perf_counter()))
+            return _type_card(port, token, guests[number])
+
+        with ThreadPoolExecutor(CARDS_A_SECOND) as pool:
+            token_ids = list(pool.map(type_one, range(cards)))
+        delays = sorted(
+            (account.created_at - account.consented_at) / timedelta(milliseconds=1)
+            for account in _settled(installation, token_ids)
+        )
+        return Settled(
+            cards=cards,
+            p50_ms=statistics.median(delays),
+            p99_ms=delays[int(len(delays) * 0.99) - 1],
+        )
+
+
+def _type_card(port: int, token: str, guest_id: GuestId) -> TokenId:
+    """Have a guest add a card as far as the page of the PSP, and close the browser there."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def ask(method: str, path: str, body: str | None = None, **headers: str) -> tuple[str, str]:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        text = response.read().decode()
+        return text, (response.headers["Location"] or "").partition(f":{port}")[2]
+
+    asked = f'{{"center_id": "{CENTER_ID}", "redirect_uri": "{REDIRECT_URI}"}}'
+    bearer = {"Authorization": f"bearer {token}", "Content-Type": "application/json"}
+    added, _ = ask("POST", f"/api/v1/guests/{guest_id}/accounts", asked, **bearer)
+    link = added.partition('"hosted_payment_uri":"')[2].partition('"')[0]
+    _, page = ask("GET", link.partition(f":{port}")[2])
+    shown, _ = ask("GET", page)
+    form_token = shown.partition('name="form_token" value="')[2].partition('"')[0]
+    typed = {"number": GOOD_CARD, "expiry": "08/40", "cvc": "123", "form_token": form_token}
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    ask("POST", page, urlencode(typed), **form)
+    connection.close()
+    return TokenId(added.partition('"token_id":"')[2].partition('"')[0])
+
+
+def _program(folder: Path, *command: str, **settings: str) -> Program:
+    folder.mkdir()
+    return Program(
+        folder,
+        SERVE,
+        *command,
+        CARDONFILE_LOG_FORMAT="json",
+        **{"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1", **settings},
+    )
+
+
+# Any: the settings are keywords beside others of other types.
+def _installation(folder: Path, stack: ExitStack, **settings: Any) -> Installation:
+    installation = Installation(folder, **settings)
+    stack.callback(installation.close)
+    installation.clock.advance(datetime.now(UTC) - installation.clock.now())
+    return installation
+
+
+def _guests(installation: Installation, number: int = SESSIONS) -> list[GuestId]:
+    guest_ids = [GuestId(a_uuid(50_000 + each)) for each in range(number)]
+    for guest_id in guest_ids:
+        installation.has_guest(a_guest(id=guest_id))
+    return guest_ids
+
+
+def _is_settled(installation: Installation, token_id: TokenId) -> bool:
+    return installation.session(token_id).is_settled
+
+
+def _settled(installation: Installation, token_ids: Sequence[TokenId]) -> list[PaymentAccount]:
+    """Wait until each session has its card, and give the cards."""
+    for token_id in token_ids:
+        wait_until(partial(_is_settled, installation, token_id), seconds=120)
+    return [installation.account(installation.session(each).account_id) for each in token_ids]
