@@ -175,3 +175,9 @@ def _translated() -> Iterator[None]:
         raise ProviderUnavailable from error
     except CallRefused as error:
         raise ProviderRefused(str(error)) from error
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (Batch, Event, _Kind):
+    msgspec.json.Decoder(_type)

@@ -377,3 +377,9 @@ def _decode(page: str | float) -> PspPage:
         return msgspec.json.decode(str(page), type=PspPage)
     except msgspec.MsgspecError as error:
         raise PspUnavailable from error
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (PspPage,):
+    msgspec.json.Decoder(_type)

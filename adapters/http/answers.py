@@ -214,3 +214,9 @@ class Health(Struct, frozen=True):
     """How the service itself is."""
 
     status: Annotated[str, _example("ok")]
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (StoredCard, StoredCardDetails, PaymentReference):
+    msgspec.json.Decoder(_type)

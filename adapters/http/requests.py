@@ -179,3 +179,9 @@ class Query:
     def except_for(self, name: str) -> dict[str, str]:
         """Give the first value of every other parameter."""
         return {key: values[0] for key, values in self._values.items() if key != name}
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (AddCardBody,):
+    msgspec.json.Decoder(_type)

@@ -53,6 +53,9 @@ class Rows(Generic[Record]):
     ) -> None:
         self.columns = tuple(field.name for field in fields(record_type))
         self._record_type = record_type
+        # msgspec learns a type when it first reads one, and crashes when several threads do so at
+        # once (0.22). Making a decoder teaches it the type here, where there is one thread.
+        msgspec.json.Decoder(record_type)
         self._times, self._documents = _times_and_documents(record_type)
 
         stored = self.columns + beside

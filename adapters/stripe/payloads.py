@@ -387,3 +387,9 @@ def _avs_result(checks: Checks) -> AvsResult:
 
 def _time(unix_seconds: int) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (CheckoutSession, Sessions, Account, Customer, CustomerOrWhatIsLeft, StoredMethod):
+    msgspec.json.Decoder(_type)

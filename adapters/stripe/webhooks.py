@@ -131,3 +131,9 @@ def _decode(body: bytes, kind: type[_Decoded]) -> _Decoded:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         # From None: the cause quotes the body.
         raise WebhookRejected("the body is no event of Stripe") from None
+
+
+# msgspec learns a type when it first reads one, and crashes when several threads do so at once
+# (0.22). Making a decoder teaches it the type here, where there is one thread.
+for _type in (_Head, _Body):
+    msgspec.json.Decoder(_type)

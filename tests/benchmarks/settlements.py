@@ -31,7 +31,7 @@ from tests.postgresql import new_database
 from tests.programs import SERVE, Program, free_port
 from tests.waiting import wait_until
 
-SESSIONS: Final = 120
+SESSIONS: Final = 300
 CALL_SECONDS: Final = 0.3
 """How long each call to the PSP takes."""
 SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
