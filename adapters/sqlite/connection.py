@@ -93,9 +93,9 @@ def _what_is_wrong_with(path: Path) -> str | None:
     """Say what SQLite does not: which part of a path keeps a file from being opened or written."""
     folder = path.absolute().parent
     # `os.path` says no where `Path` raises PermissionError.
-    if os.path.isdir(path):  # noqa: PTH112
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
         return "it is a folder"
-    if not os.path.exists(path):  # noqa: PTH110
+    if not os.path.exists(path):  # noqa: PTH110 - as above, for Path.exists()
         return "there is no such file, or this user may not look"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return "the file system is read-only"
