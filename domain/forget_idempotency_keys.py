@@ -10,19 +10,23 @@ from domain.ports import Clock, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetIdempotencyKeys:
-    """Use case: remove the keys that were used more than 24 hours ago, a bounded number at a call.
+    """Use case: remove the keys that were used more than 24 hours ago.
 
-    May be called at any time. Raises ServiceUnavailable.
+    Each unit of work removes a bounded number, so that others can write in between. May be called
+    at any time. Raises ServiceUnavailable.
     """
 
     storage: Storage
     clock: Clock
 
     def __call__(self) -> None:
-        """Remove them."""
+        """Remove them, until there are none."""
+        before = self.clock.now() - IDEMPOTENCY_KEYS_LAST
 
-        def forget(unit: WriteUnit) -> None:
-            unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
+        def forget(unit: WriteUnit) -> int:
+            forgotten = unit.idempotency_keys.forget(before=before)
             unit.commit()
+            return forgotten
 
-        self.storage.transact(forget)
+        while self.storage.transact(forget):
+            pass

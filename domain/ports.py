@@ -286,8 +286,8 @@ class IdempotencyKeys(Protocol):
         """
         ...
 
-    def forget(self, *, before: datetime) -> None:
-        """Remove keys that were used before that time, a bounded number at a call."""
+    def forget(self, *, before: datetime) -> int:
+        """Remove keys that were used before that time, a bounded number at a call; give how many."""
         ...
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from adapters.fake_psp.webhooks import WebhookSender
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.reconciler import Chore, Reconciler
 
-FORGET_KEYS_EVERY = timedelta(hours=1)
+FORGET_KEYS_EVERY: Final = timedelta(hours=1)
 
 
 class Worker:

@@ -289,13 +289,14 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
         return TokenId(standing)
 
     @override
-    def forget(self, *, before: datetime) -> None:
-        self._transaction.execute(
+    def forget(self, *, before: datetime) -> int:
+        forgotten = self._transaction.execute(
             "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
             "SELECT caller, key FROM idempotency_keys WHERE used_at < %(before)s "
             "ORDER BY used_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)",
             {"before": before, "limit": MAX_KEYS_FORGOTTEN},
         )
+        return forgotten.rowcount
 
 
 class PaymentAccounts(_InUnit, ports.PaymentAccounts):

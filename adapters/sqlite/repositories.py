@@ -287,12 +287,13 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
         return TokenId(standing)
 
     @override
-    def forget(self, *, before: datetime) -> None:
-        self._transaction.execute(
+    def forget(self, *, before: datetime) -> int:
+        forgotten = self._transaction.execute(
             "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys "
             "WHERE used_at < ? ORDER BY used_at LIMIT ?)",
             (time_text(before), MAX_KEYS_FORGOTTEN),
         )
+        return int(forgotten.rowcount)
 
 
 class PaymentAccounts(_InUnit, ports.PaymentAccounts):

@@ -882,7 +882,8 @@ class TestIdempotencyKeys:
         with storage.write() as unit:
             for key, used_at in (("old", NOW - DAY), ("young", NOW)):
                 unit.idempotency_keys.claim(CALLER, key, TOKEN_ID, now=used_at, since=NOW - 2 * DAY)
-            unit.idempotency_keys.forget(before=NOW)
+            assert unit.idempotency_keys.forget(before=NOW) == 1
+            assert unit.idempotency_keys.forget(before=NOW) == 0
             assert unit.idempotency_keys.get(CALLER, "old", since=NOW - 2 * DAY) is None
             assert unit.idempotency_keys.get(CALLER, "young", since=NOW - 2 * DAY) == TOKEN_ID
 

@@ -283,6 +283,23 @@ def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) 
         assert unit.idempotency_keys.get(installation.caller.name, "key", since=earlier) is None
 
 
+def test_many_idempotency_keys_are_forgotten_at_once(installation: Installation) -> None:
+    now = installation.clock.now()
+    token_id = installation.add_card().token_id
+    with installation.storage.write() as unit:
+        for number in range(1_500):
+            unit.idempotency_keys.claim(
+                installation.caller.name, f"key-{number}", token_id, now=now, since=now
+            )
+        unit.commit()
+    installation.clock.advance(timedelta(hours=25))
+
+    installation.container.forget_idempotency_keys()()
+
+    with installation.storage.write() as unit:
+        assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
+
+
 def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
     first = installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=24))
