@@ -6,7 +6,7 @@ All UUIDs are kept as text in their plain 36-character form, in lower case.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 CenterId = NewType("CenterId", str)
 GuestId = NewType("GuestId", str)
@@ -20,6 +20,8 @@ ProviderName = NewType("ProviderName", str)
 """The name of a payment service provider (PSP), such as `fake`."""
 MerchantAccount = NewType("MerchantAccount", str)
 """The name of a merchant account at a PSP; its keys live in the settings, never here."""
+DEFAULT_MERCHANT_ACCOUNT: Final = MerchantAccount("default")
+"""The one whose webhooks come to the address that names none."""
 GuestReference = NewType("GuestReference", str)
 """The PSP's own reference for a guest at one merchant account."""
 CardToken = NewType("CardToken", str)

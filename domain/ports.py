@@ -74,12 +74,7 @@ class PaymentProvider(Protocol):
     @property
     def return_parameters(self) -> frozenset[str]:
         """Name the parameters of the return address that `outcome` needs as evidence."""
-        ...
-
-    @property
-    def max_consent_length(self) -> int:
-        """The longest text of a consent that its page shows whole, in characters."""
-        ...
+        return frozenset()
 
     def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
         """Tell whose keys are set for a merchant account, in the PSP's own words and no secret.

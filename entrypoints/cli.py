@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
+from typing_extensions import override
 
 from domain.centers import Center
-from domain.identifiers import CallerName, CenterId, MerchantAccount, ProviderName, plain_uuid
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CallerName,
+    CenterId,
+    MerchantAccount,
+    ProviderName,
+    plain_uuid,
+)
 from domain.payment_configuration import (
     CardsPerGuest,
     PaymentConfiguration,
@@ -32,14 +40,12 @@ from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
 from entrypoints.plain_errors import plain_errors
+from entrypoints.psps import PSPS, installed_names
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
-    HOW_TO_ALLOW_FAKE_PSP,
     Settings,
-    is_stripe_account,
     parse_database_url,
-    stripe_settings,
     unknown_settings,
 )
 
@@ -78,8 +84,9 @@ def main(context: click.Context) -> None:
     """
     # `serve` refuses them.
     if context.invoked_subcommand != serve.name:
-        for sentence in unknown_settings(os.environ):
-            click.echo(f"Warning: {sentence}", err=True)
+        with plain_errors():
+            for sentence in unknown_settings(os.environ):
+                click.echo(f"Warning: {sentence}", err=True)
 
 
 @main.command()
@@ -149,16 +156,24 @@ def import_(what: str, file: Path) -> None:
         signal.signal(signal.SIGINT, on_interrupt)
 
 
+class PspName(click.ParamType[str]):
+    """The name of a PSP; help and usage list those that are installed."""
+
+    name = "psp"
+
+    @override
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(installed_names())}]"
+
+
 @main.command()
 @click.argument("center_id", metavar="CENTER_ID")
-@click.option(
-    "--provider", metavar="NAME", help="The payment service provider (PSP): fake or stripe."
-)
+@click.option("--provider", type=PspName(), help="The payment service provider (PSP).")
 @click.option("--none", is_flag=True, help="Take no cards at this center any more.")
 @click.option(
     "--account",
     metavar="NAME",
-    default="default",
+    default=DEFAULT_MERCHANT_ACCOUNT,
     show_default=True,
     help="The merchant account at the PSP.",
 )
@@ -223,7 +238,7 @@ def configure_payments(
         configuration = None
         if provider is not None:
             account_name = _read_account(account)
-            _require_provider(container, provider, account_name)
+            _require_psp(container, provider, account_name)
             origins = tuple(dict.fromkeys(map(_read_origin, redirect_origins)))
             try:
                 configuration = PaymentConfiguration(
@@ -566,47 +581,39 @@ def _read_center(unit: UnitOfWork, text: str, option: str) -> Center:
     return center
 
 
-def _require_provider(container: Container, name: str, account: MerchantAccount) -> None:
-    from entrypoints.container import FAKE, STRIPE
-
-    settings = container.settings()
-    if name == STRIPE:
-        _require_stripe_account(settings, account)
-        # Its SDK may be missing, and says so here rather than when guests come.
-        container.stripe_provider()
-    elif name != FAKE:
-        raise click.ClickException(f"--provider: {name!a} is not known; known: {FAKE}, {STRIPE}")
-    elif not settings.fake_psp_is_allowed:
+def _require_psp(container: Container, name: str, account: MerchantAccount) -> None:
+    """Refuse a PSP that is not here or not set up, and an account without keys."""
+    psp = container.settings().psps.get(ProviderName(name))
+    if psp is None:
+        installed = installed_names()
+        if name in installed:
+            raise click.ClickException(f"--provider: name {name} in {PSPS} as well")
         raise click.ClickException(
-            "--provider: the fake PSP is for trying things out on this machine; "
-            + HOW_TO_ALLOW_FAKE_PSP
+            f"--provider: {name!a} is not known; known: {', '.join(installed)}"
         )
+    if not psp.is_set_up:
+        raise click.ClickException(
+            f"--provider: {name} is not set up: {psp.plugin.how_to_set_up(account)}"
+        )
+    if not psp.has_keys_for(account):
+        raise click.ClickException(
+            f"--account: {name} has no keys for {account}: {psp.plugin.how_to_set_up(account)}"
+        )
+    # What it needs may be missing, and it says so here rather than when guests come.
+    container.psp_adapters()
 
 
 def _require_room_for_consent(container: Container, name: ProviderName, center: Center) -> None:
     """Refuse a center whose name makes the consent longer than the PSP's page shows."""
     from domain.hosted_pages import consent_for
 
-    length, longest = len(consent_for(center.name).text), container.psps()[name].max_consent_length
+    length = len(consent_for(center.name).text)
+    longest = container.settings().psps[name].plugin.max_consent_length
     if length > longest:
         raise click.ClickException(
             f"CENTER_ID: the text that guests agree to names the center and has {length} "
             f"characters; {name} shows {longest} at most: import the center with a shorter name"
         )
-
-
-def _require_stripe_account(settings: Settings, account: MerchantAccount) -> None:
-    if account in settings.stripe_accounts:
-        return
-    if not is_stripe_account(account):
-        raise click.ClickException(
-            "--account: at Stripe it is named by lower-case letters, digits and underscores, so "
-            f"that settings can be named after it; such as {account.lower().replace('-', '_')}"
-        )
-    key, secrets = stripe_settings(account)
-    raise click.ClickException(
-        f"--account: there are no keys of Stripe for {account}: set {key} and {secrets}"
-    )
 
 
 def _read_account(name: str) -> MerchantAccount:

@@ -1,6 +1,6 @@
-"""The only place that knows every adapter: which one stands behind which port.
+"""The only place that puts parts together: which adapter stands behind which port.
 
-A new PSP, storage or way to authenticate is one line here.
+A new storage or way to authenticate is one line here. PSPs register themselves (`psps.py`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ import falcon
 from dependency_injector import containers, providers
 from limits.storage import Storage as CountStorage
 
-from adapters.fake_psp.pages import add_routes as add_fake_psp_pages
-from adapters.fake_psp.provider import FakeProvider
-from adapters.fake_psp.psp import FakePsp
 from adapters.http.app import UseCases, create_app
 from adapters.http.health import WorkerWatch
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
+from adapters.psp.settings import SettingsError
 from adapters.psp_identity import RecognizedProvider
 from adapters.psp_limits import Bulkhead, GuardedProvider
 from adapters.psp_limits.circuit_breaker import CircuitBreakers
@@ -48,26 +46,26 @@ from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.databases import storage_in
-from entrypoints.settings import Settings, SettingsError
-
-FAKE = ProviderName("fake")
-STRIPE = ProviderName("stripe")
+from entrypoints.psps import InstalledPsp
+from entrypoints.settings import Settings
 
 
-def set_up_psps(
-    settings: Settings,
-    recognize: RecognizeMerchant,
-    *,
-    fake: Callable[[], PaymentProvider],
-    stripe: Callable[[], PaymentProvider],
+def make_psps(
+    psps: Mapping[ProviderName, InstalledPsp], clock: Clock, ids: Ids
 ) -> Mapping[ProviderName, PaymentProvider]:
-    """Give the PSPs that the settings allow, by name; none is made that is not used."""
-    allowed: dict[ProviderName, PaymentProvider] = {}
-    if settings.fake_psp_is_allowed:
-        allowed[FAKE] = fake()
-    if settings.stripe_accounts:
-        allowed[STRIPE] = stripe()
-    return {name: RecognizedProvider(name, psp, recognize) for name, psp in allowed.items()}
+    """Give the adapter of each PSP that is set up. Raises SettingsError and what they raise."""
+    return {
+        name: psp.plugin.make(psp.settings, clock, ids)
+        for name, psp in psps.items()
+        if psp.is_set_up
+    }
+
+
+def recognize_psps(
+    adapters: Mapping[ProviderName, PaymentProvider], recognize: RecognizeMerchant
+) -> Mapping[ProviderName, PaymentProvider]:
+    """Have no call made before it is known whose keys it would be made with."""
+    return {name: RecognizedProvider(name, psp, recognize) for name, psp in adapters.items()}
 
 
 def guard(
@@ -84,20 +82,6 @@ def guard(
             for name, psp in psps.items()
         }
     )
-
-
-def make_stripe_provider(settings: Settings, clock: Clock) -> PaymentProvider:
-    """Give Stripe's adapter. Raises SettingsError when the SDK that it needs is not installed."""
-    try:
-        # Its import takes a moment, and only those who use Stripe have it.
-        from adapters.stripe.provider import StripeProvider
-    except ModuleNotFoundError as missing:
-        if missing.name != "stripe":
-            raise
-        raise SettingsError(
-            "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
-        ) from None
-    return StripeProvider(settings.stripe_accounts, clock=clock, api_base=settings.stripe_api_base)
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
@@ -129,14 +113,15 @@ def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
 
 
 def build_app(
-    settings: Settings,
     app: falcon.App[falcon.Request, falcon.Response],
-    *,
-    fake_psp: Callable[[], FakePsp],
+    psps: Mapping[ProviderName, InstalledPsp],
+    adapters: Mapping[ProviderName, PaymentProvider],
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Give the application, with the pages of the fake PSP where the settings allow it."""
-    if settings.fake_psp_is_allowed:
-        add_fake_psp_pages(app, fake_psp())
+    """Give the application, with the pages that PSPs bring."""
+    for name, adapter in adapters.items():
+        add_routes = psps[name].plugin.add_routes
+        if add_routes is not None:
+            add_routes(adapter, app)
     return app
 
 
@@ -156,18 +141,8 @@ class Container(containers.DeclarativeContainer):
     identity: providers.Provider[OpaqueTokens] = providers.ThreadSafeSingleton(
         OpaqueTokens, storage=storage, clock=clock, ids=ids
     )
-    fake_psp: providers.Provider[FakePsp] = providers.ThreadSafeSingleton(
-        FakePsp,
-        settings.provided.fake_psp_database,
-        base_url=settings.provided.public_base_url,
-        clock=clock,
-        ids=ids,
-    )
-    fake_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
-        FakeProvider, fake_psp, webhook_secret=fake_psp.provided.webhook_secret, clock=clock
-    )
-    stripe_provider: providers.Provider[PaymentProvider] = providers.ThreadSafeSingleton(
-        make_stripe_provider, settings, clock
+    psp_adapters: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
+        providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     )
     breakers: providers.Provider[CircuitBreakers] = providers.ThreadSafeSingleton(CircuitBreakers)
     outages: providers.Provider[OutageLog] = providers.ThreadSafeSingleton(OutageLog)
@@ -176,11 +151,9 @@ class Container(containers.DeclarativeContainer):
     )
     recognized_psps: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
         providers.ThreadSafeSingleton(
-            set_up_psps,
-            settings,
+            recognize_psps,
+            psp_adapters,
             providers.Factory(RecognizeMerchant, storage=storage),
-            fake=fake_provider.provider,
-            stripe=stripe_provider.provider,
         )
     )
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
@@ -273,7 +246,6 @@ class Container(containers.DeclarativeContainer):
     app: providers.Provider[falcon.App[falcon.Request, falcon.Response]] = (
         providers.ThreadSafeSingleton(
             build_app,
-            settings,
             providers.Factory(
                 create_app,
                 use_cases=use_cases,
@@ -285,7 +257,8 @@ class Container(containers.DeclarativeContainer):
                 wake_reconciler=providers.Factory(waking, work_for_reconciler, workers),
                 workers=workers,
             ),
-            fake_psp=fake_psp.provider,
+            settings.provided.psps,
+            psp_adapters,
         )
     )
     behind_proxy: providers.Provider[TrustedProxy] = providers.ThreadSafeSingleton(

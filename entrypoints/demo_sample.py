@@ -11,13 +11,13 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from domain.centers import Center
 from domain.guests import Guest
 from domain.identifiers import CenterId, GuestId, MerchantAccount, ProductId
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.ports import Storage
 from domain.products import Product
-from entrypoints.container import FAKE
 
 _ACCOUNT: Final = MerchantAccount("default")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from entrypoints.settings import SettingsError
+from adapters.psp.settings import SettingsError
 
 
 @contextmanager
@@ -16,7 +16,6 @@ def plain_errors(*also: type[Exception]) -> Iterator[None]:
 
     `also` names more exceptions whose text is such a sentence.
     """
-    from adapters.fake_psp.database import PspUnavailable
     from entrypoints.databases import in_a_sentence
 
     sentences: tuple[type[Exception], ...] = (SettingsError, *also)
@@ -24,10 +23,6 @@ def plain_errors(*also: type[Exception]) -> Iterator[None]:
         yield
     except sentences as error:
         raise click.ClickException(str(error)) from error
-    except PspUnavailable as error:
-        raise click.ClickException(
-            f"the database of the fake PSP cannot be used ({error})"
-        ) from error
     except (BrokenPipeError, click.ClickException):
         # Click ends quietly when nobody reads on.
         raise

@@ -20,17 +20,15 @@ import structlog
 from waitress.server import create_server
 
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
-from entrypoints.container import FAKE, STRIPE, Container, shared_counts
+from adapters.psp.settings import SettingsError
+from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, refuse_read_only
 from entrypoints.logs import give_up_unwritten
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
-    HOW_TO_ALLOW_FAKE_PSP,
-    HOW_TO_SET_UP_STRIPE,
     WILDCARD_HOSTS,
     Settings,
-    SettingsError,
 )
 from entrypoints.worker import Worker
 
@@ -207,7 +205,7 @@ class Service:
     def __init__(
         self, container: Container, listening: socket.socket, *, with_worker: bool = True
     ) -> None:
-        """Put the parts together. Raises PspUnavailable when the fake PSP is of no use just now.
+        """Put the parts together. Raises what a PSP raises when it is made.
 
         The storage may be away: answering that it is belongs to the service.
         """
@@ -216,7 +214,7 @@ class Service:
         self._server = Server(container.behind_proxy(), listening)
         self._worker: Worker | None = None
         if with_worker:
-            self._worker = Worker(container, fake_webhook_url=_own_webhook_url(listening))
+            self._worker = Worker(container, base_url=_own_url(listening))
 
     def run(self) -> None:
         """Serve until `stop`; then finish what is in flight."""
@@ -232,12 +230,12 @@ class Service:
         self._server.stop()
 
 
-def _own_webhook_url(listening: socket.socket) -> str:
+def _own_url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     if host in WILDCARD_HOSTS:
         # A service on every address is reached on this machine's own, of the same family.
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/webhooks/{FAKE}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
@@ -267,25 +265,23 @@ def refuse_missing_psps(container: Container) -> None:
     """
     with container.storage().read() as unit:
         configured = unit.configurations.merchant_accounts()
-    missing = sorted({provider for provider, _ in configured} - container.psps().keys())
-    without_keys = sorted(
-        {account for provider, account in configured if provider == STRIPE}
-        - container.settings().stripe_accounts.keys()
-    )
-    if FAKE in missing:
-        raise ServeError(
-            "centers are configured for the fake PSP, which is for trying things out on this "
-            f"machine: {HOW_TO_ALLOW_FAKE_PSP}"
-        )
-    if STRIPE in missing:
-        raise ServeError(f"centers are configured for Stripe: {HOW_TO_SET_UP_STRIPE}")
-    if without_keys:
-        raise ServeError(
-            "centers are configured for merchant accounts at Stripe without keys: "
-            f"{', '.join(without_keys)}; {HOW_TO_SET_UP_STRIPE}"
-        )
-    if missing:
-        raise ServeError(f"centers are configured for PSPs not set up here: {', '.join(missing)}")
+    # Making the adapters shows which packages are missing.
+    made = container.psps()
+    psps = container.settings().psps
+    for name, account in sorted(configured):
+        if name not in psps:
+            raise ServeError(
+                f"centers are configured for the PSP {name}, which is not here: install it, and "
+                "name it in CARDONFILE_PSPS"
+            )
+        how = psps[name].plugin.how_to_set_up(account)
+        if name not in made:
+            raise ServeError(f"centers are configured for the PSP {name}: {how}")
+        if not psps[name].has_keys_for(account):
+            raise ServeError(
+                f"centers are configured for the merchant account {account} of {name}, which has "
+                f"no keys: {how}"
+            )
 
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
@@ -304,9 +300,8 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 def work(container: Container) -> None:
     """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError."""
-    settings = container.settings()
     check(container)
-    worker = Worker(container, fake_webhook_url=f"{settings.public_base_url}/webhooks/{FAKE}")
+    worker = Worker(container, base_url=container.settings().public_base_url)
     told_to_stop: SimpleQueue[None] = SimpleQueue()
     on_stop_signals(lambda: told_to_stop.put(None))
     log.info("working")
@@ -336,9 +331,6 @@ def announce(settings: Settings, **where: str | int) -> None:
         base_url=settings.public_base_url,
         database=name_of(settings.database),
     )
-    if settings.fake_psp_is_allowed:
-        log.warning(
-            "fake_psp",
-            note="takes published test cards only, and a second machine cannot see its file",
-            database=str(settings.fake_psp_database),
-        )
+    for name, psp in settings.psps.items():
+        if psp.is_set_up and psp.plugin.test_setting is not None:
+            log.warning("psp_for_tests", psp=name, note="takes test cards only")

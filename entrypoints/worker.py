@@ -1,11 +1,10 @@
-"""The background worker: the reconciler, and the sender of the fake PSP's webhooks."""
+"""The background worker: the reconciler, and what PSPs run beside it."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Final
 
-from adapters.fake_psp.webhooks import WebhookSender
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.reconciler import Chore, Reconciler
@@ -14,10 +13,10 @@ FORGET_KEYS_EVERY: Final = timedelta(hours=1)
 
 
 class Worker:
-    """Settles sessions, discards cards and sends the fake PSP's webhooks in threads of its own."""
+    """Settles sessions and discards cards in threads of its own, and runs what PSPs bring."""
 
-    def __init__(self, container: Container, *, fake_webhook_url: str) -> None:
-        """Take where the fake PSP's webhooks go, if it is allowed. Raises PspUnavailable."""
+    def __init__(self, container: Container, *, base_url: str) -> None:
+        """Take where webhooks reach the service. Raises what a PSP raises when it is made."""
         settings = container.settings()
         self._reconciler = Reconciler(
             settle=container.settle_in_worker(),
@@ -31,18 +30,20 @@ class Worker:
             ],
             threads=settings.worker_threads,
         )
-        self._webhooks: WebhookSender | None = None
-        if settings.fake_psp_is_allowed:
-            self._webhooks = WebhookSender(container.fake_psp(), url=fake_webhook_url)
+        self._of_psps = [
+            background(adapter, f"{base_url}/webhooks/{name}")
+            for name, adapter in container.psp_adapters().items()
+            if (background := settings.psps[name].plugin.background) is not None
+        ]
 
     def start(self) -> None:
         """Start in the background; once."""
         self._reconciler.start()
-        if self._webhooks is not None:
-            self._webhooks.start()
+        for each in self._of_psps:
+            each.start()
 
     def stop(self) -> None:
         """Stop after what is under way."""
-        if self._webhooks is not None:
-            self._webhooks.stop()
+        for each in self._of_psps:
+            each.stop()
         self._reconciler.stop()

@@ -40,8 +40,5 @@ def _application() -> WSGIApplication:
     checked.storage().close()
     container = build(settings)
     application = container.behind_proxy()
-    if settings.fake_psp_is_allowed:
-        checked.fake_psp().close()
-        container.fake_psp().close()
     announce(settings)
     return application

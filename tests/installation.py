@@ -14,6 +14,8 @@ from falcon import testing
 from typing_extensions import override
 
 from adapters.fake_psp.cards import CardEntry
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import PspPage
 from adapters.sqlite.storage import SqliteStorage
 from domain.access_tokens import AccessToken
@@ -44,7 +46,7 @@ from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, Result, WriteUnit
-from entrypoints.container import FAKE, build
+from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
 from tests.clock import SettableClock
@@ -78,8 +80,9 @@ class TroubledProvider(PaymentProvider):
     `before` is called before each call, with its name and merchant account.
     """
 
-    def __init__(self, provider: PaymentProvider) -> None:
+    def __init__(self, provider: FakeProvider) -> None:
         self._provider = provider
+        self.psp = provider.psp
         self.trouble: dict[str, Trouble] = {}
         self.calls: list[str] = []
         self.evidence: list[tuple[str, ...]] = []
@@ -100,11 +103,6 @@ class TroubledProvider(PaymentProvider):
     @override
     def return_parameters(self) -> frozenset[str]:
         return frozenset({"result", "state"})
-
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return self._provider.max_consent_length
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
@@ -192,9 +190,12 @@ class Installation:
             in_file = SqliteStorage(self.database, busy_timeout_seconds=busy_timeout_seconds)
             self.container.storage.override(providers.Object(in_file))
         self.storage = self.container.storage()
-        self.psp = self.container.fake_psp()
-        self.provider = TroubledProvider(self.container.fake_provider())
-        self.container.fake_provider.override(providers.Object(self.provider))
+        adapters = self.container.psp_adapters()
+        fake = adapters[FAKE]
+        assert isinstance(fake, FakeProvider)
+        self.psp = fake.psp
+        self.provider = TroubledProvider(fake)
+        self.container.psp_adapters.override(providers.Object({**adapters, FAKE: self.provider}))
         self.use_cases = self.container.use_cases()
         self.settle = self.container.settle_session()
         self.reconcile = self.container.reconcile()

@@ -33,12 +33,12 @@ from adapters.http.openapi import OPERATIONS, Operation, document
 from adapters.http.requests import AddCardBody
 from domain.billing import MAX_LENGTHS
 from domain.errors import Refusal
-from domain.identifiers import MerchantAccount
 from domain.permissions import Permission
 from entrypoints.cli import main
 from entrypoints.container import build
 from entrypoints.csv_import import KINDS, Kind
-from entrypoints.settings import Settings, stripe_settings
+from entrypoints.psps import load_psps
+from entrypoints.settings import Setting, Settings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -59,6 +59,18 @@ _SETTING: Final = re.compile(r"\bCARDONFILE_[A-Z_]*[A-Z](?![A-Z_])")
 _EVENT: Final = re.compile(r'log\.(?:debug|info|warning|error)\(\s*"(\w+)"')
 _SOURCE_PATH: Final = re.compile(r"`((?:domain|adapters|entrypoints|tests|docs)/[\w./-]*)`")
 _SECTION_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+def settings_of_code(*accounts: str) -> set[str]:
+    """Give every name that a setting may have: for the default account, and for these."""
+    names = {str(each) for each in Setting}
+    for plugin in load_psps(None).values():
+        names.update(plugin.settings)
+        if (own := plugin.account_settings) is not None:
+            names |= own.names(
+                f"{own.prefix}{account.upper()}_{own.required[0]}" for account in accounts
+            )
+    return names
 
 
 def doc(name: str) -> str:
@@ -262,21 +274,16 @@ class TestHttpApi:
 
 class TestOperations:
     def test_the_settings_in_the_table_are_those_that_the_code_reads(self) -> None:
-        read = {name for path in CODE for name in _SETTING.findall(path.read_text())}
         listed = {row[0] for row in table_rows(section(doc("operations.md"), "Settings"))}
 
-        assert read
-        assert {name for name in listed if _SETTING.fullmatch(name)} == read
+        assert {name for name in listed if _SETTING.fullmatch(name)} == settings_of_code()
 
     @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
     def test_no_setting_is_named_that_the_code_does_not_read(self, path: Path) -> None:
-        read = {name for each in CODE for name in _SETTING.findall(each.read_text())}
         # Set when tests are run, and read by them.
-        read |= set(_SETTING.findall((ROOT / "Makefile").read_text()))
-        # A merchant account's, which are read under its name.
-        example = MerchantAccount("harbor_spa")
+        of_tests = set(_SETTING.findall((ROOT / "Makefile").read_text()))
 
-        assert set(_SETTING.findall(path.read_text())) <= {*read, *stripe_settings(example)}
+        assert set(_SETTING.findall(path.read_text())) <= settings_of_code("harbor_spa") | of_tests
 
     @pytest.mark.parametrize("path", list(command_paths(main)), ids=" ".join)
     def test_a_command_is_described_with_its_options(self, path: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -33,7 +33,6 @@ from domain.ports import (
     WebhookRejected,
 )
 
-MAX_CONSENT_LENGTH: Final = 5_000
 _TOLD_OF = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
 
 
@@ -52,30 +51,19 @@ class FakeProvider(PaymentProvider):
 
         Raises ValueError for a blank secret: anybody could sign with it.
         """
-        self._psp = psp
+        self.psp = psp
         self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)
         if not all(secret.strip() for secret in self._webhook_secrets):
             raise ValueError("the fake PSP's webhook secret is empty")
         self._clock = clock
 
-    @property
-    @override
-    def return_parameters(self) -> frozenset[str]:
-        # The PSP tells everything when it is asked.
-        return frozenset()
-
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return MAX_CONSENT_LENGTH
-
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         with _translated():
-            page = self._psp.start_page(request)
+            page = self.psp.start_page(request)
         return HostedPage(
             reference=page.reference,
-            address=f"{self._psp.base_url}/fake-psp/pages/{page.reference}",
+            address=f"{self.psp.base_url}/fake-psp/pages/{page.reference}",
             ends_at=page.ends_at,
             guest_reference=page.guest_reference,
         )
@@ -86,8 +74,8 @@ class FakeProvider(PaymentProvider):
     ) -> Outcome:
         try:
             with _translated():
-                found = self._psp.page(page.reference)
-                is_held = found.card is not None and self._psp.holds(found.card.token)
+                found = self.psp.page(page.reference)
+                is_held = found.card is not None and self.psp.holds(found.card.token)
         except UnknownPage:
             return PageClosed()
         match found.state:
@@ -105,7 +93,7 @@ class FakeProvider(PaymentProvider):
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
         with suppress(UnknownPage), _translated():
-            self._psp.close_page(page.reference)
+            self.psp.close_page(page.reference)
 
     @override
     def discard(
@@ -115,7 +103,7 @@ class FakeProvider(PaymentProvider):
         token: CardToken,
     ) -> None:
         with _translated():
-            self._psp.discard(merchant_account, guest_reference, token)
+            self.psp.discard(merchant_account, guest_reference, token)
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:

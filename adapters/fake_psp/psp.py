@@ -131,9 +131,11 @@ class FakePsp:
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
         """Open the PSP, and found it when the file is not there.
 
-        `base_url` is where the guest's browser reaches its pages, with no slash at its end.
+        `base_url` is where the guest's browser reaches its pages, with no slash at its end. The
+        file is closed again afterwards, so that a process may fork.
         """
         self.base_url = base_url
+        self.database = database
         self.clock = clock
         self.events_written = threading.Event()
         self._ids = ids
@@ -141,6 +143,7 @@ class FakePsp:
         self.webhook_secret = self._database.key("webhook secret", ids)
         self._form_key = self._database.key("form key", ids).encode()
         self._fingerprint_key = self._database.key("fingerprint key", ids).encode()
+        self.close()
 
     def close(self) -> None:
         """Close this thread's connection to the file; a call after it opens a new one."""

@@ -75,11 +75,6 @@ class RecognizedProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return self._provider.return_parameters
 
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return self._provider.max_consent_length
-
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
         return self._provider.identity(merchant_account)

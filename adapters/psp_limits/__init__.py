@@ -87,11 +87,6 @@ class GuardedProvider(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return self._provider.return_parameters
 
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return self._provider.max_consent_length
-
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
         with self._call(merchant_account, "identity"):

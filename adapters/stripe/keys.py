@@ -6,12 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from domain.identifiers import MerchantAccount
-
 API_BASE: Final = "https://api.stripe.com"
-
-DEFAULT_ACCOUNT: Final = MerchantAccount("default")
-"""The account whose webhooks come to the address that names none."""
 
 _CURRENCY: Final = re.compile(r"[a-z]{3}")
 _SECRET_KEY: Final = re.compile(r"(?:sk|rk)_(?P<mode>test|live)_[A-Za-z0-9_]+")

@@ -11,11 +11,10 @@ from typing_extensions import override
 
 from adapters.stripe import webhooks
 from adapters.stripe.calls import Call, KeySpent, NoSuchObject, NotPermitted, quiet_sdk
-from adapters.stripe.keys import API_BASE, DEFAULT_ACCOUNT, StripeKeys
+from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.payloads import (
     CARD,
     GUEST_ID,
-    MAX_CONSENT_LENGTH,
     Account,
     CheckoutSession,
     Customer,
@@ -39,7 +38,12 @@ from domain.hosted_pages import (
     WebhookDelivery,
     WebhookNotice,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+)
 from domain.ports import Clock, PaymentProvider, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
@@ -66,17 +70,6 @@ class StripeProvider(PaymentProvider):
         self._patience = patience or Patience()
         # Made once: reading the certificates takes longer than a call.
         self._tls = trusted_by_the_sdk() if api_base.startswith("https:") else None
-
-    @property
-    @override
-    def return_parameters(self) -> frozenset[str]:
-        # Stripe tells everything when it is asked.
-        return frozenset()
-
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return MAX_CONSENT_LENGTH
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
@@ -182,7 +175,7 @@ class StripeProvider(PaymentProvider):
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        account = delivery.merchant_account or DEFAULT_ACCOUNT
+        account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
         keys = self._accounts.get(account)
         if keys is None:
             raise ProviderUnavailable("no keys of Stripe are set for this merchant account")

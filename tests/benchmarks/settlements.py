@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system.clock import SystemClock
 from domain.card_sessions import CardSession
 from domain.identifiers import GuestId, TokenId
 from domain.payment_accounts import PaymentAccount
-from entrypoints.container import STRIPE
 from tests.benchmarks.add_card import POSTGRESQL, SQLITE
 from tests.benchmarks.results import Settled, Settlement
 from tests.builders import CENTER_ID, a_guest, a_uuid

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import ClassVar, Final
 
+from adapters.psp.plugin import AnyPspPlugin
 from domain.billing import BillingInfo
 from domain.hosted_pages import (
     Evidence,
@@ -149,6 +150,7 @@ class PspUnderTest(ABC):
     STAND_IN cannot do is never asked of it.
     """
 
+    plugin: ClassVar[AnyPspPlugin]
     facts: ClassVar[Facts]
 
     clock: SettableClock

@@ -281,7 +281,7 @@ class TestPage:
     def test_the_guest_reads_the_longest_consent_that_it_shows(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        consent = Consent(version="long", text="a" * (adapter.max_consent_length - 1) + "z")
+        consent = Consent(version="long", text="a" * (psp.plugin.max_consent_length - 1) + "z")
 
         page = adapter.start(a_request(psp, consent=consent))
 

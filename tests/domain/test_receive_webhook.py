@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
 from domain.card_sessions import CardSession, SessionStatus
 from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.ports import ProviderUnavailable, WebhookRejected
-from entrypoints.container import FAKE
 from tests.builders import a_uuid
 from tests.installation import MERCHANT, Installation
 

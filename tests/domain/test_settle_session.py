@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.sqlite.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
@@ -36,7 +37,6 @@ from domain.hosted_pages import (
 from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
-from entrypoints.container import FAKE
 from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center, a_uuid
 from tests.installation import (
     CHALLENGED_CARD,

@@ -157,7 +157,7 @@ def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path:
     installation.stored_card(GOOD_CARD)
     for name, file in (
         ("cardonfile.db", installation.database),
-        ("cardonfile-fake-psp.db", installation.settings.fake_psp_database),
+        ("cardonfile-fake-psp.db", installation.psp.database),
     ):
         (tmp_path / name).symlink_to(file)
     recipe, _ = RECIPES

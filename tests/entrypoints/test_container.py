@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from dependency_injector import providers
 
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.settings import SettingsError
+from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import ProviderName
-from entrypoints.container import FAKE, STRIPE, build
-from entrypoints.settings import Settings, SettingsError
+from entrypoints.container import build
+from entrypoints.settings import Settings
 from tests.databases import make_database
 
 LOOPBACK: dict[str, str] = {}
@@ -60,7 +63,7 @@ def test_the_fake_psp_is_there_only_where_it_may_be(
     container.app()
 
     assert (FAKE in container.psps()) is is_there
-    assert settings.fake_psp_database.exists() is is_there
+    assert (tmp_path / "cardonfile-fake-psp.db").exists() is is_there
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import psycopg
 import pytest
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
@@ -25,7 +26,6 @@ from domain.errors import PaymentMethodAlreadyExists
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import TokenId
 from domain.payment_configuration import CardsPerGuest
-from entrypoints.container import FAKE
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, GUEST_ID, a_session, a_uuid
 from tests.concurrency import at_once

@@ -16,10 +16,11 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
+from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import SessionStatus
 from domain.identifiers import MerchantAccount
-from entrypoints.container import FAKE, STRIPE
 from entrypoints.serve import THREADS, ServeError, Server, listen, refuse_missing_psps
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID

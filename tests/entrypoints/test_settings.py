@@ -10,36 +10,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 from limits.storage import RedisStorage
 
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.plugin import FakeSettings
 from adapters.http.rate_limits import RateLimits, counts_in_redis
+from adapters.psp.settings import SettingsError
 from adapters.stripe.keys import StripeKeys
+from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSettings
+from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
 from entrypoints.settings import (
     LogFormat,
     PostgresqlDatabase,
     Setting,
     Settings,
-    SettingsError,
     parse_database_url,
-    stripe_settings,
     unknown_settings,
 )
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
+def fake(settings: Settings) -> Path | None:
+    """Give the file of the fake PSP, or None where it is not allowed."""
+    read = settings.psps[FAKE].settings
+    assert read is None or isinstance(read, FakeSettings)
+    return None if read is None else read.database
+
+
+def stripe(settings: Settings) -> StripeSettings | None:
+    """Give what was read for Stripe, or None without keys."""
+    read = settings.psps[STRIPE].settings
+    assert read is None or isinstance(read, StripeSettings)
+    return read
+
+
 def test_without_an_environment_everything_is_in_this_folder_on_this_machine() -> None:
     settings = Settings.read({})
 
     assert settings.database == Path("cardonfile.db")
-    assert settings.fake_psp_database == Path("cardonfile-fake-psp.db")
+    assert fake(settings) == Path("cardonfile-fake-psp.db")
     assert settings.public_base_url == "http://127.0.0.1:8000"
-    assert settings.fake_psp_is_allowed
+    assert fake(settings)
     assert settings.log_format is LogFormat.TEXT
     assert settings.trusted_proxy is None
     assert settings.add_card_limit is None
     assert settings.rate_limit_storage is None
-    assert settings.stripe_accounts == {}
-    assert settings.stripe_api_base == "https://api.stripe.com"
+    assert stripe(settings) is None
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
@@ -49,7 +65,7 @@ def test_the_address_of_a_server_is_kept_as_it_is_and_shown_nowhere(scheme: str)
 
     assert settings.database == PostgresqlDatabase(url)
     assert "s3cret" not in f"{settings!r} {settings} {settings.database}"
-    assert settings.fake_psp_database == Path("cardonfile-fake-psp.db")
+    assert fake(settings) == Path("cardonfile-fake-psp.db")
     assert settings.database_connections == 10
 
 
@@ -119,9 +135,9 @@ def test_an_empty_value_counts_as_not_set() -> None:
 )
 def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool) -> None:
     environment = {"CARDONFILE_PUBLIC_BASE_URL": base_url}
-    assert Settings.read(environment).fake_psp_is_allowed is is_allowed
+    assert (fake(Settings.read(environment)) is not None) is is_allowed
     environment["CARDONFILE_ALLOW_FAKE_PSP"] = "1"
-    assert Settings.read(environment).fake_psp_is_allowed
+    assert fake(Settings.read(environment))
 
 
 @pytest.mark.parametrize(
@@ -348,14 +364,14 @@ class TestLiveKeys:
 
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
 
-        assert not settings.fake_psp_is_allowed
+        assert fake(settings) is None
 
     def test_of_test_mode_are_served_anywhere(self) -> None:
         environment = {**self.LIVE, "CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_test_x"}
 
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
 
-        assert settings.fake_psp_is_allowed
+        assert fake(settings)
 
 
 class TestStripe:
@@ -371,7 +387,9 @@ class TestStripe:
             }
         )
 
-        assert settings.stripe_accounts == {
+        of_stripe = stripe(settings)
+        assert of_stripe is not None
+        assert of_stripe.accounts == {
             MerchantAccount("default"): StripeKeys(
                 secret_key="sk_test_default", webhook_secrets=("whsec_new", "whsec_old")
             ),
@@ -379,7 +397,7 @@ class TestStripe:
                 secret_key="rk_live_harbor", webhook_secrets=("whsec_harbor",), currency="eur"
             ),
         }
-        assert settings.stripe_api_base == "http://127.0.0.1:9000"
+        assert of_stripe.api_base == "http://127.0.0.1:9000"
         shown = repr(settings)
         assert "sk_test" not in shown
         assert "whsec" not in shown
@@ -388,9 +406,12 @@ class TestStripe:
     def test_the_settings_of_an_account_are_read_under_the_names_they_are_given(
         self, account: str
     ) -> None:
-        key, secrets = stripe_settings(MerchantAccount(account))
-        settings = Settings.read({key: "sk_test_x", secrets: "whsec_x"})
-        assert list(settings.stripe_accounts) == [account]
+        key, secrets = (
+            ACCOUNT_SETTINGS.name(what, MerchantAccount(account)) for what in (KEY, SECRETS)
+        )
+        of_stripe = stripe(Settings.read({key: "sk_test_x", secrets: "whsec_x"}))
+        assert of_stripe is not None
+        assert list(of_stripe.accounts) == [account]
 
     def test_the_currency_of_the_default_account_is_read(self) -> None:
         settings = Settings.read(
@@ -400,11 +421,13 @@ class TestStripe:
                 "CARDONFILE_STRIPE_CURRENCY": "usd",
             }
         )
-        assert settings.stripe_accounts[MerchantAccount("default")].currency == "usd"
+        of_stripe = stripe(settings)
+        assert of_stripe is not None
+        assert of_stripe.accounts[MerchantAccount("default")].currency == "usd"
 
     def test_empty_ones_count_as_not_set(self) -> None:
         empty = {"CARDONFILE_STRIPE_SECRET_KEY": "", "CARDONFILE_STRIPE_X_WEBHOOK_SECRETS": ""}
-        assert Settings.read(empty).stripe_accounts == {}
+        assert stripe(Settings.read(empty)) is None
 
     @pytest.mark.parametrize(
         ("settings", "named"),

@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import CardSession, SessionStatus
 from domain.identifiers import MerchantAccount
 from domain.ports import ProviderUnavailable
-from entrypoints.container import FAKE, STRIPE
 from tests.adapters.http.api import Api, refused_bare
 from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
 from tests.clock import SettableClock

@@ -83,7 +83,7 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
 ) -> None:
     installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=25))
-    worker = Worker(installation.container, fake_webhook_url="http://127.0.0.1:1/webhooks/fake")
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
     worker.start()
 
     def is_done() -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Final
 from dependency_injector import providers
 from typing_extensions import override
 
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Clock, Ids
@@ -74,11 +76,13 @@ class Process:
         container = build(self._settings)
         container.clock.override(providers.Object(self.clock))
         container.ids.override(providers.Object(self._ids))
-        container.fake_psp.override(providers.Object(self._psp))
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
         container.storage.override(providers.Object(WatchedStorage(self._storage, self._hear)))
-        provider = LastingTokens(container.fake_provider(), self._psp, self._late)
-        container.fake_provider.override(providers.Object(watched_provider(provider, self._hear)))
+        fake = FakeProvider(self._psp, webhook_secret=self._psp.webhook_secret, clock=self.clock)
+        provider = LastingTokens(fake, self._psp, self._late)
+        container.psp_adapters.override(
+            providers.Object({FAKE: watched_provider(provider, self._hear)})
+        )
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()

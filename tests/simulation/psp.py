@@ -72,11 +72,6 @@ class LastingTokens(PaymentProvider):
     def return_parameters(self) -> frozenset[str]:
         return frozenset({"status"})
 
-    @property
-    @override
-    def max_consent_length(self) -> int:
-        return self._provider.max_consent_length
-
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
         return f"the merchant of {merchant_account}"

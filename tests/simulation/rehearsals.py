@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from domain.card_sessions import CardSession
 from domain.errors import Refusal
@@ -18,7 +19,6 @@ from domain.identifiers import TokenId
 from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller
 from domain.ports import ProviderUnavailable, WebhookRejected
-from entrypoints.container import FAKE
 from tests.builders import CENTER_ID, GUEST_ID
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.books import Books, Observer

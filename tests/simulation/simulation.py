@@ -13,6 +13,7 @@ import msgspec
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState, batch
 from adapters.sqlite.storage import SqliteStorage
 from domain.add_card import AddCardRequest
@@ -27,7 +28,6 @@ from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
-from entrypoints.container import FAKE
 from tests.builders import a_uuid
 from tests.clock import SettableClock
 from tests.databases import make_database

@@ -12,6 +12,7 @@ import pytest
 from dependency_injector.providers import Provider
 
 from adapters.fake_psp import signatures
+from adapters.fake_psp.plugin import NAME as FAKE
 from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
@@ -33,7 +34,7 @@ from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
-from entrypoints.container import FAKE, build
+from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, GUEST_ID, a_product
 from tests.installation import CHALLENGED_CARD, OTHER_GOOD_CARD, REDIRECT_URI

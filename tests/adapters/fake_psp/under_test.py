@@ -15,6 +15,7 @@ from typing_extensions import override
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.database import PspUnavailable
+from adapters.fake_psp.plugin import PLUGIN
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PspPage, batch
 from domain.billing import BillingInfo
@@ -59,6 +60,7 @@ _EVENT: Final = batch(
 class FakePspUnderTest(PspUnderTest):
     """The guest and the adapter have a PSP object each, on one database file."""
 
+    plugin = PLUGIN
     facts = Facts(
         cards={
             GuestCard.GOOD: PrintedCard(GOOD, "visa"),

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import CardSession, SessionStatus
 from domain.ports import ProviderUnavailable
-from entrypoints.container import STRIPE
 from tests.builders import GUEST_ID
 from tests.clock import SettableClock
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running

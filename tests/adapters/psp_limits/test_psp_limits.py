@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp_limits import Bulkhead, GuardedProvider
 from adapters.psp_limits.circuit_breaker import (
     HANGS_BEFORE_PAUSE,
@@ -19,7 +20,6 @@ from adapters.psp_limits.circuit_breaker import (
 from adapters.psp_limits.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable
-from entrypoints.container import FAKE
 from tests.installation import MERCHANT, Installation, Trouble
 
 AT_FAKE: Final = PspAccount(FAKE, MERCHANT)

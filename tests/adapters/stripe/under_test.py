@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from adapters.stripe.keys import StripeKeys
+from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Patience
 from adapters.stripe.webhooks import HEADER
@@ -82,6 +83,7 @@ def an_event(kind: str, told_of: Mapping[str, Any], **changes: Any) -> bytes:
 class StripeUnderTest(PspUnderTest):
     """A fake Stripe that listens, with an account and a key for each of MAIN and OTHER."""
 
+    plugin = PLUGIN
     facts = Facts(
         cards={
             GuestCard.GOOD: PrintedCard(GOOD, "visa"),

@@ -1,0 +1,91 @@
+"""The fake PSP as cardonfile's plugin: where it is allowed, its file, its pages, its webhooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
+from adapters.psp.settings import SettingsError
+from domain.identifiers import MerchantAccount, ProviderName
+from domain.ports import Clock, Ids
+
+# What is heavy is imported where it is used, so that commands start fast.
+if TYPE_CHECKING:
+    import falcon
+
+    from adapters.fake_psp.provider import FakeProvider
+
+NAME: Final = ProviderName("fake")
+ALLOW: Final = "CARDONFILE_ALLOW_FAKE_PSP"
+DATABASE: Final = "CARDONFILE_FAKE_PSP_DATABASE"
+MAX_CONSENT_LENGTH: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeSettings:
+    """Where the fake PSP keeps its records, and where browsers reach its pages."""
+
+    database: Path
+    base_url: str
+
+
+def read(here: Surroundings) -> FakeSettings | None:
+    """Read its settings; None where it is not allowed. Raises SettingsError."""
+    meant = here.environment.get(ALLOW)
+    if meant not in (None, "1"):
+        raise SettingsError(f"{ALLOW} must be 1, or not set")
+    default = here.database_file.with_name(f"{here.database_file.stem}-fake-psp.db")
+    database = Path(here.environment.get(DATABASE, default))
+    if database.resolve() == here.database_file.resolve():
+        raise SettingsError(f"{DATABASE} must be another file than the database")
+    if meant is None and not here.is_on_loopback:
+        return None
+    return FakeSettings(database=database, base_url=here.public_base_url)
+
+
+def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
+    """Open the fake PSP. Raises SettingsError when its file cannot be used."""
+    from adapters.fake_psp.database import PspUnavailable
+    from adapters.fake_psp.provider import FakeProvider
+    from adapters.fake_psp.psp import FakePsp
+
+    try:
+        psp = FakePsp(settings.database, base_url=settings.base_url, clock=clock, ids=ids)
+    except PspUnavailable as error:
+        raise SettingsError(f"the database of the fake PSP cannot be used ({error})") from error
+    return FakeProvider(psp, webhook_secret=psp.webhook_secret, clock=clock)
+
+
+def _add_routes(provider: FakeProvider, app: falcon.App[falcon.Request, falcon.Response]) -> None:
+    from adapters.fake_psp.pages import add_routes
+
+    add_routes(app, provider.psp)
+
+
+def _send_webhooks(provider: FakeProvider, url: str) -> BackgroundWork:
+    from adapters.fake_psp.webhooks import WebhookSender
+
+    return WebhookSender(provider.psp, url=url)
+
+
+def _how_to_set_up(_: MerchantAccount) -> str:
+    return (
+        "it is for trying things out on this machine; set CARDONFILE_PUBLIC_BASE_URL to a loopback "
+        f"address, or {ALLOW}=1 if you mean it"
+    )
+
+
+PLUGIN: Final = PspPlugin(
+    name=NAME,
+    max_consent_length=MAX_CONSENT_LENGTH,
+    settings=(ALLOW, DATABASE),
+    read=read,
+    accounts=lambda _: None,
+    how_to_set_up=_how_to_set_up,
+    make=make,
+    test_setting=ALLOW,
+    add_routes=_add_routes,
+    background=_send_webhooks,
+)

@@ -1,0 +1,122 @@
+"""Settings of a PSP, above all those that it has once for each of its merchant accounts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
+
+_ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the text says which one, and what is expected.
+
+    The text is shown to the operator. It never holds a secret.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSettings:
+    """The names of the settings that each merchant account has at a PSP.
+
+        ACME = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"))
+
+    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, `CARDONFILE_ACME_SPAIN_API_KEY` to
+    the account `spain`. An account is called by lower-case letters, digits and underscores, so that
+    no two share a setting.
+    """
+
+    psp: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def prefix(self) -> str:
+        """What all of them begin with."""
+        return f"CARDONFILE_{self.psp.upper()}_"
+
+    def name(self, what: str, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT) -> str:
+        """Name the setting of an account, such as its `API_KEY`."""
+        infix = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"{account.upper()}_"
+        return f"{self.prefix}{infix}{what}"
+
+    def names(self, given: Iterable[str] = ()) -> frozenset[str]:
+        """Name all settings of the default account, and of the accounts that `given` names."""
+        prefixes = {self.prefix} | {
+            match[0].removesuffix(match["what"]) for match in self._matches(given)
+        }
+        return frozenset(
+            prefix + what for prefix in prefixes for what in (*self.required, *self.optional)
+        )
+
+    def read(self, environment: Mapping[str, str]) -> Mapping[MerchantAccount, Mapping[str, str]]:
+        """Give the settings of every account that has one, by what they are.
+
+        `environment` holds the variables that are set and not empty. Raises SettingsError when an
+        account lacks a required one, or cannot be called so.
+        """
+        accounts = sorted({self._account(match) for match in self._matches(environment)})
+        return {account: self._read_account(environment, account) for account in accounts}
+
+    def refuse_shared(
+        self, accounts: Mapping[MerchantAccount, Mapping[str, Iterable[str]]]
+    ) -> None:
+        """Refuse a secret that two settings hold: cards and webhooks could not be told apart.
+
+        `accounts` has the secrets of each account, by the setting that holds them. Raises
+        SettingsError.
+        """
+        seen: dict[str, str] = {}
+        for account, secrets in accounts.items():
+            for what, values in secrets.items():
+                name = self.name(what, account)
+                for value in set(values):
+                    if value in seen:
+                        raise SettingsError(f"{seen[value]} and {name} hold the same")
+                    seen[value] = name
+
+    def how_to_set(self, account: MerchantAccount) -> str:
+        """Tell an operator which settings an account needs."""
+        if account != account.lower() or not _ACCOUNT.fullmatch(account.upper()):
+            named = account.lower().replace("-", "_")
+            return (
+                "name the account by lower-case letters, digits and underscores, so that settings "
+                f"can be named after it; such as {named}"
+            )
+        return f"set {' and '.join(self.name(what, account) for what in self.required)}"
+
+    def _matches(self, names: Iterable[str]) -> Iterable[re.Match[str]]:
+        whats = "|".join((*self.required, *self.optional))
+        pattern = re.compile(rf"{self.prefix}(?:(?P<account>.+)_)?(?P<what>{whats})")
+        return (match for name in names if (match := pattern.fullmatch(name)))
+
+    def _account(self, match: re.Match[str]) -> MerchantAccount:
+        account = match["account"]
+        if account is None:
+            return DEFAULT_MERCHANT_ACCOUNT
+        if not _ACCOUNT.fullmatch(account):
+            raise SettingsError(
+                f"{match[0]!a}: an account is named by capital letters, digits and underscores here"
+            )
+        if account.lower() == DEFAULT_MERCHANT_ACCOUNT:
+            raise SettingsError(f"{match[0]}: the default account's is {self.name(match['what'])}")
+        return MerchantAccount(account.lower())
+
+    def _read_account(
+        self, environment: Mapping[str, str], account: MerchantAccount
+    ) -> Mapping[str, str]:
+        given = {
+            what: environment[name]
+            for what in (*self.required, *self.optional)
+            if (name := self.name(what, account)) in environment
+        }
+        for what in self.required:
+            if what not in given:
+                other = self.name(next(iter(given)), account)
+                raise SettingsError(
+                    f"{self.name(what, account)} is missing; {other} does not go without it"
+                )
+        return given

@@ -1,0 +1,137 @@
+"""Stripe as cardonfile's plugin: the keys of its merchant accounts, read from the environment."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from adapters.psp.plugin import PspPlugin, Surroundings
+from adapters.psp.settings import AccountSettings, SettingsError
+from adapters.stripe.keys import API_BASE, StripeKeys
+from adapters.stripe.payloads import MAX_CONSENT_LENGTH
+from domain.identifiers import MerchantAccount, ProviderName
+from domain.ports import Clock, Ids
+from domain.redirects import parse_allowed_origin
+
+if TYPE_CHECKING:
+    from adapters.stripe.provider import StripeProvider
+
+NAME: Final = ProviderName("stripe")
+KEY: Final = "SECRET_KEY"
+SECRETS: Final = "WEBHOOK_SECRETS"
+CURRENCY: Final = "CURRENCY"
+ACCOUNT_SETTINGS: Final = AccountSettings(psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,))
+API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
+
+_CURRENCY = re.compile(r"[A-Za-z]{3}")
+_SECRET = re.compile(r"whsec_[!-~]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeSettings:
+    """The keys of each merchant account, and where Stripe is reached."""
+
+    accounts: Mapping[MerchantAccount, StripeKeys]
+    api_base: str = API_BASE
+
+
+def read(here: Surroundings) -> StripeSettings | None:
+    """Read the keys of every account that has one. Raises SettingsError; no message repeats any."""
+    given = ACCOUNT_SETTINGS.read(here.environment)
+    accounts = {account: _keys(account, own) for account, own in given.items()}
+    ACCOUNT_SETTINGS.refuse_shared(
+        {
+            account: {KEY: [keys.secret_key], SECRETS: keys.webhook_secrets}
+            for account, keys in accounts.items()
+        }
+    )
+    api_base = _api_base(here.environment.get(API_BASE_SETTING))
+    return StripeSettings(accounts=accounts, api_base=api_base) if accounts else None
+
+
+def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
+    secrets = tuple(secret.strip() for secret in given[SECRETS].split(","))
+    if not all(map(_SECRET.fullmatch, secrets)):
+        raise SettingsError(
+            f"{ACCOUNT_SETTINGS.name(SECRETS, account)} must hold whsec_…, or several with commas "
+            "between"
+        )
+    currency = given.get(CURRENCY)
+    if currency is not None and not _CURRENCY.fullmatch(currency):
+        raise SettingsError(
+            f"{ACCOUNT_SETTINGS.name(CURRENCY, account)} must be a currency of three letters, such "
+            "as eur"
+        )
+    try:
+        return StripeKeys(
+            secret_key=given[KEY],
+            webhook_secrets=secrets,
+            currency=currency and currency.lower(),
+        )
+    except ValueError:
+        raise SettingsError(
+            f"{ACCOUNT_SETTINGS.name(KEY, account)} must be a secret key (sk_test_…, sk_live_…) or "
+            "a restricted one (rk_…)"
+        ) from None
+
+
+def _api_base(url: str | None) -> str:
+    if url is None:
+        return API_BASE
+    try:
+        origin = parse_allowed_origin(url)
+    except ValueError:
+        origin = ""
+    if not origin.startswith("https://") and not (
+        origin.startswith("http://") and _is_loopback(origin)
+    ):
+        raise SettingsError(
+            f"{API_BASE_SETTING} must be an https address without a path, or a loopback one"
+        )
+    return origin
+
+
+def _is_loopback(origin: str) -> bool:
+    host = urlsplit(origin).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
+    """Give the adapter. Raises SettingsError when the SDK that it needs is not installed."""
+    try:
+        # Its import takes a moment, and only those who use Stripe have it.
+        from adapters.stripe.provider import StripeProvider
+    except ModuleNotFoundError as missing:
+        if missing.name != "stripe":
+            raise
+        raise SettingsError(
+            "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
+        ) from None
+    return StripeProvider(settings.accounts, clock=clock, api_base=settings.api_base)
+
+
+def _live_setting(settings: StripeSettings) -> str | None:
+    for account, keys in settings.accounts.items():
+        if keys.is_live:
+            return ACCOUNT_SETTINGS.name(KEY, account)
+    return None
+
+
+PLUGIN: Final = PspPlugin(
+    name=NAME,
+    max_consent_length=MAX_CONSENT_LENGTH,
+    account_settings=ACCOUNT_SETTINGS,
+    settings=(API_BASE_SETTING,),
+    read=read,
+    accounts=lambda settings: settings.accounts.keys(),
+    how_to_set_up=ACCOUNT_SETTINGS.how_to_set,
+    make=make,
+    live_setting=_live_setting,
+)

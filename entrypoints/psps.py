@@ -1,0 +1,122 @@
+"""The PSPs of an installation: those of cardonfile, and those that CARDONFILE_PSPS names.
+
+Each is an entry point of the group `cardonfile.psps`. The code of a PSP sees every key, so one of
+another distribution is not imported before an operator has named it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, PspPlugin, Surroundings
+from adapters.psp.settings import SettingsError
+from domain.identifiers import MerchantAccount, ProviderName
+
+PSPS: Final = "CARDONFILE_PSPS"
+OWN_DISTRIBUTION: Final = "cardonfile"
+
+_NAME = re.compile(r"[a-z0-9_]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPsp:
+    """A PSP that is here; its settings are None when it is not set up."""
+
+    plugin: AnyPspPlugin
+    settings: Any = field(repr=False)  # each PSP's own, of which only its plugin knows more
+
+    @property
+    def is_set_up(self) -> bool:
+        """Tell whether there is anything to reach it with."""
+        return self.settings is not None
+
+    def has_keys_for(self, account: MerchantAccount) -> bool:
+        """Tell whether a center may take cards for this merchant account."""
+        if not self.is_set_up:
+            return False
+        accounts: Collection[MerchantAccount] | None = self.plugin.accounts(self.settings)
+        return accounts is None or account in accounts
+
+    @property
+    def live_setting(self) -> str | None:
+        """Name a setting that holds a key for real cards; None when there is none."""
+        return self.plugin.live_setting(self.settings) if self.is_set_up else None
+
+
+def installed_names() -> Sequence[str]:
+    """Name every PSP that is installed, whether named by CARDONFILE_PSPS or not; imports none."""
+    return sorted(_offers())
+
+
+def load_psps(named: str | None) -> Mapping[ProviderName, AnyPspPlugin]:
+    """Import the PSPs of cardonfile, and those that CARDONFILE_PSPS names, with commas between.
+
+    Raises SettingsError for one that is unknown, broken, or offered twice.
+    """
+    return _load(frozenset(name.strip() for name in (named or "").split(",") if name.strip()))
+
+
+def read_psps(
+    plugins: Mapping[ProviderName, AnyPspPlugin], here: Surroundings
+) -> Mapping[ProviderName, InstalledPsp]:
+    """Read the settings of each PSP. Raises SettingsError for the first that cannot be used."""
+    return {name: InstalledPsp(plugin, plugin.read(here)) for name, plugin in plugins.items()}
+
+
+@cache
+def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
+    offers = _offers()
+    unknown = sorted(named - offers.keys())
+    if unknown:
+        raise SettingsError(
+            f"{PSPS}: no PSP {unknown[0]!a} is installed; there are {', '.join(sorted(offers))}"
+        )
+    plugins = {}
+    for name, offered in sorted(offers.items()):
+        if name in named or any(map(_is_own, offered)):
+            if len(offered) > 1:
+                packages = " and ".join(sorted(map(_distribution, offered)))
+                raise SettingsError(
+                    f"the PSP {name} is offered by {packages}: uninstall all but one"
+                )
+            plugins[ProviderName(name)] = _plugin(offered[0])
+    return plugins
+
+
+def _offers() -> Mapping[str, Sequence[EntryPoint]]:
+    offers: dict[str, list[EntryPoint]] = defaultdict(list)
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        offers[entry_point.name].append(entry_point)
+    return offers
+
+
+def _plugin(offered: EntryPoint) -> AnyPspPlugin:
+    where = f"{PSPS}: the PSP {offered.name} of {_distribution(offered)}"
+    try:
+        plugin = offered.load()
+    except Exception as error:
+        # Of what the code of others says when it fails, only the kind is sure to hold no secret.
+        why = str(error) if isinstance(error, ImportError) else type(error).__name__
+        raise SettingsError(f"{where} cannot be loaded: {why}") from error
+    if not isinstance(plugin, PspPlugin):
+        raise SettingsError(f"{where} is no PspPlugin: {offered.value}")
+    if plugin.name != offered.name or not _NAME.fullmatch(offered.name):
+        raise SettingsError(
+            f"{where} calls itself {plugin.name!a}: both names must be the same, of lower-case "
+            "letters, digits and underscores"
+        )
+    return plugin
+
+
+def _is_own(offered: EntryPoint) -> bool:
+    return _distribution(offered) == OWN_DISTRIBUTION
+
+
+def _distribution(offered: EntryPoint) -> str:
+    return offered.dist.name if offered.dist is not None else "an unknown package"
