@@ -324,7 +324,7 @@ class TestConfigurePayments:
             (
                 ("--provider", "stripe"),
                 (
-                    "no keys of Stripe for default: set CARDONFILE_STRIPE_SECRET_KEY and "
+                    "stripe is not set up: set CARDONFILE_STRIPE_SECRET_KEY and "
                     "CARDONFILE_STRIPE_WEBHOOK_SECRETS"
                 ),
             ),

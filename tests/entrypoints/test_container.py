@@ -63,7 +63,7 @@ def test_the_fake_psp_is_there_only_where_it_may_be(
     container.app()
 
     assert (FAKE in container.psps()) is is_there
-    assert (tmp_path / "cardonfile-fake-psp.db").exists() is is_there
+    assert (tmp_path / "cards-fake-psp.db").exists() is is_there
 
 
 @pytest.mark.parametrize(

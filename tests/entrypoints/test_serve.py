@@ -16,12 +16,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import SessionStatus
 from domain.identifiers import MerchantAccount
+from entrypoints.container import build
 from entrypoints.serve import THREADS, ServeError, Server, listen, refuse_missing_psps
+from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import Running, run_service
@@ -360,13 +361,16 @@ def test_a_port_that_is_taken_is_named() -> None:
             listen("127.0.0.1", port)
 
 
-def test_the_fake_psp_is_refused_where_the_world_can_reach_it(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, base_url="https://cards.example")
+def test_the_fake_psp_is_refused_where_the_world_can_reach_it(installation: Installation) -> None:
+    public = Settings.read(
+        {
+            "CARDONFILE_DATABASE_URL": f"sqlite:///{installation.database}",
+            "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example",
+        }
+    )
 
     with pytest.raises(ServeError, match="CARDONFILE_ALLOW_FAKE_PSP"):
-        refuse_missing_psps(installation.container)
-    assert FAKE not in installation.container.psps()
-    installation.close()
+        refuse_missing_psps(build(public))
 
 
 def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks(
@@ -384,7 +388,7 @@ def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks
 def test_a_center_on_stripe_without_keys_refuses_to_start(installation: Installation) -> None:
     installation.configure(provider=STRIPE)
 
-    with pytest.raises(ServeError, match="for Stripe: set CARDONFILE_STRIPE_SECRET_KEY"):
+    with pytest.raises(ServeError, match="for the PSP stripe: set CARDONFILE_STRIPE_SECRET_KEY"):
         refuse_missing_psps(installation.container)
 
 
@@ -399,6 +403,6 @@ def test_a_merchant_account_without_keys_is_named_at_the_start(tmp_path: Path) -
 
     installation.configure(provider=STRIPE, merchant_account=MerchantAccount("harbor_spa"))
 
-    with pytest.raises(ServeError, match="at Stripe without keys: harbor_spa; set "):
+    with pytest.raises(ServeError, match="account harbor_spa of stripe, which has no keys: set "):
         refuse_missing_psps(installation.container)
     installation.close()

@@ -156,7 +156,7 @@ REFUSED: Final = {
     "a bad setting": ({"CARDONFILE_LOG_FORMAT": "xml"}, "CARDONFILE_LOG_FORMAT must be"),
     "a PSP that is not set up": (
         {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"},
-        "centers are configured for the fake PSP",
+        "centers are configured for the PSP fake",
     ),
     "no database": (
         {"CARDONFILE_DATABASE_URL": "sqlite:///missing.db"},

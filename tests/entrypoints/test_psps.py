@@ -1,0 +1,127 @@
+"""PSPs that other distributions offer by entry points."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.psp.settings import SettingsError
+from entrypoints.psps import _load, installed_names, load_psps
+from entrypoints.settings import Settings, unknown_settings
+
+GOOD = """
+from adapters.psp.plugin import PspPlugin
+from adapters.psp.settings import AccountSettings
+
+ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
+PLUGIN = PspPlugin(
+    name="acme",
+    max_consent_length=1000,
+    account_settings=ACCOUNTS,
+    read=lambda here: ACCOUNTS.read(here.environment) or None,
+    accounts=lambda settings: settings.keys(),
+    how_to_set_up=ACCOUNTS.how_to_set,
+    make=lambda settings, clock, ids: None,
+)
+"""
+
+
+class Site:
+    """A folder that distributions are installed into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(self, name: str, code: str = GOOD, *, psp: str = "acme") -> None:
+        """Install a distribution that offers a PSP."""
+        module = name.replace("-", "_")
+        (self.folder / f"{module}.py").write_text(code)
+        information = self.folder / f"{module}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        (information / "entry_points.txt").write_text(
+            f"[cardonfile.psps]\n{psp} = {module}:PLUGIN\n"
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.syspath_prepend(tmp_path)
+    _load.cache_clear()
+    yield Site(tmp_path)
+    _load.cache_clear()
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def test_those_of_cardonfile_are_there_without_being_named() -> None:
+    assert list(load_psps(None)) == ["fake", "stripe"]
+
+
+def test_one_of_another_distribution_is_not_imported_before_it_is_named(site: Site) -> None:
+    site.install("cardonfile-acme")
+
+    assert list(load_psps(None)) == ["fake", "stripe"]
+    assert "cardonfile_acme" not in sys.modules
+    assert installed_names() == ["acme", "fake", "stripe"]
+    assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "stripe"]
+
+
+def test_its_settings_are_read_and_known(site: Site) -> None:
+    site.install("cardonfile-acme")
+    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_SPAIN_API_KEY": "key of spain"}
+
+    psp = Settings.read(environment).psps[load_psps("acme")["acme"].name]  # type: ignore[index]  # a name is a ProviderName
+
+    assert psp.settings == {"spain": {"API_KEY": "key of spain"}}
+    assert "key of spain" not in repr(psp)
+    assert unknown_settings(environment) == []
+    assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [
+        "CARDONFILE_ACME_API_KEX is not a setting; the nearest is CARDONFILE_ACME_API_KEY"
+    ]
+
+
+def test_one_that_is_not_installed_is_refused_with_those_that_are() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_psps("amce")
+
+    assert str(refused.value) == (
+        "CARDONFILE_PSPS: no PSP 'amce' is installed; there are fake, stripe"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import nothing_of_the_kind", "cannot be loaded: No module named 'nothing_of_the_kind'"),
+        ("key = 'secret'; raise ValueError(key)", "cannot be loaded: ValueError"),
+        ("", "cannot be loaded: AttributeError"),
+        ("PLUGIN = object()", "is no PspPlugin: cardonfile_acme:PLUGIN"),
+        (GOOD.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
+    ],
+    ids=["import", "fault", "missing", "kind", "name"],
+)
+def test_a_broken_one_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
+    site.install("cardonfile-acme", code)
+
+    with pytest.raises(SettingsError) as refused:
+        load_psps("acme")
+
+    assert str(refused.value).startswith(f"CARDONFILE_PSPS: the PSP acme of cardonfile-acme {said}")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("psp", "named"), [("acme", "acme"), ("stripe", None)])
+def test_one_that_two_distributions_offer_is_refused(
+    site: Site, psp: str, named: str | None
+) -> None:
+    site.install("acme-one", psp=psp)
+    site.install("acme-two", psp=psp)
+
+    with pytest.raises(SettingsError, match=f"the PSP {psp} is offered by acme-one and acme-two"):
+        load_psps(named)
