@@ -90,9 +90,10 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Ask Stripe itself, in test mode (with CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m tests.adapters.stripe.ask_stripe; asked=$$?; \
-	ASK_STRIPE=1 $(BIN)/python -m pytest tests/contracts/test_provider.py \
-		tests/browser/stripe_in_test_mode.py \
-		-k "stripe_in_test_mode and not somebody_else_at_another_merchant_account" && exit $$asked
+	$(BIN)/python -m pytest adapters/psp/contract tests/browser/stripe_in_test_mode.py \
+		--psp tests.adapters.stripe.in_test_mode:StripeInTestMode \
+		-k "(StripeInTestMode or stripe_in_test_mode) and not somebody_else_at_another_merchant_account" \
+		&& exit $$asked
 
 # Checked before anything is installed. The key stays in the environment, out of every command line.
 stripe-test-key:

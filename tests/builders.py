@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    TOKEN_ID,
+    a_page_request,
+    a_uuid,
+)
 from domain.access_tokens import AccessToken
 from domain.billing import BillingInfo
 from domain.card_sessions import CardSession
@@ -17,18 +25,14 @@ from domain.hosted_pages import (
     Evidence,
     EvidenceOrigin,
     HostedPage,
-    HostedPageRequest,
     PageAttempt,
-    consent_for,
 )
 from domain.identifiers import (
     AccountId,
     CallerName,
     CardToken,
     CenterId,
-    GuestId,
     GuestReference,
-    MerchantAccount,
     ProductId,
     ProviderName,
     TokenId,
@@ -41,24 +45,12 @@ from domain.sources import Source
 
 # `changes` is Any throughout: it holds fields of any type, and replace() refuses wrong names.
 
-NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
-"""A time with microseconds, so that none of them gets lost unnoticed."""
-
 PROVIDER: Final = ProviderName("fake")
-MERCHANT_ACCOUNT: Final = MerchantAccount("main")
 CALLER: Final = CallerName("web-store")
-
-
-def a_uuid(number: int) -> str:
-    """Give the UUID with this number."""
-    return f"00000000-0000-4000-8000-{number:012}"
 
 
 CENTER_ID: Final = CenterId(a_uuid(1))
 OTHER_CENTER_ID: Final = CenterId(a_uuid(2))
-GUEST_ID: Final = GuestId(a_uuid(11))
-OTHER_GUEST_ID: Final = GuestId(a_uuid(12))
-TOKEN_ID: Final = TokenId(a_uuid(21))
 
 
 def a_center(**changes: Any) -> Center:
@@ -95,29 +87,6 @@ def a_configuration(**changes: Any) -> PaymentConfiguration:
         redirect_origins=("https://shop.example", "myspa://"),
     )
     return replace(configuration, **changes)
-
-
-def a_page_request(**changes: Any) -> HostedPageRequest:
-    """Give the request for the page of a session's first attempt."""
-    request = HostedPageRequest(
-        token_id=TOKEN_ID,
-        attempt=1,
-        merchant_account=MERCHANT_ACCOUNT,
-        guest_id=GUEST_ID,
-        guest_reference=None,
-        guest_name="Zoë Null",
-        guest_email="zoe@guests.example",
-        center_name="Harbor Spa",
-        billing_info=None,
-        avs=True,
-        return_uri="https://pay.example/hosted-payments/return",
-        cancel_uri="https://pay.example/hosted-payments/cancel",
-        redirect_origin="https://shop.example",
-        consent=consent_for("Harbor Spa"),
-        begun_at=NOW,
-        live_until=NOW + timedelta(minutes=30),
-    )
-    return replace(request, **changes)
 
 
 def a_page(**changes: Any) -> HostedPage:

@@ -17,6 +17,9 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import PspPage
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.samples import GUEST_ID
 from adapters.sqlite.storage import SqliteStorage
 from domain.access_tokens import AccessToken
 from domain.add_card import AddCardRequest
@@ -48,10 +51,8 @@ from domain.permissions import Caller, Permission
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, Result, WriteUnit
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import CENTER_ID, GUEST_ID, a_center, a_guest
-from tests.clock import SettableClock
+from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import make_database
-from tests.ids import SeededIds
 
 BASE_URL: Final = "http://127.0.0.1:8000"
 REDIRECT_URI: Final = "https://shop.example/cards?from=spa"

@@ -10,6 +10,7 @@ from typing import Final
 
 import pysqlite3
 
+from adapters.psp.contract.samples import NOW, a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import SessionStatus
 from domain.identifiers import AccountId, TokenId
@@ -18,7 +19,7 @@ from tests.benchmarks.machine import describe
 from tests.benchmarks.pages import RANDOM_UUID
 from tests.benchmarks.results import Grown, Growth
 from tests.benchmarks.servers import OURS, Sample, make_site
-from tests.builders import NOW, a_page, a_session, a_uuid, an_attempt
+from tests.builders import a_page, a_session, an_attempt
 
 SIZES: Final = (1_000, 100_000, 1_000_000, 10_000_000)
 CONNECTIONS: Final = (1, 16)

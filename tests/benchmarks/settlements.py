@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from adapters.psp.contract.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system.clock import SystemClock
 from domain.card_sessions import CardSession
@@ -23,7 +24,7 @@ from domain.identifiers import GuestId, TokenId
 from domain.payment_accounts import PaymentAccount
 from tests.benchmarks.add_card import POSTGRESQL, SQLITE
 from tests.benchmarks.results import Settled, Settlement
-from tests.builders import CENTER_ID, a_guest, a_uuid
+from tests.builders import CENTER_ID, a_guest
 from tests.fake_stripe.server import running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation

@@ -13,8 +13,8 @@ from uuid import UUID
 import pysqlite3
 import pytest
 
+from adapters.psp.contract.samples import a_uuid
 from tests.benchmarks.servers import ALL, FLOOR, Server, make_sample, make_site
-from tests.builders import a_uuid
 
 pytestmark = pytest.mark.slow
 

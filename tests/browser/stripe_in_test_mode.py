@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Browser, Route
 
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.system.clock import SystemClock
@@ -18,7 +19,6 @@ from adapters.system.ids import RandomIds
 from domain.hosted_pages import CardCollected, Pending
 from domain.identifiers import TokenId
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
-from tests.builders import MERCHANT_ACCOUNT, a_page_request
 from tests.waiting import wait_until
 
 PAGE_SECONDS = 60

@@ -1,8 +1,7 @@
-"""The adapters that each contract suite runs over."""
+"""The storages that the contract suite runs over."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -13,10 +12,6 @@ import pytest
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
-from tests.adapters.fake_psp.under_test import FakePspUnderTest
-from tests.adapters.stripe.in_test_mode import StripeInTestMode
-from tests.adapters.stripe.under_test import StripeUnderTest
-from tests.contracts.providers import PspUnderTest
 from tests.databases import make_database
 from tests.postgresql import new_database
 
@@ -54,20 +49,3 @@ def storage(
     """Give an empty storage of each adapter in turn."""
     with STORAGES[request.param](tmp_path, postgresql_server) as storage:
         yield storage
-
-
-PROVIDERS: Final[Mapping[str, type[PspUnderTest]]] = {
-    "fake": FakePspUnderTest,
-    "stripe": StripeUnderTest,
-    # `make test-stripe` sets it; nothing else may go out to the network.
-    **({"stripe_in_test_mode": StripeInTestMode} if "ASK_STRIPE" in os.environ else {}),
-}
-"""Each adapter of a PSP by its name: the PSP that its adapter is tested with."""
-
-
-@pytest.fixture(params=PROVIDERS)
-def psp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PspUnderTest]:
-    """Give each PSP in turn, as on its first day."""
-    psp = PROVIDERS[request.param](tmp_path)
-    yield psp
-    psp.close()

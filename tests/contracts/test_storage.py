@@ -11,6 +11,16 @@ from threading import Event
 
 import pytest
 
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_page_request,
+    a_uuid,
+)
 from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
@@ -43,29 +53,22 @@ from domain.products import Product
 from tests.builders import (
     CALLER,
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
     OTHER_CENTER_ID,
-    OTHER_GUEST_ID,
     PROVIDER,
-    TOKEN_ID,
     a_caller,
     a_center,
     a_configuration,
     a_discard,
     a_guest,
     a_page,
-    a_page_request,
     a_payment_account,
     a_product,
     a_session,
-    a_uuid,
     an_access_token,
     an_attempt,
     an_evidence,
 )
-from tests.concurrency import at_once, elsewhere
+from tests.concurrency import elsewhere
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain import add_card
 from domain.add_card import AddCardRequest
 from domain.card_sessions import SessionStatus
@@ -33,7 +34,7 @@ from domain.identifiers import CallerName
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import Permission
 from domain.sources import Source
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center, a_uuid
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import REDIRECT_URI, Installation
 
 NOBODY = a_uuid(999)

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.psp.contract.clock import START
 from domain.discard_tokens import note_discard_of
 from domain.discards import Discard
 from domain.patience import GIVEN_BACK_AFTER, is_alarming, next_try
 from domain.payment_accounts import PaymentAccount
-from tests.clock import START
 from tests.installation import Installation, Trouble
 
 SECOND = timedelta(seconds=1)

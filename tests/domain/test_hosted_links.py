@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from adapters.psp.contract.samples import TOKEN_ID
 from domain.hosted_links import HostedLinks
-from tests.builders import TOKEN_ID, a_session
+from tests.builders import a_session
 
 
 def test_nothing_of_the_redirect_uri_is_left_as_it_is_in_the_link() -> None:

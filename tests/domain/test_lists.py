@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,
@@ -15,7 +16,7 @@ from domain.errors import (
 from domain.pagination import Page
 from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller, Permission
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center, a_product, a_uuid
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
 from tests.installation import OTHER_GOOD_CARD, Installation
 
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.card_sessions import MAX_ATTEMPTS, SessionStatus
 from domain.hosted_pages import CONSENT_VERSION
 from domain.identifiers import AccountId
 from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
 from domain.ports import ProviderUnavailable
-from tests.builders import GUEST_ID, a_uuid
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 

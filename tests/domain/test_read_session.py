@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.errors import SessionNotFound, UserNotAuthorized
 from domain.permissions import Permission
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_GUEST_ID, a_guest, a_uuid
+from tests.builders import CENTER_ID, a_guest
 from tests.installation import Installation
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
+from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import CardSession, SessionStatus
 from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.ports import ProviderUnavailable, WebhookRejected
-from tests.builders import a_uuid
 from tests.installation import MERCHANT, Installation
 
 

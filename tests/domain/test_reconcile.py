@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.psp.contract.clock import START
+from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import SessionStatus, next_question_at
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
-from tests.builders import GUEST_ID
-from tests.clock import START
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from adapters.sqlite.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
@@ -37,7 +38,7 @@ from domain.hosted_pages import (
 from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center, a_uuid
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,

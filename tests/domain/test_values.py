@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from domain.hosted_pages import Consent, consent_for
 from domain.identifiers import plain_uuid
 from domain.payment_configuration import PaymentConfiguration, check_session_minutes
 from domain.text import is_clean
-from tests.builders import MERCHANT_ACCOUNT, PROVIDER, a_payment_account
+from tests.builders import PROVIDER, a_payment_account
 
 
 @pytest.mark.parametrize(

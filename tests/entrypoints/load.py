@@ -20,6 +20,7 @@ from threading import Event
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.connection import connect
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import PaymentMethodAlreadyExists
@@ -27,7 +28,7 @@ from domain.identifiers import AccountId, GuestId, TokenId
 from domain.pagination import PageRequest
 from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
-from tests.builders import a_guest, a_uuid
+from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
 from tests.waiting import wait_until

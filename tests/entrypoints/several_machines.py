@@ -21,8 +21,8 @@ from typing import Final
 
 import click
 
+from adapters.psp.contract.concurrency import at_once
 from tests.adapters.postgresql.by_hand import cut_off
-from tests.concurrency import at_once
 from tests.entrypoints.load import CLIENTS, Client, Clients, Machines, look_at
 from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.programs import DEADLINE_SECONDS

@@ -23,9 +23,10 @@ import pytest
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.signatures import HEADER, sign
 from adapters.http.openapi import OPERATIONS, Operation
+from adapters.psp.contract.samples import GUEST_ID
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
-from tests.builders import CENTER_ID, GUEST_ID
+from tests.builders import CENTER_ID
 from tests.installation import Installation
 from tests.programs import SERVE, Program, free_port
 from tests.waiting import wait_until

@@ -26,11 +26,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from adapters.psp.contract.samples import GUEST_ID
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from entrypoints.cli import main
 from entrypoints.csv_import import KINDS
-from tests.builders import CENTER_ID, GUEST_ID, a_center, a_session
+from tests.builders import CENTER_ID, a_center, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.programs import free_port
 from tests.waiting import wait_until

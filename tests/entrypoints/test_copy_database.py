@@ -22,6 +22,14 @@ from sqlite_utils import Database
 from adapters.postgresql.connection import Connection
 from adapters.postgresql.migrations import migrate
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_uuid,
+)
 from adapters.sqlite.storage import SqliteStorage
 from domain.card_sessions import Failure, SessionStatus
 from domain.errors import ServiceUnavailable
@@ -34,13 +42,8 @@ from entrypoints.settings import PostgresqlDatabase
 from tests.builders import (
     CALLER,
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
     OTHER_CENTER_ID,
-    OTHER_GUEST_ID,
     PROVIDER,
-    TOKEN_ID,
     a_caller,
     a_center,
     a_configuration,
@@ -49,7 +52,6 @@ from tests.builders import (
     a_payment_account,
     a_product,
     a_session,
-    a_uuid,
     an_access_token,
     an_attempt,
     an_evidence,

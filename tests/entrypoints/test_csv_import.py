@@ -16,22 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typing_extensions import Buffer, override
 
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.centers import Center
 from domain.guests import Guest
 from domain.identifiers import CenterId, GuestId
 from domain.pagination import Page, PageRequest
 from domain.products import Product
 from entrypoints.csv_import import KINDS, MAX_RECORD_BYTES, CsvRefused, import_csv
-from tests.builders import (
-    CENTER_ID,
-    GUEST_ID,
-    OTHER_CENTER_ID,
-    OTHER_GUEST_ID,
-    a_center,
-    a_guest,
-    a_product,
-    a_uuid,
-)
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_product
 from tests.entrypoints.conftest import CommandLine
 from tests.fuzzing import TIMES
 

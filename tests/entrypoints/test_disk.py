@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID
 from adapters.sqlite.connection import connect
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
-from tests.builders import GUEST_ID
-from tests.concurrency import at_once
 from tests.entrypoints.load import (
     Added,
     Aftermath,

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.builders import CENTER_ID, GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID
+from tests.builders import CENTER_ID
 from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI
 

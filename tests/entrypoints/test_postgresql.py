@@ -21,14 +21,15 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import PaymentMethodAlreadyExists
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import TokenId
 from domain.payment_configuration import CardsPerGuest
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
-from tests.builders import CENTER_ID, GUEST_ID, a_session, a_uuid
-from tests.concurrency import at_once
+from tests.builders import CENTER_ID, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.postgresql import PostgresqlServer, new_database, own_server

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from tests.adapters.postgresql.by_hand import cut_off
-from tests.builders import TOKEN_ID, a_center, a_session, a_uuid
+from tests.builders import a_center, a_session
 from tests.entrypoints.load import Aftermath, Fates, look_at
 from tests.entrypoints.several_machines import (
     OUTAGES,

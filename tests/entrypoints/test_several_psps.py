@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import CardSession, SessionStatus
 from domain.identifiers import MerchantAccount
 from domain.ports import ProviderUnavailable
 from tests.adapters.http.api import Api, refused_bare
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
-from tests.clock import SettableClock
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
 from tests.installation import GOOD_CARD, Installation

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.identity.opaque_tokens import OpaqueTokens
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.samples import GUEST_ID
 from adapters.system.clock import SystemClock
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from entrypoints import cli
-from tests.builders import CENTER_ID, GUEST_ID, OTHER_CENTER_ID, a_center
-from tests.clock import SettableClock
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.entrypoints.conftest import CommandLine
-from tests.ids import SeededIds
 
 ISSUE = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from adapters.psp.contract.concurrency import at_once
 from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId
 from tests.adapters.http.api import ACCOUNTS
-from tests.concurrency import at_once
 from tests.databases import make_database
 from tests.installation import Installation
 from tests.postgresql import new_database

@@ -19,8 +19,8 @@ from typing import Final, TypeVar
 
 import click
 
+from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite.connection import connect
-from tests.concurrency import at_once
 from tests.entrypoints.load import (
     CLIENTS,
     Added,

@@ -9,11 +9,10 @@ import html
 import re
 from typing import Final
 from urllib.parse import parse_qs
-from wsgiref.types import WSGIEnvironment
 
 from markdown_it import MarkdownIt
 
-from tests.fake_stripe.answers import Answer
+from adapters.psp.stand_in import Request, Response, html_response
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object
 
@@ -28,9 +27,9 @@ _ADDRESS: Final = {
 }
 
 
-def show(stripe: FakeStripe, environ: WSGIEnvironment) -> Answer:
+def show(stripe: FakeStripe, request: Request) -> Response:
     """Show a page, or take what was typed on it."""
-    match = _PATH.fullmatch(environ["PATH_INFO"])
+    match = _PATH.fullmatch(request.path)
     if match is None:
         return _page(404, "<h1>Not found</h1>")
     reference, is_challenge = match[1], match[2] is not None
@@ -38,14 +37,10 @@ def show(stripe: FakeStripe, environ: WSGIEnvironment) -> Answer:
         merchant, session = stripe.open_session(reference)
         if session["status"] != "open":
             return _page(200, "<h1>You did it</h1><p>This page is over.</p>")
-        if environ["REQUEST_METHOD"] != "POST":
+        if request.method != "POST":
             body = _challenge() if is_challenge else _form(merchant, session)
             return _page(200, body)
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        typed = {
-            name: values[0]
-            for name, values in parse_qs(environ["wsgi.input"].read(length).decode()).items()
-        }
+        typed = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
         if is_challenge:
             status = stripe.answer_challenge(
                 reference, confirmed=typed["answer"] == "Complete authentication"
@@ -105,13 +100,13 @@ def _challenge() -> str:
     )
 
 
-def _page(status: int, body: str) -> Answer:
+def _page(status: int, body: str) -> Response:
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Checkout</title>'
         f'<link rel="icon" href="data:,"></head><body><main>{body}</main></body></html>'
     )
-    return Answer(status, page.encode(), (("Content-Type", "text/html; charset=utf-8"),))
+    return html_response(page, status)
 
 
-def _redirect(address: str) -> Answer:
-    return Answer(303, b"", (("Content-Type", "text/html"), ("Location", address)))
+def _redirect(address: str) -> Response:
+    return Response(303, headers={"Content-Type": "text/html", "Location": address})

@@ -5,30 +5,29 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from enum import Enum, auto
-from http import HTTPStatus
 from itertools import count
-from socketserver import ThreadingMixIn
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-from wsgiref.types import StartResponse, WSGIEnvironment
 
-from typing_extensions import override
-
+from adapters.psp import stand_in
+from adapters.psp.stand_in import (
+    GIVE_UP_SECONDS,
+    Part,
+    Request,
+    Response,
+    StandInServer,
+    html_response,
+    json_response,
+)
 from domain.ports import Clock
-from tests.fake_stripe.answers import Answer
 from tests.fake_stripe.pages import show
 from tests.fake_stripe.parameters import Refused, decode
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object, signature
 
-GIVE_UP_SECONDS: Final = 20
-"""How long a call that gets no answer is held, should nobody end it before."""
+_API: Final = "/v1/"
 
 Act: TypeAlias = Callable[..., Object]
 
@@ -90,68 +89,51 @@ _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
     Trouble.FORBIDDEN: (403, "invalid_request_error", None),
     Trouble.REFUSED: (400, "invalid_request_error", "parameter_invalid"),
 }
-_ADVICE: Final = {Trouble.AWAY_FOR_LONG: "false", Trouble.LOCKED: "true"}
+_ADVICE: Final[Mapping[Trouble, Mapping[str, str]]] = {
+    Trouble.AWAY_FOR_LONG: {"Stripe-Should-Retry": "false"},
+    Trouble.LOCKED: {"Stripe-Should-Retry": "true"},
+    Trouble.TOO_MANY: {"Retry-After": "7"},
+}
 _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occurred"}}
-
-
-@dataclass
-class _TroubleWith:
-    trouble: Trouble
-    calls: re.Pattern[str]
-    from_call: int
-    times: int | None
-    seen: int = 0
-
-    def meets(self, call: str) -> bool:
-        if not self.calls.search(call):
-            return False
-        self.seen += 1
-        return self.seen >= self.from_call and (
-            self.times is None or self.seen < self.from_call + self.times
-        )
 
 
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and an
-    answer that drips `drip_seconds`.
+    `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and a
+    response that drips `drip_seconds`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.stripe = FakeStripe(clock)
-        self.calls: list[str] = []
-        self.call_seconds: float = 0
         self.drip_seconds: float = GIVE_UP_SECONDS
-        self._trouble: list[_TroubleWith] = []
-        self._released = threading.Event()
         self._requests = count(1)
-        self._server = make_server(
-            "127.0.0.1", 0, self, server_class=_Server, handler_class=_Handler
-        )
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self.stripe.url = self.url
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.005,))
-        self._thread.start()
+        self._server = StandInServer(self._respond, api=_API)
+        self.url = self.stripe.url = self._server.url
+        self.calls = self._server.calls
+
+    @property
+    def call_seconds(self) -> float:
+        """How long each call takes."""
+        return self._server.delay_seconds
+
+    @call_seconds.setter
+    def call_seconds(self, seconds: float) -> None:
+        self._server.delay_seconds = seconds
 
     def close(self) -> None:
         """Stop, and let go of the calls that were held."""
-        self._released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
         """Have trouble with calls such as `POST /v1/customers`, a regular expression."""
-        self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
+        self._server.have(self._trouble(trouble), on, from_call=from_call, times=times)
 
     def recover(self) -> None:
         """Have no more trouble, and let go of the calls that are held."""
-        self._trouble.clear()
-        self._released.set()
-        self._released = threading.Event()
+        self._server.recover()
 
     def send_webhooks(self) -> None:
         """Send the events that were not sent yet to merchants that want them, once."""
@@ -170,90 +152,63 @@ class FakeStripeServer:
         connection.getresponse().read()
         connection.close()
 
-    def __call__(self, environ: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
-        path = environ["PATH_INFO"]
-        if path.startswith("/v1/"):
-            call = f"{environ['REQUEST_METHOD']} {path}"
-            self.calls.append(call)
-            time.sleep(self.call_seconds)
-            met = [each.trouble for each in self._trouble if each.meets(call)]
-            return self._api(environ, respond, met[0] if met else None)
-        answer = show(self.stripe, environ)
+    def _respond(self, request: Request) -> Response:
+        if request.path.startswith(_API):
+            return self._done(request)
+        response = show(self.stripe, request)
         self.send_webhooks()
-        return _send(respond, answer)
+        return response
 
-    def _api(
-        self, environ: WSGIEnvironment, respond: StartResponse, trouble: Trouble | None
-    ) -> Iterable[bytes]:
-        if trouble is Trouble.DROPPED:
-            raise ConnectionAbortedError
-        if trouble is Trouble.LOST:
-            return self._hold(respond)
-        answer = self._answer(environ, trouble)
-        if trouble is Trouble.ANSWER_DROPPED:
-            raise ConnectionAbortedError
-        if trouble is Trouble.ANSWER_LOST:
-            return self._hold(respond)
-        if trouble is Trouble.DRIPS:
-            return self._drip(respond, answer)
-        if trouble is Trouble.HEADERS_DRIP:
-            return self._drip_headers(environ, answer)
-        return _send(respond, answer, ("Request-Id", f"req_{next(self._requests):014}"))
+    def _trouble(self, trouble: Trouble) -> stand_in.Trouble:
+        """Make the trouble that a call may run into."""
+        if trouble in _ANYWHERE:
+            return _ANYWHERE[trouble]
+        if trouble in _REFUSALS:
+            return lambda _, __: self._refusal(trouble)
+        if trouble in (Trouble.FAULT, Trouble.FAULT_AFTER_IT_ACTED):
+            return lambda request, _: self._done(request, trouble)
+        part = Part.HEAD if trouble is Trouble.HEADERS_DRIP else Part.BODY
+        return stand_in.drip(self.drip_seconds, part)
 
-    def _answer(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
-        if trouble is not None and trouble in _REFUSALS:
-            status, type_, code = _REFUSALS[trouble]
-            error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
-            advice = _ADVICE.get(trouble)
-            headers = (("Stripe-Should-Retry", advice),) if advice else ()
-            if trouble is Trouble.TOO_MANY:
-                headers = (*headers, ("Retry-After", "7"))
-            return Answer(status, _json(status, {"error": error}).body, headers)
-        if trouble is Trouble.NOT_THE_API:
-            return Answer(404, b"<html>Not found</html>", (("Content-Type", "text/html"),))
-        if trouble is Trouble.REDIRECT:
-            return Answer(302, b"<html>moved</html>", (("Location", f"{self.url}/elsewhere"),))
-        answer = self._done(environ, trouble)
-        if trouble is Trouble.NONSENSE:
-            return Answer(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
-        if trouble is Trouble.HUGE:
-            return Answer(200, answer.body + b" " * 2**21)
-        if trouble is Trouble.UNKNOWN_STATUS:
-            return Answer(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', answer.body))
-        return answer
+    def _refusal(self, trouble: Trouble) -> Response:
+        status, type_, code = _REFUSALS[trouble]
+        error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
+        headers = {**self._request_id(), **_ADVICE.get(trouble, {})}
+        return json_response({"error": error}, status, headers)
 
-    def _done(self, environ: WSGIEnvironment, trouble: Trouble | None) -> Answer:
-        """Do what the call asks; gives the answer."""
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)).decode()
-        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        encoded = body if method == "POST" else environ["QUERY_STRING"]
+    def _request_id(self) -> dict[str, str]:
+        return {"Request-Id": f"req_{next(self._requests):014}"}
+
+    def _done(self, request: Request, fault: Trouble | None = None) -> Response:
+        """Do what the call asks; gives the response."""
+        is_post = request.method == "POST"
+        encoded = request.body.decode() if is_post else request.query
+        headers = self._request_id()
         try:
-            merchant = self._authenticated(environ)
-            act, arguments = self._route(method, path)
+            merchant = self._authenticated(request)
+            act, arguments = self._route(request.method, request.path)
             given = decode(encoded)
 
             def do() -> tuple[int, Object]:
-                if trouble is Trouble.FAULT:
+                if fault is Trouble.FAULT:
                     return 500, _FAULT
                 done = act(merchant, given, *arguments)
-                return (500, _FAULT) if trouble is Trouble.FAULT_AFTER_IT_ACTED else (200, done)
+                return (500, _FAULT) if fault is Trouble.FAULT_AFTER_IT_ACTED else (200, done)
 
-            key = environ.get("HTTP_IDEMPOTENCY_KEY") if method == "POST" else None
-            status, answer, replayed = self.stripe.once(
-                merchant, key, (f"{method} {path}", encoded), do
-            )
+            key = request.headers.get("idempotency-key") if is_post else None
+            status, body, replayed = self.stripe.once(merchant, key, (request.call, encoded), do)
         except Refused as refused:
-            return _json(refused.status, {"error": refused.error})
-        headers = (("Idempotent-Replayed", "true"),) if replayed else ()
-        return Answer(status, _json(status, answer).body, headers)
+            return json_response({"error": refused.error}, refused.status, headers)
+        if replayed:
+            headers["Idempotent-Replayed"] = "true"
+        return json_response(body, status, headers)
 
-    def _authenticated(self, environ: WSGIEnvironment) -> Merchant:
-        scheme, _, key = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    def _authenticated(self, request: Request) -> Merchant:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
         merchant = self.stripe.merchants.get(key)
         if scheme != "Bearer" or merchant is None:
             raise Refused(f"Invalid API Key provided: {key}", status=401)
-        if environ.get("HTTP_STRIPE_VERSION") != "2026-10-28.endive":
+        if request.headers.get("stripe-version") != "2026-10-28.endive":
             raise Refused("Invalid Stripe API version")
         return merchant
 
@@ -279,76 +234,30 @@ class FakeStripeServer:
                 return act, match.groups()
         raise Refused(f"Unrecognized request URL ({method}: {path}).", status=404)
 
-    def _hold(self, respond: StartResponse) -> Iterable[bytes]:
-        self._released.wait(GIVE_UP_SECONDS)
-        return _send(respond, _json(500, _FAULT))
-
-    def _drip(self, respond: StartResponse, answer: Answer) -> Iterator[bytes]:
-        """Answer well, after so many spaces that whoever has a deadline has given up."""
-        respond("200 OK", [("Content-Type", "application/json")])
-        for _ in self._drops():
-            yield b" "
-        yield answer.body
-
-    def _drip_headers(self, environ: WSGIEnvironment, answer: Answer) -> Iterable[bytes]:
-        raw = environ["tests.raw"]
-        with suppress(OSError):
-            raw.write(b"HTTP/1.0 200 OK\r\nX-Padding: ")
-            for _ in self._drops():
-                raw.write(b"x")
-            raw.write(b"\r\n\r\n" + answer.body)
-        raise ConnectionAbortedError
-
-    def _drops(self) -> Iterator[None]:
-        done_at = time.monotonic() + self.drip_seconds
-        while not self._released.wait(0.01) and time.monotonic() < done_at:
-            yield
-
 
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
 """What no message, log or answer of ours may repeat."""
 
 
-def _json(status: int, body: Mapping[str, Any]) -> Answer:
-    return Answer(status, json.dumps(body, indent=2).encode())
-
-
-def _send(respond: StartResponse, answer: Answer, *headers: tuple[str, str]) -> Iterable[bytes]:
-    kind = (
-        ()
-        if any(name == "Content-Type" for name, _ in answer.headers)
-        else (("Content-Type", "application/json"),)
-    )
-    respond(
-        f"{answer.status} {HTTPStatus(answer.status).phrase}",
-        [*kind, *answer.headers, *headers, ("Content-Length", str(len(answer.body)))],
-    )
-    return [answer.body]
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Callers may hang up."""
-
-
-class _Handler(WSGIRequestHandler):
-    @override
-    def get_environ(self) -> WSGIEnvironment:
-        return {**super().get_environ(), "tests.raw": self.wfile}
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+_ANYWHERE: Final[Mapping[Trouble, stand_in.Trouble]] = {
+    Trouble.LOST: stand_in.lose_call,
+    Trouble.ANSWER_LOST: stand_in.lose_response,
+    Trouble.DROPPED: stand_in.drop_call,
+    Trouble.ANSWER_DROPPED: stand_in.drop_response,
+    Trouble.REDIRECT: stand_in.redirect,
+    Trouble.NOT_THE_API: stand_in.respond_with(html_response("<html>Not found</html>", 404)),
+    Trouble.NONSENSE: stand_in.change(
+        lambda _: Response(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
+    ),
+    Trouble.HUGE: stand_in.change(lambda sound: Response(200, sound.body + b" " * 2**21)),
+    Trouble.UNKNOWN_STATUS: stand_in.change(
+        lambda sound: Response(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', sound.body))
+    ),
+}
 
 
 @contextmanager
 def running(clock: Clock) -> Iterator[FakeStripeServer]:
     """Run a fake Stripe until the block's end."""
-    server = FakeStripeServer(clock)
-    try:
+    with closing(FakeStripeServer(clock)) as server:
         yield server
-    finally:
-        server.close()

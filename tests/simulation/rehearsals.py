@@ -13,13 +13,14 @@ from typing_extensions import override
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
+from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import CardSession
 from domain.errors import Refusal
 from domain.identifiers import TokenId
 from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller
 from domain.ports import ProviderUnavailable, WebhookRejected
-from tests.builders import CENTER_ID, GUEST_ID
+from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.books import Books, Observer
 from tests.simulation.invariants import (

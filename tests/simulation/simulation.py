@@ -15,6 +15,9 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState, batch
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.add_card import AddCardRequest
 from domain.card_sessions import CardSession
@@ -28,10 +31,7 @@ from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
-from tests.builders import a_uuid
-from tests.clock import SettableClock
 from tests.databases import make_database
-from tests.ids import SeededIds
 from tests.installation import BASE_URL
 from tests.simulation.books import Observer
 from tests.simulation.faults import Fault, Faults, Step

@@ -13,6 +13,7 @@ from dependency_injector.providers import Provider
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.samples import GUEST_ID
 from domain.add_card import AddCard
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
@@ -36,7 +37,7 @@ from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import CENTER_ID, GUEST_ID, a_product
+from tests.builders import CENTER_ID, a_product
 from tests.installation import CHALLENGED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
 from tests.simulation.books import Books
 from tests.simulation.ports import PSP_CALLS, Moment

@@ -16,11 +16,11 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.pages import add_routes
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
+from adapters.psp.contract.clock import START, SettableClock
+from adapters.psp.contract.ids import SeededIds
 from domain.billing import BillingInfo
 from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
-from tests.clock import START, SettableClock
-from tests.ids import SeededIds
 
 BASE_URL = "http://127.0.0.1:8000"
 MAIN = MerchantAccount("main")

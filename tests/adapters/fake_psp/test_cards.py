@@ -11,9 +11,9 @@ from adapters.fake_psp.cards import (
     read_entry,
     repeatable,
 )
+from adapters.psp.contract.clock import START
 from domain.billing import COUNTRY_CODES
 from tests.adapters.fake_psp.conftest import ADDRESS, GOOD, UNPUBLISHED
-from tests.clock import START
 
 CARD = {"number": GOOD, "expiry": "08 / 30", "cvc": "123"}
 

@@ -15,6 +15,8 @@ from falcon.testing import Result
 from adapters.fake_psp.cards import MESSAGES, UNCLEAN
 from adapters.fake_psp.pages import MAX_FORM_BYTES
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, FakePsp, PageState
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
 from domain.billing import AvsResult, BillingInfo
 from tests.adapters.fake_psp.conftest import (
     ADDRESS,
@@ -31,8 +33,6 @@ from tests.adapters.fake_psp.conftest import (
     hosted_page_request,
     lock,
 )
-from tests.clock import SettableClock
-from tests.ids import SeededIds
 
 RETURN_URI = hosted_page_request().return_uri
 CANCEL_URI = hosted_page_request().cancel_uri

@@ -13,11 +13,11 @@ import pytest
 from adapters.fake_psp import signatures
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Event, FakePsp, batch
+from adapters.psp.contract.clock import START
 from domain.hosted_pages import HostedPage, WebhookDelivery
 from domain.identifiers import CardToken
 from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
 from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request, lock
-from tests.clock import START
 
 REQUEST = hosted_page_request(avs=True)
 

@@ -20,6 +20,8 @@ from adapters.fake_psp.psp import (
     PageState,
     UnknownPage,
 )
+from adapters.psp.contract.clock import START, SettableClock
+from adapters.psp.contract.ids import SeededIds
 from domain.billing import AvsResult
 from domain.identifiers import GuestReference, MerchantAccount
 from tests.adapters.fake_psp.conftest import (
@@ -36,8 +38,6 @@ from tests.adapters.fake_psp.conftest import (
     hosted_page_request,
     lock,
 )
-from tests.clock import START, SettableClock
-from tests.ids import SeededIds
 
 OTHER = MerchantAccount("other")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.fake_psp.signatures import is_signed, sign
-from tests.clock import START
+from adapters.psp.contract.clock import START
 from tests.strategies import altered
 
 SECRET = "whsec_fake"

@@ -16,6 +16,8 @@ from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.fake_psp.webhooks import GIVE_UP_AFTER, RETRY_AFTER, RETRY_EVERY, WebhookSender
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
 from domain.hosted_pages import WebhookDelivery
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,
@@ -24,8 +26,6 @@ from tests.adapters.fake_psp.conftest import (
     card_entry,
     hosted_page_request,
 )
-from tests.clock import SettableClock
-from tests.ids import SeededIds
 from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 10

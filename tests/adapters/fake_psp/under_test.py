@@ -18,21 +18,9 @@ from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.plugin import PLUGIN
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PspPage, batch
-from domain.billing import BillingInfo
-from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.ports import PaymentProvider
-from tests.adapters.fake_psp.conftest import (
-    BASE_URL,
-    CHALLENGE,
-    DECLINED,
-    GOOD,
-    MASTERCARD,
-    WRONG_ADDRESS,
-    Browser,
-)
-from tests.clock import SettableClock
-from tests.contracts.providers import (
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
@@ -47,7 +35,19 @@ from tests.contracts.providers import (
     Trouble,
     WaysOut,
 )
-from tests.ids import SeededIds
+from domain.billing import BillingInfo
+from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import PaymentProvider
+from tests.adapters.fake_psp.conftest import (
+    BASE_URL,
+    CHALLENGE,
+    DECLINED,
+    GOOD,
+    MASTERCARD,
+    WRONG_ADDRESS,
+    Browser,
+)
 
 Answer = TypeVar("Answer")
 

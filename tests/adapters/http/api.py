@@ -10,8 +10,9 @@ import jsonschema_rs
 from falcon import testing
 
 from adapters.http.openapi import document
+from adapters.psp.contract.samples import GUEST_ID
 from domain.permissions import Caller
-from tests.builders import CENTER_ID, GUEST_ID
+from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation
 
 DOCUMENT: Final[Any] = document(BASE_URL)  # JSON has no better type

@@ -10,11 +10,12 @@ from uuid import UUID
 
 import pytest
 
+from adapters.psp.contract.samples import a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_uuid
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import BASE_URL, REDIRECT_URI, Installation
 
 NOBODY = a_uuid(999)

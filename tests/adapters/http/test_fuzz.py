@@ -25,10 +25,11 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from adapters.http.openapi import OPERATIONS, Operation
+from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
-from tests.builders import CENTER_ID, GUEST_ID, a_product
+from tests.builders import CENTER_ID, a_product
 from tests.fuzzing import TIMES
 from tests.installation import (
     DECLINED_CARD,

@@ -9,10 +9,11 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import Result
 
+from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import CardSession, SessionStatus
 from entrypoints.serve import listen
 from tests.adapters.http.api import Api
-from tests.builders import a_center, a_uuid
+from tests.builders import a_center
 from tests.installation import (
     BASE_URL,
     CHALLENGED_CARD,

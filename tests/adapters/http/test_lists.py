@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.psp.contract.samples import a_uuid
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product, a_uuid
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 
 BOTH_LISTS = pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS])

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from adapters.fake_psp.signatures import sign
+from adapters.psp.contract.concurrency import at_once
 from domain.card_sessions import CardSession, SessionStatus
 from tests.adapters.http.api import Api, refused_bare
-from tests.concurrency import at_once
 from tests.installation import Installation
 
 WEBHOOK = "/webhooks/fake"

@@ -10,12 +10,13 @@ import pytest
 from adapters.postgresql import connection
 from adapters.postgresql.connection import Connection, connect
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import TOKEN_ID
 from domain.errors import ServiceUnavailable
 from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import execute
 from tests.adapters.postgresql.relay import Relay
-from tests.builders import TOKEN_ID, a_session
-from tests.concurrency import at_once
+from tests.builders import a_session
 from tests.waiting import wait_until
 
 

@@ -10,25 +10,22 @@ import pytest
 
 from adapters.postgresql.connection import Conflict
 from adapters.postgresql.storage import REPEAT_WITHIN_SECONDS, PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
 from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import execute, statements_of
 from tests.builders import (
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
     PROVIDER,
-    TOKEN_ID,
     a_discard,
     a_guest,
     a_payment_account,
     a_session,
-    a_uuid,
     an_evidence,
 )
-from tests.concurrency import at_once, elsewhere
+from tests.concurrency import elsewhere
 
 CONFLICTS = {"40001": "serialization failure", "40P01": "deadlock"}
 

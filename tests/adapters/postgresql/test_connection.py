@@ -18,13 +18,15 @@ from adapters.postgresql import connection
 from adapters.postgresql.connection import AddressInvalid, connect
 from adapters.postgresql.migrations import migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
 from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of, states
 from tests.adapters.postgresql.relay import Relay
-from tests.builders import TOKEN_ID, a_center, a_session, a_uuid
-from tests.concurrency import at_once, elsewhere
+from tests.builders import a_center, a_session
+from tests.concurrency import elsewhere
 from tests.postgresql import new_database
 from tests.waiting import wait_until
 

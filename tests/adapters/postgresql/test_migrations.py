@@ -13,10 +13,10 @@ from sqlite_utils import Database
 from adapters.postgresql import migrations
 from adapters.postgresql.migrations import DatabaseIsNewer, migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite import migrations as sqlite_migrations
 from domain.errors import ServiceUnavailable
 from tests.adapters.postgresql.by_hand import execute
-from tests.concurrency import at_once
 from tests.databases import make_database
 from tests.postgresql import new_database
 

@@ -14,6 +14,7 @@ import pytest
 
 from adapters.postgresql.connection import Transaction, Values
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, a_uuid
 from domain.identifiers import CardToken, TokenId
 from domain.pagination import PageRequest
 from domain.ports import UnitOfWork, WriteUnit
@@ -21,16 +22,12 @@ from tests.adapters.postgresql.by_hand import execute, statements_of
 from tests.builders import (
     CALLER,
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
     PROVIDER,
     a_center,
     a_discard,
     a_payment_account,
     a_product,
     a_session,
-    a_uuid,
     an_access_token,
     an_attempt,
     an_evidence,

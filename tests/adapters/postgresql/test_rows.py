@@ -9,6 +9,7 @@ import pytest
 
 from adapters.postgresql.rows import Rows
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import GUEST_ID, NOW, TOKEN_ID
 from domain.billing import BillingInfo
 from domain.hosted_pages import EvidenceOrigin
 from domain.pagination import PageRequest
@@ -16,9 +17,6 @@ from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import statements_of
 from tests.builders import (
     CENTER_ID,
-    GUEST_ID,
-    NOW,
-    TOKEN_ID,
     a_center,
     a_guest,
     a_payment_account,

@@ -7,25 +7,27 @@ from collections.abc import Callable
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_uuid,
+)
 from domain.identifiers import CardToken, TokenId
 from domain.pagination import PageRequest
 from domain.ports import WriteUnit
 from tests.builders import (
     CALLER,
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
-    OTHER_GUEST_ID,
     PROVIDER,
-    TOKEN_ID,
     a_center,
     a_discard,
     a_guest,
     a_payment_account,
     a_product,
     a_session,
-    a_uuid,
     an_evidence,
 )
 from tests.concurrency import elsewhere

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import CardSession, SessionStatus
 from domain.ports import ProviderUnavailable
-from tests.builders import GUEST_ID
-from tests.clock import SettableClock
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation

@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 from sqlite_utils import Database
 
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, TOKEN_ID, a_uuid
 from adapters.sqlite import connection
 from adapters.sqlite.connection import (
     Connections,
@@ -23,8 +25,8 @@ from adapters.sqlite.connection import (
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 from domain.identifiers import GuestId
-from tests.builders import CENTER_ID, GUEST_ID, TOKEN_ID, a_center, a_guest, a_session, a_uuid
-from tests.concurrency import at_once, elsewhere
+from tests.builders import CENTER_ID, a_center, a_guest, a_session
+from tests.concurrency import elsewhere
 from tests.waiting import wait_until
 
 PAGE_BYTES: Final = 4_096

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sqlite.connection import Connections
 from adapters.sqlite.storage import SqliteStorage, WriteUnit
 from domain.identifiers import CardToken
@@ -13,11 +14,7 @@ from domain.pagination import PageRequest
 from tests.builders import (
     CALLER,
     CENTER_ID,
-    GUEST_ID,
-    MERCHANT_ACCOUNT,
-    NOW,
     PROVIDER,
-    TOKEN_ID,
     a_center,
     a_discard,
     a_payment_account,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
+from adapters.psp.contract.samples import NOW
 from adapters.sqlite.rows import Rows, time_text
-from tests.builders import NOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

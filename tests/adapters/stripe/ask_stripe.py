@@ -20,6 +20,7 @@ import click
 import stripe
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import consent_as_sent, page_parameters
@@ -30,7 +31,6 @@ from adapters.system.ids import RandomIds
 from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import CardToken, GuestId, GuestReference, TokenId
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
-from tests.builders import MERCHANT_ACCOUNT, a_page_request
 
 CENTER: Final = "*Spa* [x](https://evil.example) & Co"
 PATIENCE: Final = Patience(total_seconds=30, connect_seconds=10, pause_seconds=1)

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Patience
 from domain.identifiers import MerchantAccount
-from tests.builders import MERCHANT_ACCOUNT as MAIN
-from tests.clock import SettableClock
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 

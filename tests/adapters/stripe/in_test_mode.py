@@ -17,17 +17,8 @@ from typing import Final, NoReturn
 import stripe
 from typing_extensions import override
 
-from adapters.stripe.keys import API_BASE, StripeKeys
-from adapters.stripe.provider import StripeProvider
-from adapters.stripe.webhooks import HEADER
-from adapters.system.ids import RandomIds
-from domain.billing import BillingInfo
-from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.ports import PaymentProvider
-from tests.adapters.stripe.under_test import StripeUnderTest, an_event
-from tests.clock import SettableClock
-from tests.contracts.providers import (
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
@@ -39,6 +30,16 @@ from tests.contracts.providers import (
     Trouble,
     WaysOut,
 )
+from adapters.stripe.keys import API_BASE, StripeKeys
+from adapters.stripe.plugin import PLUGIN
+from adapters.stripe.provider import StripeProvider
+from adapters.stripe.webhooks import HEADER
+from adapters.system.ids import RandomIds
+from domain.billing import BillingInfo
+from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.ports import PaymentProvider
+from tests.adapters.stripe.under_test import StripeUnderTest, an_event
 from tests.fake_stripe.stripe import signature
 
 KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
@@ -59,6 +60,7 @@ def api_base() -> str:
 class StripeInTestMode(PspUnderTest):
     """What is real about it is real: the network, Stripe's records, and the time."""
 
+    plugin = PLUGIN
     facts = replace(
         StripeUnderTest.facts,
         abilities=frozenset({Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),

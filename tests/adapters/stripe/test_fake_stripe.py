@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import stripe
 
+from adapters.psp.contract.clock import START, SettableClock
 from adapters.stripe.calls import API_VERSION
-from tests.clock import START, SettableClock
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, Object
 

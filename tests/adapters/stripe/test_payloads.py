@@ -8,6 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.presets import gfm_like
 
+from adapters.psp.contract.clock import START
 from adapters.stripe.payloads import (
     CheckoutSession,
     consent_as_sent,
@@ -27,7 +28,6 @@ from domain.hosted_pages import (
 from domain.identifiers import CardToken
 from domain.ports import ProviderUnavailable
 from tests.builders import a_page
-from tests.clock import START
 
 CREATED = int(START.timestamp())
 

@@ -12,6 +12,10 @@ from urllib.request import urlopen
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.clock import START, SettableClock
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.contract.samples import a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.billing import AvsResult, BillingInfo
@@ -40,10 +44,7 @@ from tests.adapters.stripe.conftest import (
     WRONG_ADDRESS,
     adapter_for,
 )
-from tests.builders import MERCHANT_ACCOUNT as MAIN
-from tests.builders import a_page, a_page_request
-from tests.clock import START, SettableClock
-from tests.concurrency import at_once
+from tests.builders import a_page
 from tests.fake_stripe.server import FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_SECRET
 

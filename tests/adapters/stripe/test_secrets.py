@@ -17,13 +17,13 @@ import pytest
 import stripe
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.clock import START
+from adapters.psp.contract.samples import a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount
 from domain.ports import ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import HURRIED, KEYS, adapter_for
-from tests.builders import a_page_request
-from tests.clock import START
 from tests.fake_stripe.server import SECRETIVE, FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 

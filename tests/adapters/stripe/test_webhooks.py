@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.psp.contract.clock import START, SettableClock
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.contract.samples import TOKEN_ID, a_page_request
 from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
@@ -18,9 +21,6 @@ from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, TokenId
 from domain.ports import ProviderUnavailable, WebhookRejected
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, KEYS, OTHER
-from tests.builders import MERCHANT_ACCOUNT as MAIN
-from tests.builders import TOKEN_ID, a_page_request
-from tests.clock import START, SettableClock
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, signature
 from tests.strategies import altered

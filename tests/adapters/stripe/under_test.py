@@ -13,6 +13,24 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.under_test import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    OTHER_SECRET,
+    SECRET,
+    START,
+    Ability,
+    Facts,
+    GuestCard,
+    Method,
+    PrintedCard,
+    PspUnderTest,
+    Trouble,
+    WaysOut,
+)
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
@@ -29,33 +47,15 @@ from tests.adapters.stripe.conftest import (
     OTHER_KEY,
     WRONG_ADDRESS,
 )
-from tests.clock import SettableClock
-from tests.contracts.providers import (
-    EXPIRY,
-    MAIN,
-    OTHER,
-    OTHER_SECRET,
-    SECRET,
-    START,
-    Ability,
-    Facts,
-    GuestCard,
-    Method,
-    PrintedCard,
-    PspUnderTest,
-    Trouble,
-    WaysOut,
-)
 from tests.fake_stripe import server
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, Merchant, signature
-from tests.ids import SeededIds
 
 _COMPLETED: Final = "checkout.session.completed"
 _TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.CALL_LOST: server.Trouble.DROPPED,
-    Trouble.ANSWER_LOST: server.Trouble.ANSWER_DROPPED,
+    Trouble.RESPONSE_LOST: server.Trouble.ANSWER_DROPPED,
     Trouble.NONSENSE: server.Trouble.NONSENSE,
     Trouble.UNKNOWN_STATUS: server.Trouble.UNKNOWN_STATUS,
     Trouble.REFUSED: server.Trouble.REFUSED,
@@ -63,6 +63,7 @@ _TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.FORBIDDEN: server.Trouble.FORBIDDEN,
     Trouble.NOT_THE_API: server.Trouble.NOT_THE_API,
     Trouble.TOO_MANY: server.Trouble.TOO_MANY,
+    Trouble.REDIRECTED: server.Trouble.REDIRECT,
     Trouble.OUT_OF_ORDER: server.Trouble.AWAY,
 }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +22,22 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.pytest_plugin import psps
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_page_request
+from adapters.psp.contract.under_test import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    OTHER_SECRET,
+    SECRET,
+    Ability,
+    Facts,
+    GuestCard,
+    Method,
+    PspUnderTest,
+    Trouble,
+)
 from domain.billing import AvsResult, BillingInfo
 from domain.hosted_links import HostedLinks
 from domain.hosted_pages import (
@@ -38,22 +55,6 @@ from domain.hosted_pages import (
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.payment_accounts import Card
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
-from tests.builders import GUEST_ID, OTHER_GUEST_ID, a_page_request
-from tests.concurrency import at_once
-from tests.contracts.conftest import PROVIDERS
-from tests.contracts.providers import (
-    EXPIRY,
-    MAIN,
-    OTHER,
-    OTHER_SECRET,
-    SECRET,
-    Ability,
-    Facts,
-    GuestCard,
-    Method,
-    PspUnderTest,
-    Trouble,
-)
 
 NOBODYS: Final = MerchantAccount("nobodys")
 """A merchant account without keys."""
@@ -79,21 +80,45 @@ BROKEN_JSON: Final = (
 
 def needs(*abilities: Ability) -> pytest.MarkDecorator:
     """Ask only the PSPs that state these abilities; the others do not promise it."""
-    able = [name for name, psp in PROVIDERS.items() if psp.facts.abilities.issuperset(abilities)]
-    return pytest.mark.parametrize("psp", able, indirect=True)
+    return pytest.mark.psp_needs(*abilities)
 
 
-def for_each(argument: str, stated: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
-    """Ask each PSP about each of the things that it states."""
-    return pytest.mark.parametrize(
-        ("psp", argument),
+def for_each(
+    names: tuple[str, ...], stated: Callable[[Facts], Iterable[tuple[object, ...]]]
+) -> pytest.MarkDecorator:
+    """Ask each PSP about each of the cases that come of what it states."""
+    return pytest.mark.psp_cases(names, stated)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask each PSP that is able; a test that none is asked is left out by the plugin."""
+    marks = list(metafunc.definition.iter_markers())
+    needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}
+    names, stated = next(
+        (mark.args for mark in marks if mark.name == "psp_cases"), ((), lambda _: [()])
+    )
+    metafunc.parametrize(
+        ("psp", *names),
         [
-            pytest.param(name, each, id=f"{name}-{each}")
-            for name, psp in PROVIDERS.items()
-            for each in stated(psp.facts)
-        ],
+            pytest.param(psp, *case, id="-".join((name, *(_shown(each) for each in case))))
+            for name, psp in psps(metafunc.config).items()
+            if psp.facts.abilities >= needed
+            for case in stated(psp.facts)
+        ]
+        or [pytest.param(None, *names, id="nobody")],
         indirect=["psp"],
     )
+
+
+def _shown(value: object) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+@pytest.fixture
+def psp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PspUnderTest]:
+    """Give each PSP in turn, as on its first day."""
+    with closing(request.param(tmp_path)) as psp:
+        yield psp
 
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
@@ -758,12 +783,11 @@ def sessions_of(
     }
 
 
-def telling(facts: Facts) -> Iterable[str]:
-    return facts.telling_events
+telling = for_each(("kind",), lambda facts: ((kind,) for kind in facts.telling_events))
 
 
 class TestKindsOfWebhooks:
-    @for_each("kind", telling)
+    @telling
     def test_one_that_speaks_of_a_session_names_it(
         self,
         psp: PspUnderTest,
@@ -779,7 +803,7 @@ class TestKindsOfWebhooks:
         assert sessions_of(notices, (asked, page)) == {asked.token_id}
         assert {notice.merchant_account for notice in notices} == {MAIN}
 
-    @for_each("kind", telling)
+    @telling
     def test_what_is_kept_of_it_is_the_same_each_time_and_names_no_guest(
         self,
         psp: PspUnderTest,
@@ -800,7 +824,7 @@ class TestKindsOfWebhooks:
             assert asked.guest_email not in notice.content
             assert asked.guest_name not in notice.content
 
-    @for_each("kind", telling)
+    @telling
     def test_what_is_kept_of_it_is_evidence_that_the_adapter_can_read(
         self,
         psp: PspUnderTest,
@@ -819,7 +843,7 @@ class TestKindsOfWebhooks:
 
         adapter.outcome(asked, page, [*evidence, *evidence])
 
-    @for_each("kind", lambda facts: facts.silent_events)
+    @for_each(("kind",), lambda facts: ((kind,) for kind in facts.silent_events))
     def test_one_that_says_nothing_of_a_session_is_taken_and_names_none(
         self,
         psp: PspUnderTest,
@@ -832,7 +856,7 @@ class TestKindsOfWebhooks:
 
         assert list(adapter.read_webhook(delivery)) == []
 
-    @for_each("fault", lambda facts: facts.broken_events)
+    @for_each(("fault",), lambda facts: ((fault,) for fault in facts.broken_events))
     def test_a_broken_one_is_rejected_though_it_is_signed(
         self, psp: PspUnderTest, adapter: PaymentProvider, fault: str
     ) -> None:
@@ -841,7 +865,7 @@ class TestKindsOfWebhooks:
         with pytest.raises(WebhookRejected):
             adapter.read_webhook(delivery)
 
-    @for_each("whom", lambda facts: facts.misdirected)
+    @for_each(("whom",), lambda facts: ((whom,) for whom in facts.misdirected))
     def test_one_that_is_meant_for_somebody_else_is_rejected(
         self,
         psp: PspUnderTest,
@@ -1032,42 +1056,38 @@ class TestSignedTime:
 
 
 def for_each_call(method: Method) -> pytest.MarkDecorator:
-    """Ask each PSP that is played here about each of the calls that a method makes."""
+    """Ask about each of the calls that a method makes."""
     return for_each(
-        "call",
-        lambda facts: (
-            range(1, facts.calls[method] + 1) if Ability.STAND_IN in facts.abilities else ()
-        ),
+        ("call",), lambda facts: ((call,) for call in range(1, facts.calls[method] + 1))
     )
 
 
 def for_each_outage(method: Method) -> pytest.MarkDecorator:
-    """Ask each PSP that is played here about each outage, at each of the calls of a method."""
-    anywhere = (Trouble.CALL_LOST, Trouble.ANSWER_LOST)
+    """Ask about each outage, at each of the calls of a method."""
+    anywhere = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
     # None of these is for good: it passes, or an operator mends the key or the address.
     over_http = (
         Trouble.UNAUTHORIZED,
         Trouble.FORBIDDEN,
         Trouble.NOT_THE_API,
+        Trouble.REDIRECTED,
         Trouble.TOO_MANY,
         Trouble.OUT_OF_ORDER,
     )
-    return pytest.mark.parametrize(
-        ("psp", "trouble", "call"),
-        [
-            pytest.param(name, trouble, call, id=f"{name}-{trouble.name}-{call}")
-            for name, psp in PROVIDERS.items()
-            if Ability.STAND_IN in psp.facts.abilities
+    return for_each(
+        ("trouble", "call"),
+        lambda facts: (
+            (trouble, call)
             for trouble in (
                 *anywhere,
-                *(over_http if Ability.REMOTE in psp.facts.abilities else ()),
+                *(over_http if Ability.REMOTE in facts.abilities else ()),
             )
-            for call in range(1, psp.facts.calls[method] + 1)
-        ],
-        indirect=["psp"],
+            for call in range(1, facts.calls[method] + 1)
+        ),
     )
 
 
+@needs(Ability.STAND_IN)
 class TestOutage:
     @for_each_outage(Method.START)
     def test_a_page_is_made_once_all_the_same(
@@ -1206,6 +1226,7 @@ class TestAnswer:
         assert tell() == PageClosed()
 
 
+@needs(Ability.STAND_IN)
 class TestRefusedCall:
     """A call that the PSP refuses for good has done nothing.
 
@@ -1390,7 +1411,7 @@ class TestCalls:
         have_trouble_after(Method.DISCARD)
         adapter.discard(MAIN, page.guest_reference, outcome.card.token)
 
-    def test_one_that_is_lost_did_nothing_and_one_whose_answer_is_lost_did_all(
+    def test_one_that_is_lost_did_nothing_and_one_whose_response_is_lost_did_all(
         self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest
     ) -> None:
         # Else the outages above would all be of one sort.
@@ -1400,7 +1421,7 @@ class TestCalls:
         assert psp.count_pages() == 0
         psp.recover()
 
-        psp.have(Trouble.ANSWER_LOST, from_call=psp.facts.calls[Method.START])
+        psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         with pytest.raises(ProviderUnavailable):
             adapter.start(asked)
         assert psp.count_pages() == 1

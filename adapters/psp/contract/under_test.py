@@ -1,8 +1,7 @@
 """What the suite of `PaymentProvider` needs of a PSP to ask an adapter for every promise.
 
-A PSP states its own words and numbers in a subclass of `PspUnderTest`, and is registered in
-`tests/contracts/conftest.py`. The adapter may well talk to its PSP over a socket: nothing here
-looks inside either.
+A PSP states its own words and numbers in a subclass of `PspUnderTest`, and pytest's option `--psp`
+names it. The adapter may well talk to its PSP over a socket: nothing here looks inside either.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import ClassVar, Final
 
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from adapters.psp.plugin import AnyPspPlugin
 from domain.billing import BillingInfo
 from domain.hosted_pages import (
@@ -26,8 +27,6 @@ from domain.hosted_pages import (
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import Ids, PaymentProvider
-from tests.builders import MERCHANT_ACCOUNT
-from tests.clock import SettableClock
 
 MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")
@@ -90,10 +89,10 @@ class Trouble(Enum):
 
     CALL_LOST = auto()
     """The PSP never gets the call."""
-    ANSWER_LOST = auto()
-    """The PSP does what the call asks, and its answer never comes."""
+    RESPONSE_LOST = auto()
+    """The PSP does what the call asks, and its response never comes."""
     NONSENSE = auto()
-    """The PSP answers what is no answer."""
+    """The PSP's response is none that can be understood."""
     UNKNOWN_STATUS = auto()
     """The PSP answers well, but with a status that nobody has heard of."""
     REFUSED = auto()
@@ -104,6 +103,8 @@ class Trouble(Enum):
     """403: the key may not do this."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; the PSP never gets the call."""
+    REDIRECTED = auto()
+    """302; the PSP gets the call only if it is followed, and there it gives a sound response."""
     TOO_MANY = auto()
     """429."""
     OUT_OF_ORDER = auto()

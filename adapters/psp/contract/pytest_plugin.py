@@ -1,0 +1,114 @@
+"""The option `--psp` of pytest, which names the PSPs that the contract suite asks.
+
+pytest loads this in every run where cardonfile is installed, so it imports nothing else before the
+suite is collected. `-p no:cardonfile-psp` leaves it out.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import getattr_static, isabstract
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.psp.contract.under_test import PspUnderTest
+
+SUITE = Path(__file__).with_name("test_provider.py")
+
+_psps = pytest.StashKey["dict[str, type[PspUnderTest]]"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("cardonfile").addoption(
+        "--psp",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="ask this PspUnderTest in the contract suite of cardonfile; may be repeated",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the suite's marks known."""
+    config.addinivalue_line("markers", "psp_needs(*abilities): asks only PSPs that state them")
+    config.addinivalue_line("markers", "psp_cases(names, stated): asks about what a PSP states")
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Load the classes before the suite is collected; a UsageError here ends the run.
+
+    In a worker of pytest-xdist it would end in silence; there `psps` loads them.
+    """
+    config = collector.config
+    if (
+        collector.path == SUITE
+        and isinstance(collector, pytest.Module)
+        and not hasattr(config, "workerinput")
+    ):
+        config.stash[_psps] = _load(config.getoption("psp"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that none of the PSPs is asked."""
+    left_out = [item for item in items if item.path == SUITE and _asks_nobody(item)]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
+    """Give the classes that `--psp` names, by the names that tests show."""
+    if _psps not in config.stash:
+        try:
+            config.stash[_psps] = _load(config.getoption("psp"))
+        except pytest.UsageError as error:
+            raise pytest.Collector.CollectError(str(error)) from None
+    return config.stash[_psps]
+
+
+def _asks_nobody(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.callspec.params.get("psp") is None
+
+
+def _load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
+    if not named:
+        raise pytest.UsageError(
+            "the contract suite needs to know what to ask: --psp MODULE:CLASS names a subclass of "
+            "adapters.psp.contract.under_test.PspUnderTest"
+        )
+    classes = list(dict.fromkeys(map(_load_one, named)))
+    names = [psp.plugin.name for psp in classes]
+    return {
+        name if names.count(name) == 1 else psp.__name__: psp
+        for name, psp in zip(names, classes, strict=True)
+    }
+
+
+def _load_one(named: str) -> type[PspUnderTest]:
+    from adapters.psp.contract.under_test import PspUnderTest
+
+    module_name, _, class_name = named.partition(":")
+    if not module_name or not class_name:
+        raise pytest.UsageError(f"--psp {named}: expected MODULE:CLASS")
+    try:
+        module = import_module(module_name)
+    except Exception as error:
+        raise pytest.UsageError(
+            f"--psp {named}: {module_name} cannot be imported ({type(error).__name__}: {error})"
+        ) from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type) or not issubclass(found, PspUnderTest):
+        raise pytest.UsageError(
+            f"--psp {named}: {module_name} has no subclass of PspUnderTest named {class_name}"
+        )
+    missing = sorted(found.__abstractmethods__) if isabstract(found) else []
+    missing += [each for each in ("plugin", "facts") if getattr_static(found, each, None) is None]
+    if missing:
+        raise pytest.UsageError(f"--psp {named}: {class_name} lacks {', '.join(missing)}")
+    return found

@@ -1,0 +1,49 @@
+"""A guest, a merchant account, and the request for a page, as tests need them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from domain.hosted_pages import HostedPageRequest, consent_for
+from domain.identifiers import GuestId, MerchantAccount, TokenId
+
+NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
+"""A time with microseconds, so that none of them gets lost unnoticed."""
+
+MERCHANT_ACCOUNT: Final = MerchantAccount("main")
+
+
+def a_uuid(number: int) -> str:
+    """Give the UUID with this number."""
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+GUEST_ID: Final = GuestId(a_uuid(11))
+OTHER_GUEST_ID: Final = GuestId(a_uuid(12))
+TOKEN_ID: Final = TokenId(a_uuid(21))
+
+
+# Any: `changes` holds fields of any type, and replace() refuses wrong names.
+def a_page_request(**changes: Any) -> HostedPageRequest:
+    """Give the request for the page of a session's first attempt."""
+    request = HostedPageRequest(
+        token_id=TOKEN_ID,
+        attempt=1,
+        merchant_account=MERCHANT_ACCOUNT,
+        guest_id=GUEST_ID,
+        guest_reference=None,
+        guest_name="Zoë Null",
+        guest_email="zoe@guests.example",
+        center_name="Harbor Spa",
+        billing_info=None,
+        avs=True,
+        return_uri="https://pay.example/hosted-payments/return",
+        cancel_uri="https://pay.example/hosted-payments/cancel",
+        redirect_origin="https://shop.example",
+        consent=consent_for("Harbor Spa"),
+        begun_at=NOW,
+        live_until=NOW + timedelta(minutes=30),
+    )
+    return replace(request, **changes)
