@@ -100,7 +100,7 @@ _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occ
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and a
+    `server` is what listens. `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and a
     response that drips `drip_seconds`.
     """
 
@@ -108,32 +108,32 @@ class FakeStripeServer:
         self.stripe = FakeStripe(clock)
         self.drip_seconds: float = GIVE_UP_SECONDS
         self._requests = count(1)
-        self._server = StandInServer(self._respond, api=_API)
-        self.url = self.stripe.url = self._server.url
-        self.calls = self._server.calls
+        self.server = StandInServer(self._respond, api=_API)
+        self.url = self.stripe.url = self.server.url
+        self.calls = self.server.calls
 
     @property
     def call_seconds(self) -> float:
         """How long each call takes."""
-        return self._server.delay_seconds
+        return self.server.delay_seconds
 
     @call_seconds.setter
     def call_seconds(self, seconds: float) -> None:
-        self._server.delay_seconds = seconds
+        self.server.delay_seconds = seconds
 
     def close(self) -> None:
         """Stop, and let go of the calls that were held."""
-        self._server.close()
+        self.server.close()
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
         """Have trouble with calls such as `POST /v1/customers`, a regular expression."""
-        self._server.have(self._trouble(trouble), on, from_call=from_call, times=times)
+        self.server.have(self._trouble(trouble), on, from_call=from_call, times=times)
 
     def recover(self) -> None:
         """Have no more trouble, and let go of the calls that are held."""
-        self._server.recover()
+        self.server.recover()
 
     def send_webhooks(self) -> None:
         """Send the events that were not sent yet to merchants that want them, once."""
@@ -164,13 +164,14 @@ class FakeStripeServer:
         if trouble in _ANYWHERE:
             return _ANYWHERE[trouble]
         if trouble in _REFUSALS:
-            return lambda _, __: self._refusal(trouble)
+            return lambda _, __: self.refusal(trouble)
         if trouble in (Trouble.FAULT, Trouble.FAULT_AFTER_IT_ACTED):
             return lambda request, _: self._done(request, trouble)
         part = Part.HEAD if trouble is Trouble.HEADERS_DRIP else Part.BODY
         return stand_in.drip(self.drip_seconds, part)
 
-    def _refusal(self, trouble: Trouble) -> Response:
+    def refusal(self, trouble: Trouble) -> Response:
+        """Give what Stripe says when it refuses a call."""
         status, type_, code = _REFUSALS[trouble]
         error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
         headers = {**self._request_id(), **_ADVICE.get(trouble, {})}
@@ -239,6 +240,11 @@ SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
 """What no message, log or answer of ours may repeat."""
 
 
+def unknown_status(sound: Response) -> Response:
+    """Give a response with a status that nobody has heard of."""
+    return Response(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', sound.body))
+
+
 _ANYWHERE: Final[Mapping[Trouble, stand_in.Trouble]] = {
     Trouble.LOST: stand_in.lose_call,
     Trouble.ANSWER_LOST: stand_in.lose_response,
@@ -250,9 +256,7 @@ _ANYWHERE: Final[Mapping[Trouble, stand_in.Trouble]] = {
         lambda _: Response(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
     ),
     Trouble.HUGE: stand_in.change(lambda sound: Response(200, sound.body + b" " * 2**21)),
-    Trouble.UNKNOWN_STATUS: stand_in.change(
-        lambda sound: Response(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', sound.body))
-    ),
+    Trouble.UNKNOWN_STATUS: stand_in.change(unknown_status),
 }
 
 

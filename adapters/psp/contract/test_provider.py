@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,6 +39,8 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
     Trouble,
 )
+from adapters.psp.plugin import Surroundings
+from adapters.psp.settings import SettingsError
 from domain.billing import AvsResult, BillingInfo
 from domain.hosted_links import HostedLinks
 from domain.hosted_pages import (
@@ -51,6 +54,7 @@ from domain.hosted_pages import (
     PageClosed,
     Pending,
     WebhookNotice,
+    consent_for,
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.payment_accounts import Card
@@ -64,6 +68,14 @@ ADDRESS: Final = BillingInfo(
     address="12 Analytical Row", city="Seattle", state="WA", zipcode="98101", country_code="US"
 )
 JUNK: Final = ("", "{}", "null", "7", "[]", "<html>", "\x00", "\udc80", "é" * 4_096, "[" * 4_096)
+NAMES: Final = (
+    "Harbor *Spa* <b>",
+    "_Harbor_ **Spa** `1` ~~2~~ # 3",
+    "<script>Harbor</script> & Spa &amp; &#42;",
+    "Harbor [Spa](https://spa.example) https://www.spa.example",
+    "{{ Harbor }} {% Spa %} $1 %s \\*",
+)
+"""Names of centers that hold what some PSPs would render: Markdown, HTML, templates."""
 BROKEN_JSON: Final = (
     b"",
     b"null",
@@ -312,12 +324,20 @@ class TestPage:
 
         assert consent.text in psp.read_page(page)
 
-    def test_the_psp_is_told_the_billing_address(self, psp: PspUnderTest, page: HostedPage) -> None:
-        told = psp.billing_info(page)
+    @pytest.mark.parametrize("name", NAMES)
+    def test_the_guest_reads_a_consent_as_it_is_whatever_is_in_it(
+        self, psp: PspUnderTest, adapter: PaymentProvider, name: str
+    ) -> None:
+        consent = Consent(version="marked up", text=f"You allow {name} to charge the card.")
 
-        assert told.zipcode == ADDRESS.zipcode
-        for name, value in asdict(told).items():
-            assert value in (None, getattr(ADDRESS, name)), name
+        page = adapter.start(a_request(psp, center_name=name, consent=consent))
+
+        assert consent.text in psp.read_page(page)
+
+    def test_the_psp_is_told_the_billing_address(self, psp: PspUnderTest, page: HostedPage) -> None:
+        told = {name: value for name, value in asdict(psp.billing_info(page)).items() if value}
+
+        assert told == {name: getattr(ADDRESS, name) for name in psp.facts.address_fields}
 
     def test_it_leads_back_to_where_it_was_asked_to(
         self, psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage
@@ -1208,15 +1228,19 @@ class TestAnswer:
 
         assert tell() == outcome
 
-    def test_to_close_that_is_nonsense_is_an_outage(
+    @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
+    @for_each_call(Method.CLOSE)
+    def test_to_close_that_is_nonsense_or_unknown_is_an_outage(
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
         asked: HostedPageRequest,
         page: HostedPage,
         tell: Tell,
+        call: int,
+        trouble: Trouble,
     ) -> None:
-        psp.have(Trouble.NONSENSE)
+        psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
             adapter.close(asked, page)
 
@@ -1377,6 +1401,104 @@ class TestMerchantAccountWithoutKeys:
 
         with pytest.raises((ProviderUnavailable, WebhookRejected)):
             adapter.read_webhook(replace(delivery, merchant_account=None))
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE)
+class TestIdentity:
+    """None will do: not every PSP tells."""
+
+    def test_a_merchant_is_told_the_same_each_time(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        told = adapter.identity(MAIN)
+
+        psp.clock.advance(MINUTE)
+
+        assert adapter.identity(MAIN) == told
+        assert psp.adapter(["another secret"]).identity(MAIN) == told
+
+    def test_another_merchant_is_told_from_it(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        told = [adapter.identity(account) for account in (MAIN, OTHER)]
+
+        assert told == [None, None] or len({*told, None}) == 3
+
+    def test_no_secret_is_told(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+        for account in (MAIN, OTHER):
+            told = adapter.identity(account) or ""
+            assert not any(secret in told for secret in (*psp.keys, SECRET, OTHER_SECRET))
+
+    def test_nobody_is_told_without_keys(self, adapter: PaymentProvider) -> None:
+        told = None
+        with suppress(ProviderUnavailable):
+            told = adapter.identity(NOBODYS)
+
+        assert told is None
+
+    @pytest.mark.parametrize("trouble", [each for each in Trouble if each.name != "UNKNOWN_STATUS"])
+    def test_in_an_outage_nobody_else_is_told(
+        self, psp: PspUnderTest, adapter: PaymentProvider, trouble: Trouble
+    ) -> None:
+        sound = adapter.identity(MAIN)
+        psp.have(trouble)
+
+        told = None
+        with suppress(ProviderUnavailable):
+            told = adapter.identity(MAIN)
+
+        assert told in (None, sound)
+        psp.recover()
+        assert adapter.identity(MAIN) == sound
+
+
+class TestPlugin:
+    def test_it_has_a_name_that_settings_and_addresses_can_hold(self, psp: PspUnderTest) -> None:
+        assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
+
+    def test_its_page_has_room_for_the_consent_of_any_center(self, psp: PspUnderTest) -> None:
+        assert psp.plugin.max_consent_length >= len(consent_for("Harbor Spa").text)
+
+
+@needs(Ability.REMOTE)
+class TestSettings:
+    def test_nothing_set_is_no_psp(self, psp: PspUnderTest, tmp_path: Path) -> None:
+        assert psp.plugin.read(surroundings(tmp_path, {})) is None
+
+    def test_no_secret_is_shown(self, psp: PspUnderTest, tmp_path: Path) -> None:
+        own = psp.plugin.account_settings
+        assert own is not None
+        secret = "hidden-in-here"
+        given = {own.name(what): f"{what}-{secret}" for what in own.required}
+
+        try:
+            shown = repr(psp.plugin.read(surroundings(tmp_path, given)))
+        except SettingsError as error:
+            shown = str(error)
+
+        assert secret not in shown
+
+    def test_an_account_that_lacks_one_is_refused_by_its_name(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
+        own = psp.plugin.account_settings
+        assert own is not None
+        names = {own.name(what) for what in own.required}
+
+        for name in names if len(names) > 1 else ():
+            with pytest.raises(SettingsError) as refused:
+                psp.plugin.read(surroundings(tmp_path, {name: "set"}))
+            assert any(other in str(refused.value) for other in names)
+
+
+def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:
+    """Give the surroundings of an installation on the internet."""
+    return Surroundings(
+        environment=environment,
+        public_base_url="https://pay.example",
+        is_on_loopback=False,
+        database_file=folder / "cardonfile.db",
+    )
 
 
 @needs(Ability.STAND_IN)

@@ -124,12 +124,14 @@ class Facts:
     """What is so of one PSP and may be otherwise with the next.
 
     `after_refusal` is what the adapter says once the bank has refused a card: CardRefused, or
-    Pending. `resolution` is the unit of the times that the PSP tells, and `list_lag` how far its
-    lists lag behind, for an adapter that looks there for what it has made. `calls` are how many calls each method makes when all goes well, START for a guest who
+    Pending. `calls` are how many calls each method makes when all goes well, START for a guest who
     is new there. Telling events are the kinds of webhooks that speak of a session, silent ones
     those that do not, among them one that nobody knows. Broken events are bodies of telling ones
     that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
     else a well-signed webhook may be meant: another merchant account, live mode …
+    `address_fields` are those of a billing address that the PSP has a place for. `resolution` is
+    the unit of the times that the PSP tells, and `list_lag` how far its lists lag behind, for an
+    adapter that looks there for what it has made.
     """
 
     cards: Mapping[GuestCard, PrintedCard]
@@ -139,6 +141,9 @@ class Facts:
     silent_events: Sequence[str]
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
+    address_fields: frozenset[str] = frozenset(
+        {"address", "city", "state", "zipcode", "country_code"}
+    )
     resolution: timedelta = timedelta(microseconds=1)
     list_lag: timedelta = timedelta(0)
     abilities: frozenset[Ability] = frozenset(Ability)
@@ -192,7 +197,10 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def read_page(self, page: HostedPage) -> str:
-        """Give the text that the guest reads on an open page."""
+        """Give the text that the guest reads on an open page, as the PSP renders it.
+
+        `adapters.psp.contract.pages.text_of` gives the text of an HTML page.
+        """
 
     @abstractmethod
     def ways_out(self, page: HostedPage) -> WaysOut:
@@ -233,7 +241,8 @@ class PspUnderTest(ABC):
     def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
         """Have trouble with every call but the next `from_call - 1`, until `recover`.
 
-        NONSENSE and UNKNOWN_STATUS need to be had only with pages that exist already.
+        NONSENSE and UNKNOWN_STATUS come once the PSP has done what the call asks, and need to be
+        had only with pages that exist already.
         """
 
     @abstractmethod

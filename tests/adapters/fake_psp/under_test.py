@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PspPage, batch
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.pages import text_of
 from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
@@ -118,7 +118,7 @@ class FakePspUnderTest(PspUnderTest):
 
     @override
     def read_page(self, page: HostedPage) -> str:
-        return html.unescape(Browser(self._psp).open(page.reference).text)
+        return text_of(Browser(self._psp).open(page.reference).text)
 
     @override
     def ways_out(self, page: HostedPage) -> WaysOut:

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import html
-import http.client
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NoReturn
-from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from adapters.psp.contract.clock import SettableClock
-from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.remote import RemotePspUnderTest
 from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
     OTHER,
     OTHER_SECRET,
     SECRET,
-    START,
     Ability,
     Facts,
     GuestCard,
     Method,
     PrintedCard,
-    PspUnderTest,
     Trouble,
     WaysOut,
 )
+from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
@@ -53,17 +48,11 @@ from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, Merchant, signature
 
 _COMPLETED: Final = "checkout.session.completed"
-_TROUBLE: Final[Mapping[Trouble, server.Trouble]] = {
-    Trouble.CALL_LOST: server.Trouble.DROPPED,
-    Trouble.RESPONSE_LOST: server.Trouble.ANSWER_DROPPED,
-    Trouble.NONSENSE: server.Trouble.NONSENSE,
-    Trouble.UNKNOWN_STATUS: server.Trouble.UNKNOWN_STATUS,
+_REFUSALS: Final[Mapping[Trouble, server.Trouble]] = {
     Trouble.REFUSED: server.Trouble.REFUSED,
     Trouble.UNAUTHORIZED: server.Trouble.UNAUTHORIZED,
     Trouble.FORBIDDEN: server.Trouble.FORBIDDEN,
-    Trouble.NOT_THE_API: server.Trouble.NOT_THE_API,
     Trouble.TOO_MANY: server.Trouble.TOO_MANY,
-    Trouble.REDIRECTED: server.Trouble.REDIRECT,
     Trouble.OUT_OF_ORDER: server.Trouble.AWAY,
 }
 
@@ -81,7 +70,7 @@ def an_event(kind: str, told_of: Mapping[str, Any], **changes: Any) -> bytes:
     return json.dumps({**event, **changes}, indent=2).encode()
 
 
-class StripeUnderTest(PspUnderTest):
+class StripeUnderTest(RemotePspUnderTest):
     """A fake Stripe that listens, with an account and a key for each of MAIN and OTHER."""
 
     plugin = PLUGIN
@@ -112,15 +101,12 @@ class StripeUnderTest(PspUnderTest):
     keys: Sequence[str] = (TEST_KEY, OTHER_KEY)
 
     def __init__(self, folder: Path) -> None:
-        self.clock = SettableClock(START)
-        self.ids = SeededIds(1)
-        self._server = FakeStripeServer(self.clock)
-        self._stripe = self._server.stripe
+        super().__init__(folder)
+        fake = FakeStripeServer(self.clock)
+        self.server = fake.server
+        self._stripe = fake.stripe
+        self._refusal = fake.refusal
         self._stripe.add_merchant(OTHER_KEY, OTHER_SECRET)
-
-    @override
-    def close(self) -> None:
-        self._server.close()
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
@@ -130,7 +116,7 @@ class StripeUnderTest(PspUnderTest):
                 OTHER: StripeKeys(secret_key=OTHER_KEY, webhook_secrets=(OTHER_SECRET,)),
             },
             clock=self.clock,
-            api_base=self._server.url,
+            api_base=self.server.url,
             # The deadline is as shipped. Without pauses, calls that are lost take no time.
             patience=Patience(pause_seconds=0),
         )
@@ -150,15 +136,6 @@ class StripeUnderTest(PspUnderTest):
             self._stripe.answer_challenge(page.reference, confirmed=confirmed)
         except Refused:
             return
-
-    @override
-    def read_page(self, page: HostedPage) -> str:
-        target = urlsplit(page.address)
-        connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=20)
-        connection.request("GET", target.path)
-        text = connection.getresponse().read().decode()
-        connection.close()
-        return html.unescape(text)
 
     @override
     def ways_out(self, page: HostedPage) -> WaysOut:
@@ -199,22 +176,12 @@ class StripeUnderTest(PspUnderTest):
         return frozenset(CardToken(each["id"]) for each in methods if each["customer"] in guests)
 
     @override
-    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
-        self._server.recover()
-        self._server.have(_TROUBLE[trouble], from_call=from_call)
+    def error(self, trouble: Trouble) -> Response:
+        return self._refusal(_REFUSALS[trouble])
 
     @override
-    def drip(self, seconds: float) -> None:
-        self._server.drip_seconds = seconds
-        self._server.have(server.Trouble.DRIPS)
-
-    @override
-    def fall_silent(self) -> None:
-        self._server.have(server.Trouble.LOST)
-
-    @override
-    def recover(self) -> None:
-        self._server.recover()
+    def unknown_status(self, sound: Response) -> Response:
+        return server.unknown_status(sound)
 
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:

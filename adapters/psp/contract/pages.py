@@ -1,0 +1,25 @@
+"""Pages as a guest reads them."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from typing_extensions import override
+
+
+def text_of(page: str) -> str:
+    """Give the text that a guest reads on an HTML page: no tags, and every character as shown."""
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
+    return "".join(reader.text)
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text: list[str] = []
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)

@@ -1,0 +1,103 @@
+"""A PSP that is called over HTTP, played by a stand-in server, in the hands of the suite."""
+
+from __future__ import annotations
+
+import http.client
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+from adapters.psp import stand_in
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.ids import SeededIds
+from adapters.psp.contract.pages import text_of
+from adapters.psp.contract.under_test import START, PspUnderTest, Trouble
+from adapters.psp.stand_in import Response, StandInServer, html_response, json_response
+from domain.hosted_pages import HostedPage
+
+_STATUSES: Final[Mapping[Trouble, int]] = {
+    Trouble.REFUSED: 400,
+    Trouble.UNAUTHORIZED: 401,
+    Trouble.FORBIDDEN: 403,
+    Trouble.TOO_MANY: 429,
+    Trouble.OUT_OF_ORDER: 503,
+}
+
+
+class RemotePspUnderTest(PspUnderTest):
+    """Has a stand-in server make all the trouble; the PSP's own form of it is left to a subclass.
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = StandInServer(self.respond, api="/v1/")
+    """
+
+    server: StandInServer
+    """The stand-in, which the subclass starts. Its pages are at `server.url` too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SettableClock(START)
+        self.ids = SeededIds()
+
+    def error(self, trouble: Trouble) -> Response:
+        """Give the PSP's response when it refuses a call: 400, 401, 403, 429 or 503.
+
+        Override it to give what the PSP says then, and the status that REFUSED has there.
+        """
+        return json_response({}, _STATUSES[trouble])
+
+    @abstractmethod
+    def unknown_status(self, sound: Response) -> Response:
+        """Give a sound response about a page with a status that nobody has heard of."""
+
+    @override
+    def close(self) -> None:
+        self.server.close()
+
+    @override
+    def read_page(self, page: HostedPage) -> str:
+        target = urlsplit(page.address)
+        with closing(
+            http.client.HTTPConnection(str(target.hostname), target.port, timeout=20)
+        ) as connection:
+            connection.request("GET", f"{target.path}?{target.query}".rstrip("?"))
+            return text_of(connection.getresponse().read().decode())
+
+    @override
+    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+        self.server.recover()
+        self.server.have(self._made(trouble), from_call=from_call)
+
+    @override
+    def drip(self, seconds: float) -> None:
+        self.server.have(stand_in.drip(seconds))
+
+    @override
+    def fall_silent(self) -> None:
+        self.server.have(stand_in.lose_call)
+
+    @override
+    def recover(self) -> None:
+        self.server.recover()
+
+    def _made(self, trouble: Trouble) -> stand_in.Trouble:
+        match trouble:
+            case Trouble.CALL_LOST:
+                return stand_in.drop_call
+            case Trouble.RESPONSE_LOST:
+                return stand_in.drop_response
+            case Trouble.NONSENSE:
+                return stand_in.change(lambda _: Response(200, b'{"id": "page_1", "guest": {"ema'))
+            case Trouble.UNKNOWN_STATUS:
+                return stand_in.change(self.unknown_status)
+            case Trouble.NOT_THE_API:
+                return stand_in.respond_with(html_response("<html>Not found</html>", 404))
+            case Trouble.REDIRECTED:
+                return stand_in.redirect
+            case _:
+                return stand_in.respond_with(self.error(trouble))
