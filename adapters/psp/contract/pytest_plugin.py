@@ -100,7 +100,8 @@ def _load_one(named: str) -> type[PspUnderTest]:
         module = import_module(module_name)
     except Exception as error:
         raise pytest.UsageError(
-            f"--psp {named}: {module_name} cannot be imported ({type(error).__name__}: {error})"
+            f"--psp {named}: {module_name} cannot be imported ({type(error).__name__}: {error}); "
+            "`python -m pytest` looks for it in the present folder too"
         ) from error
     found = getattr(module, class_name, None)
     if not isinstance(found, type) or not issubclass(found, PspUnderTest):
