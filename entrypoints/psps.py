@@ -66,7 +66,20 @@ def read_psps(
     plugins: Mapping[ProviderName, AnyPspPlugin], here: Surroundings
 ) -> Mapping[ProviderName, InstalledPsp]:
     """Read the settings of each PSP. Raises SettingsError for the first that cannot be used."""
-    return {name: InstalledPsp(plugin, plugin.read(here)) for name, plugin in plugins.items()}
+    return {name: InstalledPsp(plugin, _settings(plugin, here)) for name, plugin in plugins.items()}
+
+
+# Any: each PSP's own.
+def _settings(plugin: AnyPspPlugin, here: Surroundings) -> Any:
+    try:
+        return plugin.read(here)
+    except SettingsError:
+        raise
+    except Exception as error:
+        # Its text may hold a secret.
+        raise SettingsError(
+            f"the settings of the PSP {plugin.name} cannot be read ({type(error).__name__})"
+        ) from error
 
 
 @cache

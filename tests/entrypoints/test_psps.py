@@ -116,6 +116,19 @@ def test_a_broken_one_is_refused_in_one_sentence(site: Site, code: str, said: st
     assert "secret" not in str(refused.value)
 
 
+def test_one_that_stumbles_over_its_settings_is_refused_without_them(site: Site) -> None:
+    site.install(
+        "cardonfile-acme",
+        f"{GOOD}\ndef read(here): raise ValueError('secret')\n"
+        "import dataclasses\nPLUGIN = dataclasses.replace(PLUGIN, read=read)",
+    )
+
+    with pytest.raises(SettingsError) as refused:
+        Settings.read({"CARDONFILE_PSPS": "acme"})
+
+    assert str(refused.value) == "the settings of the PSP acme cannot be read (ValueError)"
+
+
 @pytest.mark.parametrize(("psp", "named"), [("acme", "acme"), ("stripe", None)])
 def test_one_that_two_distributions_offer_is_refused(
     site: Site, psp: str, named: str | None
