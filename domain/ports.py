@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession, DueSession
@@ -43,19 +44,53 @@ from domain.permissions import Caller
 from domain.products import Product
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureDetails:
+    """What may be logged of a call that failed: nothing of a guest, no secret, no text of the PSP.
+
+    `error` is the kind of the failure, such as `TimeoutError`. `status` is the response's. `code`
+    is the PSP's own word for the error, `param` the parameter that it complains of, `request_id`
+    what its support finds the call by.
+    """
+
+    error: str | None = None
+    status: int | None = None
+    code: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+
+
+NO_DETAILS: Final = FailureDetails()
+
+
 class ProviderUnavailable(Exception):
     """The PSP did not answer, or answered what cannot be understood; it may have acted.
 
     `retry_after` is set when the PSP has said how long it wants no more calls (429, Retry-After).
+    `details` are logged when an outage begins.
     """
 
-    def __init__(self, reason: str = "", *, retry_after: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        retry_after: timedelta | None = None,
+        details: FailureDetails = NO_DETAILS,
+    ) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.details = details
 
 
 class ProviderRefused(Exception):
-    """The PSP refused the call for good and did not act; the same call would be refused again."""
+    """The PSP refused the call for good and did not act; the same call would be refused again.
+
+    `details` are logged when calls begin to be refused.
+    """
+
+    def __init__(self, reason: str = "", *, details: FailureDetails = NO_DETAILS) -> None:
+        super().__init__(reason)
+        self.details = details
 
 
 class WebhookRejected(Exception):

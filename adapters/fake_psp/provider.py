@@ -12,6 +12,7 @@ from typing_extensions import override
 from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState, UnknownPage
+from adapters.psp.signatures import require_secrets
 from domain.hosted_pages import (
     CardCollected,
     CardRefused,
@@ -53,8 +54,7 @@ class FakeProvider(PaymentProvider):
         """
         self.psp = psp
         self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)
-        if not all(secret.strip() for secret in self._webhook_secrets):
-            raise ValueError("the fake PSP's webhook secret is empty")
+        require_secrets(self._webhook_secrets)
         self._clock = clock
 
     @override
@@ -109,10 +109,8 @@ class FakeProvider(PaymentProvider):
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         signature = delivery.headers.get(signatures.HEADER, "")
         now = self._clock.now()
-        if not any(
-            signatures.is_signed(delivery.body, signature, secret=secret, now=now)
-            for secret in self._webhook_secrets
-        ):
+        secrets = self._webhook_secrets
+        if not signatures.is_signed(delivery.body, signature, secrets=secrets, now=now):
             raise WebhookRejected("not signed by the fake PSP within the last minutes")
         return [
             notice

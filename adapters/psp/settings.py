@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
 
@@ -120,3 +122,18 @@ class AccountSettings:
                     f"{self.name(what, account)} is missing; {other} does not go without it"
                 )
         return given
+
+
+def is_https_or_loopback(url: str) -> bool:
+    """Tell whether nobody on the way can read what is sent to an address: https, or http to here.
+
+    A stand-in for the PSP may listen on loopback.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme != "http" or host == "localhost":
+            return bool(host) and parts.scheme in ("http", "https")
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from threading import Lock
 
 import structlog
 
 from domain.identifiers import PspAccount
-from domain.ports import ProviderRefused, ProviderUnavailable
+from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 from domain.recognize_merchant import AnotherMerchant
 
 log = structlog.get_logger()
@@ -19,7 +20,8 @@ class OutageLog:
     """Logs the state of each operation at each merchant account, once per change.
 
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
-    `PaymentProvider`. Each process keeps the states for itself.
+    `PaymentProvider`. A line of a failure has its `details`. Each process keeps the states for
+    itself.
     """
 
     def __init__(self) -> None:
@@ -30,8 +32,8 @@ class OutageLog:
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
         """Watch over a call to the PSP. Whatever it raises is raised again."""
         call = {**account._asdict(), "operation": operation}
-        # Of a failure only the kind and the place are written: an adapter may have put into its
-        # text what the PSP sent.
+        # Of a failure only the kind, the place and the details are written: an adapter may have put
+        # into its text what the PSP sent.
         try:
             yield
         except AnotherMerchant:
@@ -39,11 +41,11 @@ class OutageLog:
             raise
         except ProviderUnavailable as failure:
             if self._has_changed(account, operation, ProviderUnavailable):
-                log.error("psp_away", **call, exc_info=failure)
+                log.error("psp_away", **call, **_given(failure.details), exc_info=failure)
             raise
         except ProviderRefused as refusal:
             if self._has_changed(account, operation, ProviderRefused):
-                log.error("psp_refuses", **call, exc_info=refusal)
+                log.error("psp_refuses", **call, **_given(refusal.details), exc_info=refusal)
             raise
         if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)
@@ -57,3 +59,7 @@ class OutageLog:
             if failure is not None:
                 self._failing[account, operation] = failure
         return before is not failure
+
+
+def _given(details: FailureDetails) -> dict[str, str | int]:
+    return {name: value for name, value in asdict(details).items() if value is not None}

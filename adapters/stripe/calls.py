@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
-import re
 import ssl
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 import msgspec
 import stripe
-import structlog
 
+from adapters.psp.http import NotFound, Patience, retry_after
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import Answer
-from adapters.stripe.transport import Patience, Transport
-from domain.identifiers import MerchantAccount
-from domain.ports import ProviderRefused, ProviderUnavailable
+from adapters.stripe.transport import Transport
+from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.checkout import SessionService
@@ -27,16 +24,8 @@ if TYPE_CHECKING:
 API_VERSION: Final = "2026-10-28.endive"
 """The version that this adapter is written for; each request names it, whatever the SDK's is."""
 
-_SECONDS: Final = re.compile(r"[0-9]{1,6}")
-
-log = structlog.get_logger()
-
 _Asked = ParamSpec("_Asked")
 _Read = TypeVar("_Read", bound=msgspec.Struct)
-
-
-class NoSuchObject(ProviderRefused):
-    """Stripe has no object under this id, or has it no more."""
 
 
 class NotPermitted(ProviderUnavailable):
@@ -47,8 +36,9 @@ class KeySpent(ProviderRefused):
     """The idempotency key will never give anything but this failure, whatever was done under it."""
 
 
-_TRANSLATIONS: Final[Mapping[type[stripe.StripeError], type[Exception]]] = {
-    stripe.APIConnectionError: ProviderUnavailable,
+_TRANSLATIONS: Final[
+    Mapping[type[stripe.StripeError], type[ProviderUnavailable | ProviderRefused]]
+] = {
     stripe.APIError: ProviderUnavailable,
     # A key that was revoked is mended by the operator, and the same call then succeeds.
     stripe.AuthenticationError: ProviderUnavailable,
@@ -62,23 +52,21 @@ _TRANSLATIONS: Final[Mapping[type[stripe.StripeError], type[Exception]]] = {
 
 
 class Call:
-    """A call of the port, for a merchant account; used as a context, which closes its connection.
+    """A call of the port, with the keys of a merchant account; used as a context, which closes its connection.
 
     Nothing of the SDK's errors leaves it: they carry what was sent and received.
     """
 
     def __init__(
         self,
-        account: MerchantAccount,
         keys: StripeKeys,
         *,
         api_base: str,
         patience: Patience,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._account = account
         self._is_live = keys.is_live
-        self._transport = Transport(patience, tls)
+        self._transport = Transport(api_base, patience, tls)
         self._stripe = stripe.StripeClient(
             keys.secret_key,
             stripe_version=API_VERSION,
@@ -131,47 +119,47 @@ class Call:
         try:
             answer = msgspec.json.decode(send(*args, **options).last_response.body, type=kind)
         except stripe.StripeError as error:
-            raise self._translated(error) from None
+            raise _translated(error) from None
+        except ProviderUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever an answer of any form makes the SDK stumble over
-            self._report(type(error).__name__)
-            raise ProviderUnavailable("Stripe's answer cannot be understood") from None
+            raise ProviderUnavailable(
+                "Stripe's answer cannot be understood",
+                details=FailureDetails(error=type(error).__name__),
+            ) from None
         if isinstance(answer, Answer) and answer.livemode is not self._is_live:
-            self._report("WrongMode")
-            raise ProviderUnavailable("Stripe answered in the other of test and live mode")
+            raise ProviderUnavailable(
+                "Stripe answered in the other of test and live mode",
+                details=FailureDetails(error="WrongMode"),
+            )
         return answer
 
-    def _translated(self, error: stripe.StripeError) -> Exception:
-        meaning = next(
-            (_TRANSLATIONS[kind] for kind in type(error).__mro__ if kind in _TRANSLATIONS),
-            ProviderUnavailable,
-        )
-        if error.code == "resource_missing":
-            return NoSuchObject("Stripe has no such object")
-        self._report(type(error).__name__, error)
-        is_replayed = (error.headers or {}).get("idempotent-replayed") == "true"
-        if is_replayed and (error.http_status or 0) >= http.client.INTERNAL_SERVER_ERROR:
-            return KeySpent("Stripe saved a fault of its own under the idempotency key")
-        reason = f"Stripe answered {type(error).__name__}, HTTP {error.http_status}"
-        if meaning is ProviderUnavailable:
-            return ProviderUnavailable(reason, retry_after=_retry_after(error))
-        return meaning(reason)
 
-    def _report(self, kind: str, error: stripe.StripeError | None = None) -> None:
-        log.warning(
-            "stripe_call_failed",
-            account=self._account,
-            error=kind,
-            status=error and error.http_status,
-            code=error and error.code,
-            param=getattr(error, "param", None),
-            request_id=error and error.request_id,
-        )
-
-
-def _retry_after(error: stripe.StripeError) -> timedelta | None:
-    """Give how long Stripe wants no more calls, if it says so in seconds."""
-    seconds = str((error.headers or {}).get("retry-after", ""))
-    return timedelta(seconds=int(seconds)) if _SECONDS.fullmatch(seconds) else None
+def _translated(error: stripe.StripeError) -> Exception:
+    meaning = next(
+        (_TRANSLATIONS[kind] for kind in type(error).__mro__ if kind in _TRANSLATIONS),
+        ProviderUnavailable,
+    )
+    headers = error.headers or {}
+    details = FailureDetails(
+        error=type(error).__name__,
+        status=error.http_status,
+        code=error.code,
+        param=getattr(error, "param", None),
+        request_id=error.request_id,
+    )
+    if error.code == "resource_missing":
+        meaning = NotFound
+    elif (
+        headers.get("idempotent-replayed") == "true"
+        and (error.http_status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
+        # Stripe saved a fault of its own under the idempotency key.
+        meaning = KeySpent
+    reason = f"Stripe answered {type(error).__name__}, HTTP {error.http_status}"
+    if meaning is ProviderUnavailable:
+        return ProviderUnavailable(reason, retry_after=retry_after(headers), details=details)
+    return meaning(reason, details=details)
 
 
 def quiet_sdk() -> None:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from adapters.psp.signatures import require_secrets
+
 API_BASE: Final = "https://api.stripe.com"
 
 _CURRENCY: Final = re.compile(r"[a-z]{3}")
@@ -31,8 +33,7 @@ class StripeKeys:
     def __post_init__(self) -> None:
         if not _SECRET_KEY.fullmatch(self.secret_key):
             raise ValueError("a secret key of Stripe begins with sk_test_, sk_live_ or rk_")
-        if not self.webhook_secrets or not all(map(str.strip, self.webhook_secrets)):
-            raise ValueError("a webhook secret of Stripe is empty")
+        require_secrets(self.webhook_secrets)
         if self.currency is not None and not _CURRENCY.fullmatch(self.currency):
             raise ValueError("a currency of Stripe has three lower-case letters")
 

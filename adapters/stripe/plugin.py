@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from adapters.psp.plugin import PspPlugin, Surroundings
-from adapters.psp.settings import AccountSettings, SettingsError
+from adapters.psp.settings import AccountSettings, SettingsError, is_https_or_loopback
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.payloads import MAX_CONSENT_LENGTH
 from domain.identifiers import MerchantAccount, ProviderName
@@ -86,21 +84,11 @@ def _api_base(url: str | None) -> str:
         origin = parse_allowed_origin(url)
     except ValueError:
         origin = ""
-    if not origin.startswith("https://") and not (
-        origin.startswith("http://") and _is_loopback(origin)
-    ):
+    if not is_https_or_loopback(origin):
         raise SettingsError(
             f"{API_BASE_SETTING} must be an https address without a path, or a loopback one"
         )
     return origin
-
-
-def _is_loopback(origin: str) -> bool:
-    host = urlsplit(origin).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import structlog
 from typing_extensions import override
 
+from adapters.psp.http import NotFound, Patience
 from adapters.stripe import webhooks
-from adapters.stripe.calls import Call, KeySpent, NoSuchObject, NotPermitted, quiet_sdk
+from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.payloads import (
     CARD,
@@ -27,7 +28,7 @@ from adapters.stripe.payloads import (
     page_of,
     page_parameters,
 )
-from adapters.stripe.transport import Patience, trusted_by_the_sdk
+from adapters.stripe.transport import trusted_by_the_sdk
 from domain.hosted_pages import (
     Evidence,
     HostedPage,
@@ -126,7 +127,7 @@ class StripeProvider(PaymentProvider):
                     page.reference,
                     {"expand": ["setup_intent.payment_method", "customer"]},
                 )
-            except NoSuchObject:
+            except NotFound:
                 return PageClosed()
         if session.id != page.reference or not session.is_for(request):
             raise ProviderUnavailable("Stripe answered about another page")
@@ -148,7 +149,7 @@ class StripeProvider(PaymentProvider):
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
         # Stripe refuses to expire a page that is over, and one that a guest is just submitting;
         # only its status tells one refusal from the other.
-        with self._call(request.merchant_account) as call, suppress(NoSuchObject):
+        with self._call(request.merchant_account) as call, suppress(NotFound):
             session = call.ask(CheckoutSession, call.sessions.retrieve, page.reference)
             if session.status is SessionStatus.OPEN:
                 call.ask(CheckoutSession, call.sessions.expire, page.reference)
@@ -161,7 +162,7 @@ class StripeProvider(PaymentProvider):
         token: CardToken,
     ) -> None:
         # Detaching twice is refused, in words that only people can read; hence the question first.
-        with self._call(merchant_account) as call, suppress(NoSuchObject):
+        with self._call(merchant_account) as call, suppress(NotFound):
             method = call.ask(StoredMethod, call.payment_methods.retrieve, token)
             if method.customer is None:
                 return
@@ -186,7 +187,7 @@ class StripeProvider(PaymentProvider):
         if keys is None:
             log.error("stripe_keys_missing", account=account)
             raise ProviderUnavailable("no keys of Stripe are set for this merchant account")
-        return Call(account, keys, api_base=self._api_base, patience=self._patience, tls=self._tls)
+        return Call(keys, api_base=self._api_base, patience=self._patience, tls=self._tls)
 
 
 def _customer(call: Call, request: HostedPageRequest) -> str:
@@ -204,7 +205,7 @@ def _is_there(call: Call, request: HostedPageRequest, reference: str) -> bool:
     try:
         call.ask(Customer, call.customers.update, reference, customer_parameters(request))
         return True
-    except NoSuchObject:
+    except NotFound:
         return False
     except ProviderRefused:
         # Stripe dislikes an address or a number: the guest types it on the page instead.
@@ -216,7 +217,7 @@ def _is_gone(call: Call, customer: str) -> bool:
     """Tell whether a customer was deleted, or never was."""
     try:
         return call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, customer).deleted
-    except NoSuchObject:
+    except NotFound:
         return True
 
 

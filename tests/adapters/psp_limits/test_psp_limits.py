@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import fields
 from datetime import timedelta
 from typing import Final
 
@@ -19,7 +20,7 @@ from adapters.psp_limits.circuit_breaker import (
 )
 from adapters.psp_limits.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.ports import FailureDetails, PaymentProvider, ProviderRefused, ProviderUnavailable
 from tests.installation import MERCHANT, Installation, Trouble
 
 AT_FAKE: Final = PspAccount(FAKE, MERCHANT)
@@ -213,6 +214,32 @@ class TestOutages:
                     raise failure
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
+
+    @pytest.mark.parametrize("failure", [ProviderUnavailable, ProviderRefused])
+    def test_the_details_of_a_failure_are_in_its_line_as_far_as_they_are_known(
+        self, failure: type[ProviderUnavailable | ProviderRefused]
+    ) -> None:
+        with (
+            capture_logs() as lines,
+            suppress(failure),
+            OutageLog().around_call(AT_FAKE, "start"),
+        ):
+            raise failure("zoe@", details=FailureDetails(status=402, code="odd"))
+
+        (line,) = lines
+        assert line.keys() - {"event", "log_level", "exc_info"} == {
+            "provider",
+            "merchant_account",
+            "operation",
+            "status",
+            "code",
+        }
+        assert (line["status"], line["code"]) == (402, "odd")
+
+    def test_no_detail_takes_the_place_of_what_every_line_has(self) -> None:
+        its_own = {"event", "level", "timestamp", "exc_info", "fault", "where"}
+        its_own |= {*PspAccount._fields, "operation"}
+        assert its_own.isdisjoint(field.name for field in fields(FailureDetails))
 
     def test_a_psp_that_is_spared_a_call_is_in_no_other_state(
         self, installation: Installation

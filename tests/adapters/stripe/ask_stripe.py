@@ -21,11 +21,12 @@ import stripe
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
+from adapters.psp.http import Patience
 from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import consent_as_sent, page_parameters
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.transport import Patience, Transport, trusted_by_the_sdk
+from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.hosted_pages import HostedPageRequest, consent_for
@@ -287,7 +288,7 @@ class Questions:
 
     @contextmanager
     def _stripe(self) -> Iterator[stripe.StripeClient]:
-        with closing(Transport(PATIENCE, self._tls)) as transport:
+        with closing(Transport(self._base, PATIENCE, self._tls)) as transport:
             yield stripe.StripeClient(
                 self._key,
                 stripe_version=API_VERSION,

@@ -9,9 +9,9 @@ import pytest
 
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.http import Patience
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.transport import Patience
 from domain.identifiers import MerchantAccount
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET

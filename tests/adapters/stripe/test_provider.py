@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import html
 import re
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -37,12 +36,10 @@ from tests.adapters.stripe.conftest import (
     CHALLENGED,
     DECLINED,
     GOOD,
-    HURRIED,
     KEYS,
     OTHER,
     OTHER_KEYS,
     WRONG_ADDRESS,
-    adapter_for,
 )
 from tests.builders import a_page
 from tests.fake_stripe.server import FakeStripeServer, Trouble
@@ -55,9 +52,6 @@ CREATE_CUSTOMER = "^POST /v1/customers$"
 UPDATE_CUSTOMER = "^POST /v1/customers/"
 CREATE_SESSION = "^POST /v1/checkout/sessions$"
 RETRIEVE_SESSION = "^GET /v1/checkout/sessions/"
-
-NO_FAMILY = 255
-"""No machine has sockets of this family."""
 
 
 def only_session(server: FakeStripeServer) -> dict[str, Any]:
@@ -598,15 +592,6 @@ class TestFaults:
             provider.start(NEXT)
         assert len(server.stripe.main.sessions) == 1
 
-    @pytest.mark.parametrize("trouble", [Trouble.DRIPS, Trouble.HEADERS_DRIP])
-    @pytest.mark.parametrize("call", [CREATE_CUSTOMER, CREATE_SESSION])
-    def test_f21_an_answer_that_drips_ends_at_the_deadline(
-        self, hurried: StripeProvider, server: FakeStripeServer, trouble: Trouble, call: str
-    ) -> None:
-        server.have(trouble, call)
-        with pytest.raises(ProviderUnavailable):
-            hurried.start(REQUEST)
-
     @pytest.mark.parametrize(
         "trouble",
         [
@@ -653,31 +638,6 @@ class TestFaults:
             provider.start(REQUEST)
         assert server.calls == ["POST /v1/customers"]
         assert raised.value.retry_after == retry_after
-
-    def test_f22_an_answer_without_an_end_in_sight_is_an_outage(
-        self, provider: StripeProvider, server: FakeStripeServer
-    ) -> None:
-        server.have(Trouble.HUGE, CREATE_SESSION)
-        with pytest.raises(ProviderUnavailable):
-            provider.start(REQUEST)
-
-    def test_f22_nobody_listens(self, server: FakeStripeServer) -> None:
-        provider = adapter_for(server, HURRIED)
-        server.close()
-        with pytest.raises(ProviderUnavailable):
-            provider.start(REQUEST)
-
-    def test_f22_an_address_of_a_family_that_the_machine_lacks_is_passed_over(
-        self, provider: StripeProvider, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        look_up = socket.getaddrinfo
-
-        def with_another(*args: Any, **options: Any) -> list[Any]:
-            found = look_up(*args, **options)
-            return [(NO_FAMILY, *found[0][1:]), *found]
-
-        monkeypatch.setattr(socket, "getaddrinfo", with_another)
-        assert provider.start(REQUEST).reference
 
     @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
     def test_f23_what_cannot_be_understood_makes_that_session_wait_and_no_other(

@@ -26,10 +26,10 @@ from adapters.psp.contract.under_test import (
     WaysOut,
 )
 from adapters.psp.stand_in import Response
+from adapters.psp.http import Patience
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.transport import Patience
 from adapters.stripe.webhooks import HEADER
 from domain.billing import BillingInfo
 from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery

@@ -1,0 +1,62 @@
+"""Signatures of webhooks: an HMAC over raw bytes, and the time at which they were signed."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+TOLERANCE: Final = timedelta(seconds=300)
+"""How far a signed time may be from ours, before or after."""
+
+Encoding: TypeAlias = Literal["hex", "base64"]
+
+
+def require_secrets(secrets: Iterable[str]) -> None:
+    """Raise ValueError for no secret, and for a blank one: anybody could sign with it."""
+    given = tuple(secrets)
+    if not given or not all(map(str.strip, given)):
+        raise ValueError("a webhook secret is empty")
+
+
+def sign(
+    message: bytes,
+    secret: str | bytes,
+    *,
+    algorithm: str = "sha256",
+    encoding: Encoding = "hex",
+) -> str:
+    """Give the HMAC of a message. `algorithm` is one that hashlib knows. Hex is in lower case."""
+    key = secret.encode() if isinstance(secret, str) else secret
+    mac = hmac.digest(key, message, algorithm)
+    return mac.hex() if encoding == "hex" else base64.b64encode(mac).decode()
+
+
+def is_signed(
+    message: bytes,
+    signatures: Iterable[str],
+    secrets: Iterable[str | bytes],
+    *,
+    algorithm: str = "sha256",
+    encoding: Encoding = "hex",
+) -> bool:
+    """Tell whether one of the signatures is one of our secrets'; compared in constant time.
+
+    There are several secrets while one replaces another. A signature may be any text: headers hold
+    what anybody sent, and bytes are compared, for `compare_digest` refuses text beyond ASCII.
+    """
+    expected = [
+        sign(message, secret, algorithm=algorithm, encoding=encoding).encode() for secret in secrets
+    ]
+    given = [signature.encode(errors="surrogatepass") for signature in signatures]
+    return any(hmac.compare_digest(ours, theirs) for ours in expected for theirs in given)
+
+
+def is_recent(signed_at: int, now: datetime) -> bool:
+    """Tell whether a time, in Unix seconds, is at most 300 seconds before or after now.
+
+    Both are taken in whole seconds, as the signed time is.
+    """
+    return abs(int(now.timestamp()) - signed_at) <= TOLERANCE.total_seconds()

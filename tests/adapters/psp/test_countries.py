@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from adapters.psp.countries import ALPHA_3, NUMERIC
+from domain.billing import COUNTRY_CODES
+
+
+@pytest.mark.parametrize(
+    ("country", "alpha_3", "numeric"),
+    [
+        ("ES", "ESP", "724"),
+        ("AF", "AFG", "004"),
+        ("GB", "GBR", "826"),
+        ("US", "USA", "840"),
+        ("ME", "MNE", "499"),
+        ("ZW", "ZWE", "716"),
+    ],
+)
+def test_a_country_has_other_codes(country: str, alpha_3: str, numeric: str) -> None:
+    assert (ALPHA_3[country], NUMERIC[country]) == (alpha_3, numeric)
+
+
+def test_every_country_that_a_client_may_name_has_its_own() -> None:
+    assert ALPHA_3.keys() == NUMERIC.keys() == COUNTRY_CODES
+    assert len(set(ALPHA_3.values())) == len(set(NUMERIC.values())) == 249
+    assert all(re.fullmatch(r"[A-Z]{3}", code) for code in ALPHA_3.values())
+    assert all(re.fullmatch(r"[0-9]{3}", code) for code in NUMERIC.values())

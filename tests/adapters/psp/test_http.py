@@ -1,0 +1,371 @@
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from adapters.psp.http import (
+    MAX_RESPONSE_BYTES,
+    HttpClient,
+    JsonApi,
+    NotFound,
+    Patience,
+    retry_after,
+)
+from adapters.psp.settings import is_https_or_loopback
+from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from tests.adapters.psp.conftest import Act, Handler, ListeningPsp
+
+HURRIED: Final = Patience(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
+"""For calls that get no response."""
+CALM: Final = Patience(total_seconds=20, connect_seconds=20, pause_seconds=0)
+"""For calls that get one, on a machine that is busy."""
+LONG_SECONDS: Final = 10
+"""How long a PSP drips or is silent: far longer than anybody here waits."""
+
+NO_FAMILY: Final = 255
+"""No machine has sockets of this family."""
+
+
+class Page(msgspec.Struct):
+    id: str
+
+
+PAGE: Final = msgspec.json.Decoder(Page)
+AN_ERROR: Final = b'{"error": {"code": "page_over", "message": "zoe@guests.example is unknown"}}'
+
+
+def responding(status: int, body: bytes = b"", **headers: str) -> Act:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler: handler.respond(status, body, named)
+
+
+def drip_head(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Padding: ")
+    _drip(handler)
+
+
+def drip_body(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    _drip(handler)
+
+
+def drip_interim_responses(handler: Handler) -> None:
+    _drip(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _drip(handler: Handler, drop: bytes = b"x") -> None:
+    ends_at = time.monotonic() + LONG_SECONDS
+    while time.monotonic() < ends_at and not handler.server.released.wait(0.01):
+        handler.wfile.write(drop)
+
+
+def fall_silent(handler: Handler) -> None:
+    handler.server.released.wait(LONG_SECONDS)
+
+
+def break_off(handler: Handler) -> None:
+    handler.hang_up()
+
+
+def respond_and_hang_up(handler: Handler) -> None:
+    handler.respond(200)
+    handler.hang_up()
+
+
+class TestDeadline:
+    @pytest.mark.parametrize("act", [drip_head, drip_body, drip_interim_responses, fall_silent])
+    def test_ends_a_response_that_drips_or_never_comes(self, psp: ListeningPsp, act: Act) -> None:
+        psp.acts = [act]
+        began = time.monotonic()
+        with (
+            HttpClient(psp.url, patience=HURRIED) as client,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
+            client.send("GET", "/")
+        assert time.monotonic() - began < LONG_SECONDS / 2
+        assert raised.value.details == FailureDetails(error="TimeoutError")
+
+    def test_ends_a_tls_handshake_that_never_comes(self) -> None:
+        began = time.monotonic()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+            with HttpClient(url, patience=HURRIED) as client, pytest.raises(ProviderUnavailable):
+                client.send("GET", "/")
+        assert time.monotonic() - began < LONG_SECONDS / 2
+
+    def test_is_one_for_all_requests_of_a_client(self, psp: ListeningPsp) -> None:
+        with HttpClient(psp.url, patience=Patience(total_seconds=1)) as client:
+            client.send("GET", "/first")
+            time.sleep(1.1)
+            with pytest.raises(ProviderUnavailable):
+                client.send("GET", "/second")
+        assert [request.path for request in psp.requests] == ["/first"]
+
+    def test_leaves_no_room_for_a_pause_that_would_outlast_it(self, psp: ListeningPsp) -> None:
+        psp.acts = [break_off]
+        patience = Patience(total_seconds=20, pause_seconds=30)
+        with HttpClient(psp.url, patience=patience) as client, pytest.raises(ProviderUnavailable):
+            client.send("GET", "/")
+        assert len(psp.requests) == 1
+
+    def test_as_shipped_lies_where_a_hang_is_counted_as_one(self) -> None:
+        assert 4 < Patience().total_seconds < 5
+        assert Patience().connect_seconds <= 2
+
+
+class TestTries:
+    @pytest.mark.parametrize("act", [break_off, responding(503), responding(500), responding(409)])
+    def test_what_passes_by_itself_is_sent_again_as_it_was(
+        self, psp: ListeningPsp, act: Act
+    ) -> None:
+        psp.acts = [act, act, responding(200)]
+        with HttpClient(psp.url, patience=CALM) as client:
+            response = client.send("POST", "/pages", headers={"Idempotency-Key": "1"}, body=b"{}")
+        assert response.status == 200
+        assert len(psp.requests) == 3
+        assert psp.requests[0] == psp.requests[1] == psp.requests[2]
+
+    def test_three_are_the_most(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(503)]
+        with HttpClient(psp.url, patience=CALM) as client:
+            assert client.send("GET", "/").status == 503
+        assert len(psp.requests) == 3
+
+    @pytest.mark.parametrize(
+        "act", [responding(400), responding(429), responding(503, Retry_After="30")]
+    )
+    def test_what_would_be_answered_alike_is_sent_once(self, psp: ListeningPsp, act: Act) -> None:
+        psp.acts = [act, responding(200)]
+        with HttpClient(psp.url, patience=CALM) as client:
+            assert client.send("GET", "/").status != 200
+
+    @pytest.mark.parametrize("act", [break_off, responding(503)])
+    def test_there_is_one_where_a_psp_has_no_idempotency_keys(
+        self, psp: ListeningPsp, act: Act
+    ) -> None:
+        psp.acts = [act]
+        with (
+            JsonApi(psp.url, patience=Patience(tries=1)) as api,
+            pytest.raises(ProviderUnavailable),
+        ):
+            api.ask(None, "POST", "/pages")
+        assert len(psp.requests) == 1
+
+
+class TestConnection:
+    def test_is_one_for_all_requests(self, psp: ListeningPsp) -> None:
+        with HttpClient(psp.url, patience=CALM) as client:
+            client.send("GET", "/")
+            client.send("GET", "/")
+        assert psp.connections == 1
+
+    def test_is_made_anew_when_the_psp_has_closed_it(self, psp: ListeningPsp) -> None:
+        psp.acts = [respond_and_hang_up, responding(200, b"here")]
+        with HttpClient(psp.url, patience=CALM) as client:
+            client.send("GET", "/")
+            assert client.send("GET", "/").body == b"here"
+
+    def test_passes_over_an_address_of_a_family_that_the_machine_lacks(
+        self, psp: ListeningPsp, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look_up = socket.getaddrinfo
+
+        def with_another(*args: Any, **options: Any) -> list[Any]:  # Any: as the system has them
+            found = look_up(*args, **options)
+            return [(NO_FAMILY, *found[0][1:]), *found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", with_another)
+        with HttpClient(psp.url, patience=CALM) as client:
+            assert client.send("GET", "/").status == 200
+
+    def test_where_nobody_listens_is_told_by_its_kind(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            HttpClient(url, patience=HURRIED) as client,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
+            client.send("GET", "/")
+        assert raised.value.details.error == "ConnectionRefusedError"
+
+    def test_without_tls_where_it_is_asked_for_gets_nothing_sent(self, psp: ListeningPsp) -> None:
+        with (
+            HttpClient(psp.url.replace("http:", "https:"), patience=CALM) as client,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
+            client.send("GET", "/")
+        assert raised.value.details.error == "SSLError"
+        assert psp.requests == []
+
+
+class TestResponse:
+    @pytest.mark.parametrize(("more", "is_taken"), [(0, True), (1, False)])
+    def test_has_at_most_one_mebibyte(
+        self, psp: ListeningPsp, more: int, *, is_taken: bool
+    ) -> None:
+        psp.acts = [responding(200, b"x" * (MAX_RESPONSE_BYTES + more))]
+        patience = Patience(total_seconds=20, tries=1)
+        with HttpClient(psp.url, patience=patience) as client:
+            if is_taken:
+                assert len(client.send("GET", "/").body) == MAX_RESPONSE_BYTES
+            else:
+                with pytest.raises(ProviderUnavailable):
+                    client.send("GET", "/")
+
+    def test_that_leads_elsewhere_is_not_followed(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(302, Location="/elsewhere")]
+        with HttpClient(psp.url, patience=CALM) as client:
+            response = client.send("GET", "/")
+        assert (response.status, response.headers["location"]) == (302, "/elsewhere")
+        assert [request.path for request in psp.requests] == ["/"]
+
+
+def test_requests_go_below_the_base_with_its_headers(psp: ListeningPsp) -> None:
+    with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, patience=CALM) as client:
+        client.send("POST", "/pages?live=1", headers={"X-More": "2"}, body=b"body")
+    (request,) = psp.requests
+    assert (request.method, request.path, request.body) == ("POST", "/v1/pages?live=1", b"body")
+    assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_fine"),
+    [
+        ("https://api.acme.example/v1", True),
+        ("http://127.0.0.1:8000", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://localhost", True),
+        ("http://api.acme.example", False),
+        ("http://127.0.0.1.acme.example", False),
+        ("http://0.0.0.0", False),
+        ("ftp://localhost", False),
+        ("https://", False),
+        ("http://[", False),
+        ("api.acme.example", False),
+    ],
+)
+def test_only_loopback_is_called_without_tls(url: str, *, is_fine: bool) -> None:
+    assert is_https_or_loopback(url) is is_fine
+    if not is_fine:
+        with pytest.raises(ValueError, match="https"):
+            HttpClient(url)
+
+
+class TestJsonApi:
+    def test_gives_what_a_response_decodes_to(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(201, b'{"id": "page_1", "more": [1]}')]
+        with JsonApi(psp.url, headers={"Authorization": "key"}, patience=CALM) as api:
+            page = api.ask(PAGE, "POST", "/pages", json={"a": 1}, headers={"Idempotency-Key": "k"})
+        (request,) = psp.requests
+        assert page == Page("page_1")
+        assert request.body == b'{"a":1}'
+        assert request.headers["content-type"] == request.headers["accept"] == "application/json"
+        assert (request.headers["authorization"], request.headers["idempotency-key"]) == (
+            "key",
+            "k",
+        )
+
+    @pytest.mark.parametrize("body", [b"", b"<html>", b'{"id": "page_1"}'])
+    def test_takes_any_success_where_nothing_is_read(self, psp: ListeningPsp, body: bytes) -> None:
+        psp.acts = [responding(200, body)]
+        with JsonApi(psp.url, patience=CALM) as api:
+            api.ask(None, "POST", "/pages/1/close")
+        assert psp.requests[0].body == b""
+
+    @pytest.mark.parametrize(
+        ("status", "body", "expected"),
+        [
+            *((status, AN_ERROR, NotFound) for status in (404, 410)),
+            *((status, AN_ERROR, ProviderRefused) for status in (400, 422)),
+            *(
+                (status, body, ProviderUnavailable)
+                for status in (400, 404, 410, 422)
+                for body in (b"", b"<html>not here</html>", b"[]", b"null", b"\xff", b"[" * 9999)
+            ),
+            *(
+                (status, AN_ERROR, ProviderUnavailable)
+                for status in (300, 302, 304, 401, 402, 403, 405, 408, 409, 425, 429, 500, 503, 599)
+            ),
+        ],
+    )
+    def test_puts_a_status_into_the_ports_words(
+        self, psp: ListeningPsp, status: int, body: bytes, expected: type[Exception]
+    ) -> None:
+        psp.acts = [responding(status, b"" if status == 304 else body)]
+        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(Exception, match=r"HTTP") as it:
+            api.ask(PAGE, "GET", "/pages/1")
+        assert type(it.value) is expected
+        assert isinstance(it.value, ProviderUnavailable | ProviderRefused)
+        assert it.value.details.status == status
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"{}", b'{"id": 1}', b'{"id": "zoe@guests.example', b"\xff", b"[" * 99999]
+    )
+    def test_what_cannot_be_understood_is_an_outage_and_is_not_repeated(
+        self, psp: ListeningPsp, body: bytes
+    ) -> None:
+        psp.acts = [responding(200, body)]
+        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(ProviderUnavailable) as raised:
+            api.ask(PAGE, "GET", "/pages/1")
+        assert raised.value.details.status == 200
+        assert raised.value.details.error is not None
+        assert raised.value.__context__ is None
+        assert "zoe" not in "".join(traceback.format_exception(raised.value))
+
+    def test_tells_how_long_a_psp_wants_no_more_calls(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
+        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(ProviderUnavailable) as raised:
+            api.ask(PAGE, "GET", "/pages/1")
+        assert raised.value.retry_after == timedelta(seconds=7)
+
+    def test_tells_the_code_and_what_support_finds_the_call_by(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(422, AN_ERROR, X_Request_Id="req_1")]
+        with (
+            JsonApi(
+                psp.url,
+                request_id_header="X-Request-Id",
+                error_code=("error", "code"),
+                patience=CALM,
+            ) as api,
+            pytest.raises(ProviderRefused) as raised,
+        ):
+            api.ask(PAGE, "POST", "/pages")
+        assert raised.value.details == FailureDetails(
+            status=422, code="page_over", request_id="req_1"
+        )
+
+    @pytest.mark.parametrize("key", [("error", "message"), ("error",), ("error", "code", "x")])
+    def test_tells_nothing_that_is_no_word(self, psp: ListeningPsp, key: tuple[str, ...]) -> None:
+        psp.acts = [responding(400, AN_ERROR, X_Request_Id="Zoe <zoe@guests.example>")]
+        with (
+            JsonApi(
+                psp.url, request_id_header="X-Request-Id", error_code=key, patience=CALM
+            ) as api,
+            pytest.raises(ProviderRefused) as raised,
+        ):
+            api.ask(PAGE, "POST", "/pages")
+        assert raised.value.details == FailureDetails(status=400)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0),
+        ("120", 120),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("9" * 30, None),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", None),
+        ("٣", None),
+    ],
+)
+def test_retry_after_is_read_in_seconds(value: str, seconds: int | None) -> None:
+    expected = None if seconds is None else timedelta(seconds=seconds)
+    assert retry_after({"retry-after": value}) == expected
