@@ -25,8 +25,8 @@ from adapters.psp.contract.under_test import (
     Trouble,
     WaysOut,
 )
-from adapters.psp.stand_in import Response
 from adapters.psp.http import Patience
+from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
