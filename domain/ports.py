@@ -115,7 +115,7 @@ class PaymentProvider(Protocol):
         """Tell whose keys are set for a merchant account, in the PSP's own words and no secret.
 
         Always the same text for the same merchant in the same mode, whichever of its keys is set,
-        and another for any other. None when the PSP does not tell.
+        and another for any other. None when the PSP does not tell; ProviderRefused means the same.
         """
         return None
 

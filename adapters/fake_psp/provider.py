@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Final
 
 import msgspec
 from typing_extensions import override
@@ -12,7 +12,7 @@ from typing_extensions import override
 from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState, UnknownPage
-from adapters.psp.signatures import require_secrets
+from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.hosted_pages import (
     CardCollected,
     CardRefused,
@@ -114,7 +114,7 @@ class FakeProvider(PaymentProvider):
             raise WebhookRejected("not signed by the fake PSP within the last minutes")
         return [
             notice
-            for event in _decode(delivery.body, Batch).events
+            for event in decode_webhook(_BATCH, delivery.body).events
             if (notice := _notice(event, delivery.merchant_account)) is not None
         ]
 
@@ -125,9 +125,9 @@ def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotic
     Without an addressee, it is meant for the merchant account that it names: the PSP signs for all
     of them with one secret.
     """
-    if _decode(raw, _Kind).type not in _TOLD_OF:
+    if decode_webhook(_KIND, raw).type not in _TOLD_OF:
         return None
-    event = _decode(raw, Event)
+    event = decode_webhook(_EVENT, raw)
     merchant_account = MerchantAccount(event.merchant_account)
     if addressee not in (None, merchant_account):
         raise WebhookRejected("meant for another merchant account")
@@ -143,14 +143,9 @@ class _Kind(msgspec.Struct):
     type: str
 
 
-_Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
-
-
-def _decode(body: bytes | msgspec.Raw, kind: type[_Decoded]) -> _Decoded:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise WebhookRejected("the body is no event") from error
+_BATCH: Final = msgspec.json.Decoder(Batch)
+_EVENT: Final = msgspec.json.Decoder(Event)
+_KIND: Final = msgspec.json.Decoder(_Kind)
 
 
 @contextmanager
@@ -161,9 +156,3 @@ def _translated() -> Iterator[None]:
         raise ProviderUnavailable from error
     except CallRefused as error:
         raise ProviderRefused(str(error)) from error
-
-
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
-for _type in (Batch, Event, _Kind):
-    msgspec.json.Decoder(_type)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from adapters.psp import signatures
+from adapters.psp import webhooks
 
 HEADER: Final = "fake-psp-signature"
 
@@ -17,7 +17,7 @@ _FORM = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
 def sign(body: bytes, *, secret: str, now: datetime) -> str:
     """Give the value of the signature header for a body that is sent now."""
     timestamp = str(int(now.timestamp()))
-    return f"t={timestamp},v1={signatures.sign(_signed(body, timestamp), secret)}"
+    return f"t={timestamp},v1={webhooks.sign(_signed(body, timestamp), secret)}"
 
 
 def is_signed(body: bytes, signature: str, *, secrets: Iterable[str], now: datetime) -> bool:
@@ -26,8 +26,8 @@ def is_signed(body: bytes, signature: str, *, secrets: Iterable[str], now: datet
     if match is None:
         return False
     timestamp, mac = match.groups()
-    is_genuine = signatures.is_signed(_signed(body, timestamp), [mac], secrets)
-    return is_genuine and signatures.is_recent(int(timestamp), now)
+    is_genuine = webhooks.is_signed(_signed(body, timestamp), [mac], secrets)
+    return is_genuine and webhooks.is_recent(int(timestamp), now)
 
 
 def _signed(body: bytes, timestamp: str) -> bytes:

@@ -6,9 +6,11 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
+from domain.ports import FailureDetails, ProviderUnavailable
 
 _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
@@ -122,6 +124,21 @@ class AccountSettings:
                     f"{self.name(what, account)} is missing; {other} does not go without it"
                 )
         return given
+
+
+Keys = TypeVar("Keys")
+
+
+def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
+    """Give the keys of a merchant account.
+
+    Raises ProviderUnavailable when it has none: it may have some again, and work for it waits.
+    """
+    if account not in accounts:
+        raise ProviderUnavailable(
+            "no keys are set for this merchant account", details=FailureDetails(error="NoKeys")
+        )
+    return accounts[account]
 
 
 def is_https_or_loopback(url: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 
 import structlog
@@ -17,7 +18,7 @@ from domain.hosted_pages import (
     WebhookNotice,
 )
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
-from domain.ports import PaymentProvider
+from domain.ports import PaymentProvider, ProviderRefused
 from domain.recognize_merchant import AnotherMerchant, RecognizeMerchant
 
 log = structlog.get_logger()
@@ -52,8 +53,12 @@ class RecognizedProvider(PaymentProvider):
     def _judge(self, account: MerchantAccount) -> None:
         """Keep the verdict on the keys of an account; of several at once, one counts."""
         verdict: AnotherMerchant | None = None
+        identity: str | None = None
+        # Refused for good, it will never be told.
+        with suppress(ProviderRefused):
+            identity = self._provider.identity(account)
         try:
-            self._recognize(self._name, account, self._provider.identity(account))
+            self._recognize(self._name, account, identity)
         except AnotherMerchant as another:
             verdict = another
         with self._lock:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from adapters.psp.signatures import require_secrets
+from adapters.psp.webhooks import require_secrets
 
 API_BASE: Final = "https://api.stripe.com"
 

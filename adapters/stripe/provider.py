@@ -10,6 +10,7 @@ import structlog
 from typing_extensions import override
 
 from adapters.psp.http import NotFound, Patience
+from adapters.psp.settings import keys_of
 from adapters.stripe import webhooks
 from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
 from adapters.stripe.keys import API_BASE, StripeKeys
@@ -177,16 +178,11 @@ class StripeProvider(PaymentProvider):
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
-        keys = self._accounts.get(account)
-        if keys is None:
-            raise ProviderUnavailable("no keys of Stripe are set for this merchant account")
+        keys = keys_of(self._accounts, account)
         return webhooks.read(delivery, account, keys, now=self._clock.now())
 
     def _call(self, account: MerchantAccount) -> Call:
-        keys = self._accounts.get(account)
-        if keys is None:
-            log.error("stripe_keys_missing", account=account)
-            raise ProviderUnavailable("no keys of Stripe are set for this merchant account")
+        keys = keys_of(self._accounts, account)
         return Call(keys, api_base=self._api_base, patience=self._patience, tls=self._tls)
 
 

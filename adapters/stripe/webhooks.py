@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from adapters.psp.signatures import is_recent, is_signed
+from adapters.psp.webhooks import decode_webhook, is_recent, is_signed
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import TOKEN_ID
 from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
@@ -54,6 +54,10 @@ class _Body(msgspec.Struct):
     data: _Data
 
 
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
 def read(
     delivery: WebhookDelivery, account: MerchantAccount, keys: StripeKeys, *, now: datetime
 ) -> Sequence[WebhookNotice]:
@@ -63,14 +67,14 @@ def read(
     merchant may well use its account for more, and Stripe switches an endpoint off that refuses.
     """
     _require_signature(delivery, keys, now)
-    head = _decode(delivery.body, _Head)
+    head = decode_webhook(_HEAD, delivery.body)
     if head.livemode is not keys.is_live:
         raise WebhookRejected("of the other of Stripe's test and live mode")
     if head.account is not None:
         raise WebhookRejected("meant for a connected account of Stripe")
     if head.type not in PAGE_EVENTS | INTENT_EVENTS:
         return ()
-    told_of = _decode(delivery.body, _Body).data.object
+    told_of = decode_webhook(_BODY, delivery.body).data.object
     token_id = (told_of.metadata or {}).get(TOKEN_ID)
     if token_id is None:
         return ()
@@ -111,20 +115,3 @@ def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetim
         raise WebhookRejected("not signed by Stripe with a secret of this merchant account")
     if not is_recent(int(times[0]), now):
         raise WebhookRejected("signed by Stripe too long ago, or too far ahead")
-
-
-_Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
-
-
-def _decode(body: bytes, kind: type[_Decoded]) -> _Decoded:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        # From None: the cause quotes the body.
-        raise WebhookRejected("the body is no event of Stripe") from None
-
-
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
-for _type in (_Head, _Body):
-    msgspec.json.Decoder(_type)

@@ -107,9 +107,9 @@ def test_why_there_was_no_answer_is_told_by_its_kind(server: FakeStripeServer) -
 
 def test_an_account_without_keys_is_told(provider: StripeProvider) -> None:
     unknown = MerchantAccount("unknown")
-    with capture_logs() as lines, pytest.raises(ProviderUnavailable):
+    with pytest.raises(ProviderUnavailable) as raised:
         provider.start(replace(REQUEST, merchant_account=unknown))
-    assert lines == [{"event": "stripe_keys_missing", "log_level": "error", "account": unknown}]
+    assert raised.value.details == FailureDetails(error="NoKeys")
 
 
 def test_no_repr_shows_a_key(provider: StripeProvider) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from adapters.psp.contract.clock import START
-from adapters.psp.signatures import Encoding, is_recent, is_signed, require_secrets, sign
+from adapters.psp.webhooks import Encoding, is_recent, is_signed, require_secrets, sign
 
 # RFC 4231, test case 2.
 KEY, MESSAGE = "Jefe", b"what do ya want for nothing?"

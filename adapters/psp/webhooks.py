@@ -1,4 +1,4 @@
-"""Signatures of webhooks: an HMAC over raw bytes, and the time at which they were signed."""
+"""Webhooks: an HMAC over their raw bytes, the time at which they were signed, and what they hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import base64
 import hmac
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from domain.ports import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
 """How far a signed time may be from ours, before or after."""
@@ -60,3 +64,19 @@ def is_recent(signed_at: int, now: datetime) -> bool:
     Both are taken in whole seconds, as the signed time is.
     """
     return abs(int(now.timestamp()) - signed_at) <= TOLERANCE.total_seconds()
+
+
+T = TypeVar("T")
+
+
+def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
+    """Give what the decoder makes of a body, or of a part of one. Raises WebhookRejected.
+
+    Make the decoder at import: msgspec crashes when several threads are the first to read a type
+    (0.22).
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        # From None: the cause quotes the body.
+        raise WebhookRejected("the body is no event that is known") from None

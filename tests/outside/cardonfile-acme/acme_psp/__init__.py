@@ -1,0 +1,1 @@
+"""Acme as a payment service provider of cardonfile."""

@@ -1,0 +1,151 @@
+"""Acme, a PSP with a plain JSON API, as a plugin of cardonfile."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from adapters.psp.http import JsonApi, NotFound
+from adapters.psp.plugin import PspPlugin, Surroundings
+from adapters.psp.settings import AccountSettings, keys_of
+from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
+from domain import hosted_pages as pages
+from domain.billing import AvsResult
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT as DEFAULT
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, TokenId
+from domain.payment_accounts import Card
+from domain.ports import Clock, PaymentProvider, WebhookRejected
+
+ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"), optional=("URL",))
+URL = "https://api.acme.example/v1"
+NAMES = {"card_logo": "brand", "last_four": "last4", "expiry_month": "month", "expiry_year": "year"}
+
+
+class AcmeCard(msgspec.Struct, rename=NAMES):
+    token: CardToken
+    fingerprint: str
+    card_logo: str
+    last_four: str
+    expiry_month: int
+    expiry_year: int
+
+
+class AcmePage(msgspec.Struct):
+    id: str
+    url: str
+    guest: GuestReference
+    ends_at: datetime
+    status: Literal["open", "refused", "challenged", "done", "closed"]
+    avs: AvsResult = AvsResult.NOT_CHECKED
+    card: AcmeCard | None = None
+    typed_at: datetime | None = None
+
+
+class AcmeEvent(msgspec.Struct):
+    id: str
+    reference: TokenId | None = None
+
+
+PAGE, MERCHANT = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(dict[str, str])
+EVENTS = msgspec.json.Decoder(list[AcmeEvent])
+
+
+@dataclass(frozen=True)
+class Keys:
+    url: str
+    api_key: str = field(repr=False)
+    webhook_secrets: Sequence[str] = field(repr=False)
+
+
+class AcmeProvider(PaymentProvider):
+    def __init__(self, accounts: Mapping[MerchantAccount, Keys], clock: Clock) -> None:
+        for keys in accounts.values():
+            require_secrets(keys.webhook_secrets)
+        self._accounts, self._clock = accounts, clock
+
+    def _acme(self, account: MerchantAccount) -> JsonApi:
+        keys = keys_of(self._accounts, account)
+        return JsonApi(keys.url, headers={"Authorization": f"Bearer {keys.api_key}"})
+
+    def identity(self, merchant_account: MerchantAccount) -> str:
+        with self._acme(merchant_account) as acme:
+            return acme.ask(MERCHANT, "GET", "/merchant")["id"]
+
+    def start(self, request: pages.HostedPageRequest) -> pages.HostedPage:
+        asked = {
+            "reference": request.token_id,
+            "guest": request.guest_reference,  # Acme makes a new one for None and an unknown one
+            "guest_name": request.guest_name,
+            "guest_email": request.guest_email,
+            "address": request.billing_info,
+            "verify_address": request.avs,
+            "ways_out": {"done": request.return_uri, "cancel": request.cancel_uri},
+            "consent": request.consent.text,
+            "live_until": request.live_until,
+        }
+        key = {"Idempotency-Key": request.idempotency_key}
+        with self._acme(request.merchant_account) as acme:
+            page = acme.ask(PAGE, "POST", "/pages", json=asked, headers=key)
+        return pages.HostedPage(
+            reference=page.id, address=page.url, ends_at=page.ends_at, guest_reference=page.guest
+        )
+
+    def outcome(
+        self, request: pages.HostedPageRequest, page: pages.HostedPage, evidence: object
+    ) -> pages.Outcome:
+        try:
+            with self._acme(request.merchant_account) as acme:
+                found = acme.ask(PAGE, "GET", f"/pages/{page.reference}")
+        except NotFound:
+            return pages.PageClosed()
+        if found.card and found.typed_at:
+            card = Card(guest_reference=found.guest, **msgspec.structs.asdict(found.card))
+            return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
+        if found.status in ("done", "closed"):  # done without a card: it has been discarded
+            return pages.PageClosed()
+        return pages.CardRefused() if found.status == "refused" else pages.Pending()
+
+    def close(self, request: pages.HostedPageRequest, page: pages.HostedPage) -> None:
+        with suppress(NotFound), self._acme(request.merchant_account) as acme:
+            acme.ask(PAGE, "POST", f"/pages/{page.reference}/close")
+
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        with suppress(NotFound), self._acme(merchant_account) as acme:
+            acme.ask(None, "DELETE", f"/guests/{guest_reference}/cards/{token}")
+
+    def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
+        account = delivery.merchant_account or DEFAULT
+        time, _, signature = delivery.headers.get("acme-signature", "").partition(".")
+        signed = time.encode(errors="replace") + b"." + delivery.body
+        if not is_signed(signed, [signature], keys_of(self._accounts, account).webhook_secrets):
+            raise WebhookRejected("not signed by Acme")
+        if not is_recent(int(time), self._clock.now()):
+            raise WebhookRejected("signed too long ago, or too far ahead")
+        return [
+            pages.WebhookNotice(merchant_account=account, content=each.id, token_id=each.reference)
+            for each in decode_webhook(EVENTS, delivery.body)
+            if each.reference is not None
+        ]
+
+
+def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
+    return {
+        account: Keys(own.get("URL", URL), own["API_KEY"], own["WEBHOOK_SECRETS"].split(","))
+        for account, own in ACCOUNTS.read(here.environment).items()
+    } or None
+
+
+PLUGIN = PspPlugin(
+    name=ProviderName("acme"),
+    max_consent_length=2000,
+    account_settings=ACCOUNTS,
+    read=read,
+    accounts=lambda accounts: accounts.keys(),
+    how_to_set_up=ACCOUNTS.how_to_set,
+    make=lambda accounts, clock, ids: AcmeProvider(accounts, clock),
+)

@@ -1,0 +1,150 @@
+"""Acme as its API reference describes it, played for tests: merchants, guests, pages and cards."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import RLock
+from typing import Any, TypeAlias
+
+from adapters.psp.stand_in import Request, Response, html_response, json_response
+
+Json: TypeAlias = dict[str, Any]  # as it goes over the wire
+
+GOOD, ANOTHER_GOOD = "4242424242424242", "5555555555554444"
+REFUSED, CHALLENGED, WRONG_ADDRESS = "4000000000000002", "4000000000003220", "4000000000000010"
+
+
+@dataclass
+class Merchant:
+    """What belongs to one API key."""
+
+    id: str
+    guests: dict[str, Json] = field(default_factory=dict)
+    pages: dict[str, Json] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Each token, and whose it is."""
+
+
+class FakeAcme:
+    """Responds to requests, and lets a test be the guest. `url` is where its pages are."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.url = ""
+        self.merchants: dict[str, Merchant] = {}
+        self._now = now
+        self._lock = RLock()
+        self._count = 0
+
+    def respond(self, request: Request) -> Response:
+        """Respond to a call of the API, or show a page to the guest's browser."""
+        with self._lock:
+            if request.path.startswith("/guest-pages/"):
+                page = self.page(request.path.removeprefix("/guest-pages/"))
+                return html_response(f"<p>{html.escape(page['asked']['consent'])}</p>")
+            key = request.headers.get("authorization", "").removeprefix("Bearer ")
+            merchant = self.merchants.get(key)
+            if merchant is None:
+                return json_response({"error": "unknown key"}, 401)
+            match request.method, request.path.removeprefix("/v1/").split("/"):
+                case "GET", ["merchant"]:
+                    return json_response({"id": merchant.id})
+                case "POST", ["pages"]:
+                    return json_response(self._make_page(merchant, request))
+                case "GET", ["pages", known] if known in merchant.pages:
+                    return json_response(self._shown(merchant.pages[known]))
+                case "POST", ["pages", known, "close"] if known in merchant.pages:
+                    page = self._current(merchant.pages[known])
+                    if page["status"] != "done":
+                        page["status"] = "closed"
+                    return json_response(self._shown(page))
+                case "DELETE", ["guests", guest, "cards", token]:
+                    if merchant.tokens.get(token) == guest:
+                        del merchant.tokens[token]
+                        return Response(204)
+            return json_response({"error": "not found"}, 404)
+
+    def _make_page(self, merchant: Merchant, request: Request) -> Json:
+        key, asked = request.headers["idempotency-key"], json.loads(request.body)
+        if key not in merchant.keys:
+            guest = asked["guest"]
+            if guest not in merchant.guests:
+                guest = self._id("guest")
+                merchant.guests[guest] = {"name": asked["guest_name"]}
+            id_ = self._id("page")
+            merchant.keys[key] = id_
+            merchant.pages[id_] = {
+                "id": id_,
+                "url": f"{self.url}/guest-pages/{id_}",
+                "guest": guest,
+                "ends_at": asked["live_until"],
+                "status": "open",
+                "asked": asked,
+                "merchant": merchant,
+            }
+        return self._shown(merchant.pages[merchant.keys[key]])
+
+    def page(self, id_: str) -> Json:
+        """Give a page, whosever it is."""
+        return next(each.pages[id_] for each in self.merchants.values() if id_ in each.pages)
+
+    def type_card(self, id_: str, number: str, expiry: tuple[int, int]) -> None:
+        """Be the guest who types a card."""
+        with self._lock:
+            page = self._current(self.page(id_))
+            if page["status"] in ("done", "closed"):
+                return
+            page["number"], page["expiry"] = number, expiry
+            if number == REFUSED:
+                page["status"] = "refused"
+            elif number == CHALLENGED:
+                page["status"] = "challenged"
+            else:
+                self._complete(page)
+
+    def answer_challenge(self, id_: str, *, confirmed: bool) -> None:
+        """Be the guest who answers the bank."""
+        with self._lock:
+            page = self._current(self.page(id_))
+            if page["status"] == "challenged" and confirmed:
+                self._complete(page)
+            elif page["status"] == "challenged":
+                page["status"] = "refused"
+
+    def _complete(self, page: Json) -> None:
+        number, (month, year) = page.pop("number"), page.pop("expiry")
+        token = self._id("card")
+        page["merchant"].tokens[token] = page["guest"]
+        page["status"], page["typed_at"] = "done", self._now().isoformat()
+        if page["asked"]["verify_address"]:
+            page["avs"] = "mismatch" if number == WRONG_ADDRESS else "match"
+        page["card"] = {
+            "token": token,
+            "fingerprint": hashlib.sha256(number.encode()).hexdigest()[:16],
+            "brand": "mastercard" if number == ANOTHER_GOOD else "visa",
+            "last4": number[-4:],
+            "month": month,
+            "year": year,
+        }
+
+    def _shown(self, page: Json) -> Json:
+        page = self._current(page)
+        hidden = ("asked", "merchant", "number", "expiry")
+        shown = {name: value for name, value in page.items() if name not in hidden}
+        if "card" in page and page["card"]["token"] not in page["merchant"].tokens:
+            del shown["card"]
+        return shown
+
+    def _current(self, page: Json) -> Json:
+        if page["status"] != "done" and self._now() >= datetime.fromisoformat(page["ends_at"]):
+            page["status"] = "closed"
+        return page
+
+    def _id(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}_{self._count}"

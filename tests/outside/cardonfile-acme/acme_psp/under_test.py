@@ -1,0 +1,123 @@
+"""Acme's adapter, on the fake Acme, in the hands of cardonfile's contract suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from acme_psp import fake_acme
+from acme_psp.adapter import PLUGIN, AcmeProvider, Keys
+from acme_psp.fake_acme import FakeAcme, Merchant
+from adapters.psp.contract.remote import RemotePspUnderTest
+from adapters.psp.contract.under_test import (
+    EXPIRY,
+    MAIN,
+    OTHER,
+    OTHER_SECRET,
+    SECRET,
+    Ability,
+    Facts,
+    GuestCard,
+    Method,
+    PrintedCard,
+    WaysOut,
+)
+from adapters.psp.stand_in import Response, StandInServer
+from adapters.psp.webhooks import sign
+from domain.billing import BillingInfo
+from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+
+KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
+
+
+class AcmeUnderTest(RemotePspUnderTest):
+    """A fake Acme that listens, with a merchant for each of MAIN and OTHER."""
+
+    plugin = PLUGIN
+    keys = tuple(KEYS.values())
+    facts = Facts(
+        cards={
+            GuestCard.GOOD: PrintedCard(fake_acme.GOOD, "visa"),
+            GuestCard.ANOTHER_GOOD: PrintedCard(fake_acme.ANOTHER_GOOD, "mastercard"),
+            GuestCard.REFUSED: PrintedCard(fake_acme.REFUSED, "visa"),
+            GuestCard.CHALLENGED: PrintedCard(fake_acme.CHALLENGED, "visa"),
+            GuestCard.WRONG_ADDRESS: PrintedCard(fake_acme.WRONG_ADDRESS, "visa"),
+        },
+        after_refusal=CardRefused(),
+        calls=dict.fromkeys(Method, 1),
+        telling_events=("page.done", "page.closed"),
+        silent_events=("payout.paid",),
+        broken_events={
+            "no list": b'{"id": "event_1", "reference": "1"}',
+            "an id that is no text": b'[{"id": 1, "reference": "1"}]',
+        },
+        misdirected=(),
+        abilities=frozenset(Ability),
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.acme = FakeAcme(self.clock.now)
+        self.acme.merchants = {key: Merchant(account) for account, key in KEYS.items()}
+        self.server = StandInServer(self.acme.respond, api="/v1/")
+        self.acme.url = self.server.url
+
+    def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> AcmeProvider:
+        url, secrets = f"{self.server.url}/v1", {MAIN: webhook_secrets, OTHER: (OTHER_SECRET,)}
+        return AcmeProvider(
+            {account: Keys(url, key, secrets[account]) for account, key in KEYS.items()}, self.clock
+        )
+
+    def type_card(
+        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
+    ) -> None:
+        self.acme.type_card(page.reference, self.facts.cards[card].number, expiry)
+
+    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
+        self.acme.answer_challenge(page.reference, confirmed=confirmed)
+
+    def ways_out(self, page: HostedPage) -> WaysOut:
+        asked = self.acme.page(page.reference)["asked"]["ways_out"]
+        return WaysOut(with_card=asked["done"], without=asked["cancel"])
+
+    def billing_info(self, page: HostedPage) -> BillingInfo:
+        return BillingInfo(**(self.acme.page(page.reference)["asked"]["address"] or {}))
+
+    def count_pages(self) -> int:
+        return sum(len(each.pages) for each in self.acme.merchants.values())
+
+    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
+        return frozenset(map(GuestReference, self._merchant(merchant_account).guests))
+
+    def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
+        del self._merchant(merchant_account).guests[reference]
+
+    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
+        return frozenset(map(CardToken, self._merchant(merchant_account).tokens))
+
+    def unknown_status(self, sound: Response) -> Response:
+        changed = {**json.loads(sound.body), "status": "half-done"}
+        return Response(200, json.dumps(changed).encode())
+
+    def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
+        told_of = request.token_id if kind.startswith("page.") else None
+        return json.dumps([{"id": "event_1", "type": kind, "reference": told_of}]).encode()
+
+    def batch(self, bodies: Sequence[bytes]) -> bytes:
+        return json.dumps([event for body in bodies for event in json.loads(body)]).encode()
+
+    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
+        time = str(int(at.timestamp()))
+        signature = f"{time}.{sign(time.encode() + b'.' + body, secret)}"
+        return WebhookDelivery(
+            headers={"acme-signature": signature}, body=body, merchant_account=MAIN
+        )
+
+    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
+        raise NotImplementedError("each merchant has a secret of its own")
+
+    def _merchant(self, account: MerchantAccount) -> Merchant:
+        return self.acme.merchants[KEYS[account]]
