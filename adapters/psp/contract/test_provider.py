@@ -56,7 +56,13 @@ from domain.hosted_pages import (
     WebhookNotice,
     consent_for,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+    TokenId,
+)
 from domain.payment_accounts import Card
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
 
@@ -1470,30 +1476,46 @@ class TestSettings:
     def test_nothing_set_is_no_psp(self, psp: PspUnderTest, tmp_path: Path) -> None:
         assert psp.plugin.read(surroundings(tmp_path, {})) is None
 
-    def test_no_secret_is_shown(self, psp: PspUnderTest, tmp_path: Path) -> None:
-        own = psp.plugin.account_settings
-        assert own is not None
-        secret = "hidden-in-here"
-        given = {own.name(what): f"{what}-{secret}" for what in own.required}
-
-        try:
-            shown = repr(psp.plugin.read(surroundings(tmp_path, given)))
-        except SettingsError as error:
-            shown = str(error)
-
-        assert secret not in shown
-
-    def test_an_account_that_lacks_one_is_refused_by_its_name(
+    def test_an_account_is_read_and_its_secrets_are_not_shown(
         self, psp: PspUnderTest, tmp_path: Path
     ) -> None:
-        own = psp.plugin.account_settings
-        assert own is not None
-        names = {own.name(what) for what in own.required}
+        settings = psp.plugin.read(surroundings(tmp_path, set_for_default(psp)))
 
-        for name in names if len(names) > 1 else ():
-            with pytest.raises(SettingsError) as refused:
-                psp.plugin.read(surroundings(tmp_path, {name: "set"}))
-            assert any(other in str(refused.value) for other in names)
+        assert settings is not None
+        assert set(psp.plugin.accounts(settings) or [DEFAULT_MERCHANT_ACCOUNT]) == {
+            DEFAULT_MERCHANT_ACCOUNT
+        }
+        for value in psp.settings.values():
+            assert value not in f"{settings!r} {settings}"
+
+    def test_an_account_that_lacks_a_setting_is_refused_by_its_name(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
+        given = set_for_default(psp)
+
+        for missing in given if len(given) > 1 else ():
+            rest = {name: value for name, value in given.items() if name != missing}
+            with pytest.raises(SettingsError, match=missing):
+                psp.plugin.read(surroundings(tmp_path, rest))
+
+    def test_a_setting_that_is_refused_is_not_shown(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
+        for name in set_for_default(psp):
+            given = {**set_for_default(psp), name: "hidden-in-here é\n"}
+            try:
+                shown = repr(psp.plugin.read(surroundings(tmp_path, given)))
+            except SettingsError as error:
+                shown = str(error)
+            assert "hidden-in-here" not in shown
+
+
+def set_for_default(psp: PspUnderTest) -> Mapping[str, str]:
+    """Give the environment in which the account default has what it needs."""
+    own = psp.plugin.account_settings
+    assert own is not None
+    assert psp.settings.keys() == set(own.required), "state `settings` of an account"
+    return {own.name(what): value for what, value in psp.settings.items()}
 
 
 def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:

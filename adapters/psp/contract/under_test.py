@@ -168,6 +168,9 @@ class PspUnderTest(ABC):
     keys: Sequence[str] = ()
     """The keys that the adapter calls a REMOTE PSP with; no log may hold them."""
 
+    settings: Mapping[str, str] = {}
+    """Sound settings of one merchant account of a REMOTE PSP, by what they are: `API_KEY` …"""
+
     @abstractmethod
     def __init__(self, folder: Path) -> None:
         """Start the PSP, with an empty folder for its files."""

@@ -66,6 +66,8 @@ class StripeInTestMode(PspUnderTest):
         abilities=frozenset({Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
     )
 
+    settings = StripeUnderTest.settings
+
     def __init__(self, folder: Path) -> None:
         self.clock = SettableClock(datetime.now(UTC))
         self.ids = RandomIds()

@@ -28,7 +28,7 @@ from adapters.psp.contract.under_test import (
 from adapters.psp.http import Patience
 from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
-from adapters.stripe.plugin import PLUGIN
+from adapters.stripe.plugin import KEY, PLUGIN, SECRETS
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.webhooks import HEADER
 from domain.billing import BillingInfo
@@ -45,7 +45,7 @@ from tests.adapters.stripe.conftest import (
 from tests.fake_stripe import server
 from tests.fake_stripe.parameters import Refused
 from tests.fake_stripe.server import FakeStripeServer
-from tests.fake_stripe.stripe import TEST_KEY, Merchant, signature
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
 
 _COMPLETED: Final = "checkout.session.completed"
 _REFUSALS: Final[Mapping[Trouble, server.Trouble]] = {
@@ -99,6 +99,7 @@ class StripeUnderTest(RemotePspUnderTest):
         abilities=frozenset(Ability) - {Ability.BATCHES},
     )
     keys: Sequence[str] = (TEST_KEY, OTHER_KEY)
+    settings: Mapping[str, str] = {KEY: TEST_KEY, SECRETS: TEST_SECRET}
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
