@@ -15,7 +15,7 @@ class SeededIds(Ids):
     """Gives the same identifiers and secrets, in the same order, for the same seed."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - the same in every run is what is wanted
 
     @override
     def uuid(self) -> str:

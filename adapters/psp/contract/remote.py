@@ -40,7 +40,7 @@ class RemotePspUnderTest(PspUnderTest):
     server: StandInServer
     """The stand-in, which the subclass starts. Its pages are at `server.url` too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:  # noqa: ARG002 - a subclass may keep files there
         self.clock = SettableClock(START)
         self.ids = SeededIds()
 

@@ -30,8 +30,8 @@ from domain.ports import Ids, PaymentProvider
 
 MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")
-SECRET: Final = "the secret of webhooks to main"
-OTHER_SECRET: Final = "the secret of webhooks to other"
+SECRET: Final = "the secret of webhooks to main"  # noqa: S105 - made up
+OTHER_SECRET: Final = "the secret of webhooks to other"  # noqa: S105 - made up
 START: Final = datetime(2026, 11, 20, 12, 0, 0, 789_012, tzinfo=UTC)
 """When a PSP under test begins: not at a whole second, so that no fraction is lost unnoticed."""
 EXPIRY: Final = (9, 2031)
@@ -209,7 +209,7 @@ class PspUnderTest(ABC):
     def ways_out(self, page: HostedPage) -> WaysOut:
         """Give where the page would send the guest's browser."""
 
-    def evidence(self, page: HostedPage) -> Sequence[Evidence]:
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - a PSP that needs it overrides this
         """Give what the service would have kept of the page by now.
 
         For a PSP that tells the outcome by the browser's return or by webhooks alone.
