@@ -1,7 +1,8 @@
 """Every port: what the domain needs of the outside, and what an adapter promises.
 
-What a storage and a PSP promise is asked of every adapter by the suites in `tests/contracts/`; the
-promises of the other ports are tested beside their adapters.
+What a storage and a PSP promise is asked of every adapter by a suite, in
+`tests/contracts/` and `adapters/psp/contract/`; the promises of the other ports are tested beside
+their adapters.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 from acme_psp import fake_acme
 from acme_psp.adapter import PLUGIN, AcmeProvider, Keys
@@ -38,6 +39,7 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     plugin = PLUGIN
     keys = tuple(KEYS.values())
+    settings: ClassVar = {"API_KEY": KEYS[MAIN], "WEBHOOK_SECRETS": SECRET}
     facts = Facts(
         cards={
             GuestCard.GOOD: PrintedCard(fake_acme.GOOD, "visa"),
