@@ -31,6 +31,8 @@ from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 # libcurl (pycurl) bounds the whole of a transfer, but its wheels have a TLS library of their own,
 # which updates of the system do not reach.
 
+_Decoded = TypeVar("_Decoded")
+
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
@@ -231,9 +233,6 @@ class HttpClient:
             return False
 
 
-T = TypeVar("T")
-
-
 class JsonApi(HttpClient):
     """An HTTP client for an API that speaks JSON, which puts responses into the port's words.
 
@@ -249,7 +248,7 @@ class JsonApi(HttpClient):
     | 2xx that decodes | what it decodes to |
     | 404 or 410 with a JSON object | NotFound, which is a ProviderRefused |
     | 400 or 422 with a JSON object | ProviderRefused |
-    | 429 with Retry-After in seconds | ProviderUnavailable with `retry_after` |
+    | any other with Retry-After in seconds, such as 429 | ProviderUnavailable with `retry_after` |
     | anything else, and none at all | ProviderUnavailable: the PSP may have acted |
 
     A refusal without a JSON object is no word of the API: a proxy may have answered.
@@ -283,13 +282,13 @@ class JsonApi(HttpClient):
     @overload
     def ask(
         self,
-        decoder: msgspec.json.Decoder[T],
+        decoder: msgspec.json.Decoder[_Decoded],
         method: str,
         path: str,
         *,
         json: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> T: ...
+    ) -> _Decoded: ...
 
     @overload
     def ask(
@@ -304,13 +303,13 @@ class JsonApi(HttpClient):
 
     def ask(
         self,
-        decoder: msgspec.json.Decoder[T] | None,
+        decoder: msgspec.json.Decoder[_Decoded] | None,
         method: str,
         path: str,
         *,
         json: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> T | None:
+    ) -> _Decoded | None:
         """Send a request, and give what the decoder makes of the response; without one, None.
 
         Make each decoder once, at import: msgspec crashes when several threads are the first to
