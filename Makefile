@@ -165,10 +165,12 @@ clean: ## Remove what was installed and cached here; databases stay
 	@touch $@
 
 # What the service needs and nothing else, for `make bench`.
-build/runtime/stamp: requirements.txt requirements-granian.txt .venv/bin/python
+build/runtime/stamp: requirements.txt requirements-granian.txt pyproject.toml .venv/bin/python
 	@$(BIN)/python -m venv --clear build/runtime
 	@build/runtime/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes \
 		--requirement requirements-granian.txt
+	@build/runtime/bin/python -m pip --disable-pip-version-check --quiet --quiet install --no-deps \
+		--no-build-isolation --editable .
 	@touch $@
 
 # Debian and Ubuntu ship Python without `ensurepip`, and the error that follows is a long one.

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from itertools import permutations
 from typing import Any, Final
 
 from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, PspPlugin, Surroundings
@@ -90,7 +91,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
         raise SettingsError(
             f"{PSPS}: no PSP {unknown[0]!a} is installed; there are {', '.join(sorted(offers))}"
         )
-    plugins = {}
+    plugins: dict[ProviderName, AnyPspPlugin] = {}
     for name, offered in sorted(offers.items()):
         if name in named or any(map(_is_own, offered)):
             if len(offered) > 1:
@@ -99,6 +100,12 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
                     f"the PSP {name} is offered by {packages}: uninstall all but one"
                 )
             plugins[ProviderName(name)] = _plugin(offered[0])
+    for one, other in permutations(plugins, 2):
+        if other.startswith(f"{one}_"):
+            raise SettingsError(
+                f"{PSPS}: {other} would share settings with the account "
+                f"{other.removeprefix(f'{one}_')} of {one}: use only one of them"
+            )
     return plugins
 
 

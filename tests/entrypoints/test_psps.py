@@ -129,6 +129,15 @@ def test_one_that_stumbles_over_its_settings_is_refused_without_them(site: Site)
     assert str(refused.value) == "the settings of the PSP acme cannot be read (ValueError)"
 
 
+def test_two_whose_settings_could_be_mixed_up_are_refused(site: Site) -> None:
+    site.install("acme-one")
+    site.install("acme-two", GOOD.replace('"acme"', '"acme_spain"'), psp="acme_spain")
+
+    assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "stripe"]
+    with pytest.raises(SettingsError, match="share settings with the account spain of acme"):
+        load_psps("acme,acme_spain")
+
+
 @pytest.mark.parametrize(("psp", "named"), [("acme", "acme"), ("stripe", None)])
 def test_one_that_two_distributions_offer_is_refused(
     site: Site, psp: str, named: str | None
