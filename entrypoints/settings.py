@@ -26,7 +26,7 @@ DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _PREFIX = "CARDONFILE_"
-_OF_TESTS = (f"{_PREFIX}TEST_POSTGRESQL", f"{_PREFIX}STRIPE_TEST_KEY")
+_OF_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
 # Kubernetes tells each container of every service, and Docker of every link, by such variables:
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 _OF_ORCHESTRATION = re.compile(
@@ -184,12 +184,12 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
         settings.update(plugin.settings)
         if plugin.account_settings is not None:
             settings.update(plugin.account_settings.names(environment))
-    known = settings.union(_OF_TESTS)
     unknown = [
         name
         for name, value in environment.items()
         if name.upper().startswith(_PREFIX)
-        and name not in known
+        and name not in settings
+        and not _OF_TESTS.fullmatch(name)
         and not _OF_ORCHESTRATION.fullmatch(f"{name}={value}")
     ]
     sentences = []
