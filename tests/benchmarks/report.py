@@ -115,7 +115,8 @@ def page(results: Results, growth: Growth | None) -> str:
 # Benchmarks
 
 What add-card, lists, imports and the start cost, beside programs that do the same work on the same machine. This page is
-written by the run that measured: every figure and every mark is computed from [what was seen](benchmarks/results.json).
+written by the run that measured: figures and marks are computed from [what was seen](benchmarks/results.json), but for those
+under [where the time goes](#where-the-time-goes), which were measured apart.
 
 ```sh
 make bench
