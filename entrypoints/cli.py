@@ -586,7 +586,9 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
     if psp is None:
         installed = installed_names()
         if name in installed:
-            raise click.ClickException(f"--provider: name {name} in {PSPS} as well")
+            raise click.ClickException(
+                f"--provider: {name} is installed, and {PSPS} does not name it"
+            )
         raise click.ClickException(
             f"--provider: {name!a} is not known; known: {', '.join(installed)}"
         )

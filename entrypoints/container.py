@@ -53,12 +53,8 @@ from entrypoints.settings import Settings
 def make_psps(
     psps: Mapping[ProviderName, InstalledPsp], clock: Clock, ids: Ids
 ) -> Mapping[ProviderName, PaymentProvider]:
-    """Give the adapter of each PSP that is set up. Raises SettingsError and what they raise."""
-    return {
-        name: psp.plugin.make(psp.settings, clock, ids)
-        for name, psp in psps.items()
-        if psp.is_set_up
-    }
+    """Give the adapter of each PSP that is set up. Raises SettingsError."""
+    return {name: psp.make(clock, ids) for name, psp in psps.items() if psp.is_set_up}
 
 
 def recognize_psps(

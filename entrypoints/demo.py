@@ -57,13 +57,14 @@ def run_demo(port: int) -> None:
     """
     if port > HIGHEST_PORT:
         raise ServeError(f"the demo needs two ports, so the first is {HIGHEST_PORT} at most")
+    live = Settings.read(_environment()).live_key
+    if live is not None:
+        raise ServeError(f"the demo is for test cards: unset {live}, a live key")
     with listen(HOST, port) as for_api, listen(HOST, port + 1 if port else 0) as for_shop:
         api_port = for_api.getsockname()[1]
         api_address = f"{HOST}:{api_port}"
         shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
         settings = Settings.read(_environment(), host=HOST, port=api_port)
-        if settings.live_key is not None:
-            raise ServeError(f"the demo is for test cards: unset {settings.live_key}, a live key")
         # The console is for the person who tries it; only faults may interrupt.
         configure_logs(settings.log_format, at_least=logging.ERROR)
         migrate(settings.database)

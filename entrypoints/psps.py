@@ -18,6 +18,7 @@ from typing import Any, Final
 from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
+from domain.ports import Clock, Ids, PaymentProvider
 
 PSPS: Final = "CARDONFILE_PSPS"
 OWN_DISTRIBUTION: Final = "cardonfile"
@@ -43,6 +44,20 @@ class InstalledPsp:
             return False
         accounts: Collection[MerchantAccount] | None = self.plugin.accounts(self.settings)
         return accounts is None or account in accounts
+
+    def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
+        """Give its adapter. Raises SettingsError when its settings do not do."""
+        try:
+            adapter: PaymentProvider = self.plugin.make(self.settings, clock, ids)
+        except SettingsError as error:
+            raise SettingsError(f"the PSP {self.plugin.name}: {error}") from error
+        except Exception as error:
+            # Its text may hold a secret.
+            raise SettingsError(
+                f"the PSP {self.plugin.name} cannot be used with its settings "
+                f"({type(error).__name__})"
+            ) from error
+        return adapter
 
     @property
     def live_setting(self) -> str | None:

@@ -330,6 +330,7 @@ def announce(settings: Settings, **where: str | int) -> None:
         **where,
         base_url=settings.public_base_url,
         database=name_of(settings.database),
+        psps=[name for name, psp in settings.psps.items() if psp.is_set_up],
     )
     for name, psp in settings.psps.items():
         if psp.is_set_up and psp.plugin.test_setting is not None:

@@ -18,7 +18,7 @@ from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
-from entrypoints.psps import InstalledPsp, load_psps, read_psps
+from entrypoints.psps import InstalledPsp, installed_names, load_psps, read_psps
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
@@ -194,6 +194,10 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     ]
     sentences = []
     for name in sorted(unknown):
+        psp = _unnamed_psp(name, environment)
+        if psp is not None:
+            sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
+            continue
         nearest = get_close_matches(
             name.upper().removeprefix(_PREFIX),
             [each.removeprefix(_PREFIX) for each in sorted(settings)],
@@ -202,6 +206,12 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
         hint = f"; the nearest is {_PREFIX}{nearest[0]}" if nearest else ""
         sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
     return sentences
+
+
+def _unnamed_psp(setting: str, environment: Mapping[str, str]) -> str | None:
+    """Name the PSP that is installed and not loaded, and whose setting this may be."""
+    others = set(installed_names()) - load_psps(environment.get(Setting.PSPS)).keys()
+    return next((psp for psp in others if setting.startswith(f"{_PREFIX}{psp.upper()}_")), None)
 
 
 def parse_database_url(

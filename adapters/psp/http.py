@@ -18,7 +18,7 @@ from functools import cache, partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from typing_extensions import override
@@ -287,6 +287,7 @@ class JsonApi(HttpClient):
         path: str,
         *,
         json: object = None,
+        form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> _Decoded: ...
 
@@ -298,6 +299,7 @@ class JsonApi(HttpClient):
         path: str,
         *,
         json: object = None,
+        form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None: ...
 
@@ -308,18 +310,24 @@ class JsonApi(HttpClient):
         path: str,
         *,
         json: object = None,
+        form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> _Decoded | None:
         """Send a request, and give what the decoder makes of the response; without one, None.
 
         Make each decoder once, at import: msgspec crashes when several threads are the first to
-        read a type (0.22). `json` is the body, whatever msgspec encodes; None sends no body.
+        read a type (0.22). `json` is the body, whatever msgspec encodes, or `form`, whose values
+        are encoded as those of an HTML form; without either there is no body.
         Raises ProviderUnavailable and ProviderRefused, as the table says.
         """
         sent = dict(headers or {})
+        body: bytes | None = None
         if json is not None:
             sent.setdefault("Content-Type", "application/json")
-        body = None if json is None else msgspec.json.encode(json)
+            body = msgspec.json.encode(json)
+        elif form is not None:
+            sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
+            body = urlencode(form).encode()
         response = self.send(method, path, headers=sent, body=body)
         if response.status // 100 != 2:
             raise self._failure(response)

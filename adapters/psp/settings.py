@@ -15,7 +15,7 @@ from domain.ports import FailureDetails, ProviderUnavailable
 _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
 
-class SettingsError(Exception):
+class SettingsError(ValueError):
     """A setting that cannot be used; the text says which one, and what is expected.
 
     The text is shown to the operator. It never holds a secret.
@@ -117,6 +117,9 @@ class AccountSettings:
             for what in (*self.required, *self.optional)
             if (name := self.name(what, account)) in environment
         }
+        for what, value in given.items():
+            if not value.strip():
+                raise SettingsError(f"{self.name(what, account)} is blank")
         for what in self.required:
             if what not in given:
                 other = self.name(next(iter(given)), account)
@@ -154,3 +157,9 @@ def is_https_or_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def require_https(url: str) -> None:
+    """Raise SettingsError for an address that is neither https nor http on loopback."""
+    if not is_https_or_loopback(url):
+        raise SettingsError("the address of the PSP must be https, or http on loopback")

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from adapters.psp.settings import SettingsError
 from domain.ports import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
 """How far a signed time may be from ours, before or after."""
 
+_UNIX_SECONDS: Final = re.compile(r"[0-9]{1,12}")
+
 Encoding: TypeAlias = Literal["hex", "base64"]
 
 
 def require_secrets(secrets: Iterable[str]) -> None:
-    """Raise ValueError for no secret, and for a blank one: anybody could sign with it."""
+    """Raise SettingsError for no secret, and for a blank one: anybody could sign with it."""
     given = tuple(secrets)
     if not given or not all(map(str.strip, given)):
-        raise ValueError("a webhook secret is empty")
+        raise SettingsError("a webhook secret is empty")
 
 
 def sign(
@@ -58,11 +62,15 @@ def is_signed(
     return any(hmac.compare_digest(ours, theirs) for ours in expected for theirs in given)
 
 
-def is_recent(signed_at: int, now: datetime) -> bool:
+def is_recent(signed_at: int | str, now: datetime) -> bool:
     """Tell whether a time, in Unix seconds, is at most 300 seconds before or after now.
 
-    Both are taken in whole seconds, as the signed time is.
+    Both are taken in whole seconds, as the signed time is. Text that is no such number is not.
     """
+    if isinstance(signed_at, str):
+        if not _UNIX_SECONDS.fullmatch(signed_at):
+            return False
+        signed_at = int(signed_at)
     return abs(int(now.timestamp()) - signed_at) <= TOLERANCE.total_seconds()
 
 

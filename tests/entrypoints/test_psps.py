@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.psp.settings import SettingsError
+from entrypoints.container import build
 from entrypoints.psps import _load, installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
 
@@ -127,6 +128,28 @@ def test_one_that_stumbles_over_its_settings_is_refused_without_them(site: Site)
         Settings.read({"CARDONFILE_PSPS": "acme"})
 
     assert str(refused.value) == "the settings of the PSP acme cannot be read (ValueError)"
+
+
+def test_one_that_cannot_be_made_is_refused_without_its_settings(site: Site) -> None:
+    site.install(
+        "cardonfile-acme",
+        f"{GOOD}\ndef make(settings, clock, ids): raise ValueError(settings)\n"
+        "import dataclasses\nPLUGIN = dataclasses.replace(PLUGIN, make=make)",
+    )
+    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "a secret"}
+
+    with pytest.raises(SettingsError) as refused:
+        build(Settings.read(environment)).psp_adapters()
+
+    assert str(refused.value) == "the PSP acme cannot be used with its settings (ValueError)"
+
+
+def test_a_setting_of_one_that_is_not_named_is_told_so(site: Site) -> None:
+    site.install("cardonfile-acme")
+
+    assert unknown_settings({"CARDONFILE_ACME_API_KEY": "x"}) == [
+        "CARDONFILE_ACME_API_KEY is a setting of acme, which CARDONFILE_PSPS does not name"
+    ]
 
 
 def test_two_whose_settings_could_be_mixed_up_are_refused(site: Site) -> None:

@@ -448,7 +448,7 @@ class TestStripe:
             ({"SECRET_KEY": "whsec_x", "WEBHOOK_SECRETS": "whsec_x"}, "_SECRET_KEY must be"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_x"}, "SECRETS must hold"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"}, "SECRETS must hold"),
-            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS must hold"),
+            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS is blank"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_"}, "SECRETS must hold"),
             ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_a b"}, "SECRETS must hold"),
             (

@@ -130,8 +130,8 @@ class Facts:
     that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
     else a well-signed webhook may be meant: another merchant account, live mode …
     `address_fields` are those of a billing address that the PSP has a place for. `resolution` is
-    the unit of the times that the PSP tells, and `list_lag` how far its lists lag behind, for an
-    adapter that looks there for what it has made.
+    the unit of the times that the PSP tells, and `list_lag` how long a call
+    that is repeated may have to wait until the PSP's lists show what the first has made.
     """
 
     cards: Mapping[GuestCard, PrintedCard]
@@ -168,7 +168,7 @@ class PspUnderTest(ABC):
     keys: Sequence[str] = ()
     """The keys that the adapter calls a REMOTE PSP with; no log may hold them."""
 
-    settings: Mapping[str, str] = {}
+    settings: ClassVar[Mapping[str, str]] = {}
     """Sound settings of one merchant account of a REMOTE PSP, by what they are: `API_KEY` …"""
 
     @abstractmethod

@@ -281,6 +281,14 @@ class TestJsonApi:
             "k",
         )
 
+    def test_sends_a_form(self, psp: ListeningPsp) -> None:
+        psp.acts = [responding(200, b'{"id": "page_1"}')]
+        with JsonApi(psp.url, patience=CALM) as api:
+            api.ask(PAGE, "POST", "/pages", form={"name": "Zoë & Co"})
+        (request,) = psp.requests
+        assert request.body == b"name=Zo%C3%AB+%26+Co"
+        assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+
     @pytest.mark.parametrize("body", [b"", b"<html>", b'{"id": "page_1"}'])
     def test_takes_any_success_where_nothing_is_read(self, psp: ListeningPsp, body: bytes) -> None:
         psp.acts = [responding(200, body)]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from typing_extensions import override
 
@@ -99,7 +99,7 @@ class StripeUnderTest(RemotePspUnderTest):
         abilities=frozenset(Ability) - {Ability.BATCHES},
     )
     keys: Sequence[str] = (TEST_KEY, OTHER_KEY)
-    settings: Mapping[str, str] = {KEY: TEST_KEY, SECRETS: TEST_SECRET}
+    settings: ClassVar[Mapping[str, str]] = {KEY: TEST_KEY, SECRETS: TEST_SECRET}
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

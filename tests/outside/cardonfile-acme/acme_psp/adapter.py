@@ -10,7 +10,7 @@ import msgspec
 
 from adapters.psp.http import JsonApi, NotFound
 from adapters.psp.plugin import PspPlugin, Surroundings
-from adapters.psp.settings import AccountSettings, keys_of
+from adapters.psp.settings import AccountSettings, keys_of, require_https
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
 from domain import hosted_pages as pages
 from domain.billing import AvsResult
@@ -19,8 +19,7 @@ from domain.identifiers import CardToken, GuestReference, MerchantAccount, Provi
 from domain.payment_accounts import Card
 from domain.ports import Clock, PaymentProvider, WebhookRejected
 
-ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"), optional=("URL",))
-URL = "https://api.acme.example/v1"
+ACCOUNTS = AccountSettings(psp="acme", required=("URL", "API_KEY", "WEBHOOK_SECRETS"))
 NAMES = {"card_logo": "brand", "last_four": "last4", "expiry_month": "month", "expiry_year": "year"}
 
 
@@ -64,6 +63,7 @@ class AcmeProvider(PaymentProvider):
     def __init__(self, accounts: Mapping[MerchantAccount, Keys], clock: Clock) -> None:
         for keys in accounts.values():
             require_secrets(keys.webhook_secrets)
+            require_https(keys.url)
         self._accounts, self._clock = accounts, clock
 
     def _acme(self, account: MerchantAccount) -> JsonApi:
@@ -122,10 +122,9 @@ class AcmeProvider(PaymentProvider):
         account = delivery.merchant_account or DEFAULT
         time, _, signature = delivery.headers.get("acme-signature", "").partition(".")
         signed = time.encode(errors="replace") + b"." + delivery.body
-        if not is_signed(signed, [signature], keys_of(self._accounts, account).webhook_secrets):
-            raise WebhookRejected("not signed by Acme")
-        if not is_recent(int(time), self._clock.now()):
-            raise WebhookRejected("signed too long ago, or too far ahead")
+        secrets = keys_of(self._accounts, account).webhook_secrets
+        if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
+            raise WebhookRejected("not signed by Acme within the last minutes")
         return [
             pages.WebhookNotice(merchant_account=account, content=each.id, token_id=each.reference)
             for each in decode_webhook(EVENTS, delivery.body)
@@ -135,7 +134,7 @@ class AcmeProvider(PaymentProvider):
 
 def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
     return {
-        account: Keys(own.get("URL", URL), own["API_KEY"], own["WEBHOOK_SECRETS"].split(","))
+        account: Keys(own["URL"], own["API_KEY"], own["WEBHOOK_SECRETS"].split(","))
         for account, own in ACCOUNTS.read(here.environment).items()
     } or None
 

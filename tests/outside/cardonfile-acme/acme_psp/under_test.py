@@ -39,7 +39,11 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     plugin = PLUGIN
     keys = tuple(KEYS.values())
-    settings: ClassVar = {"API_KEY": KEYS[MAIN], "WEBHOOK_SECRETS": SECRET}
+    settings: ClassVar = {
+        "URL": "https://api.acme.example/v1",
+        "API_KEY": KEYS[MAIN],
+        "WEBHOOK_SECRETS": SECRET,
+    }
     facts = Facts(
         cards={
             GuestCard.GOOD: PrintedCard(fake_acme.GOOD, "visa"),
