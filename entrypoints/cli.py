@@ -20,6 +20,7 @@ import click
 from click.core import ParameterSource
 from typing_extensions import override
 
+from adapters.psp.settings import SettingsError
 from domain.centers import Center
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -84,9 +85,13 @@ def main(context: click.Context) -> None:
     """
     # `serve` refuses them.
     if context.invoked_subcommand != serve.name:
-        with plain_errors():
-            for sentence in unknown_settings(os.environ):
-                click.echo(f"Warning: {sentence}", err=True)
+        try:
+            sentences = unknown_settings(os.environ)
+        except SettingsError as error:
+            # A command that needs PSPs refuses by itself.
+            sentences = [str(error)]
+        for sentence in sentences:
+            click.echo(f"Warning: {sentence}", err=True)
 
 
 @main.command()
@@ -594,11 +599,11 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
         )
     if not psp.is_set_up:
         raise click.ClickException(
-            f"--provider: {name} is not set up: {psp.plugin.how_to_set_up(account)}"
+            f"--provider: {name} is not set up: {psp.how_to_set_up(account)}"
         )
     if not psp.has_keys_for(account):
         raise click.ClickException(
-            f"--account: {name} has no keys for {account}: {psp.plugin.how_to_set_up(account)}"
+            f"--account: {name} has no keys for {account}: {psp.how_to_set_up(account)}"
         )
     # What it needs may be missing, and it says so here rather than when guests come.
     container.psp_adapters()

@@ -115,9 +115,7 @@ def build_app(
 ) -> falcon.App[falcon.Request, falcon.Response]:
     """Give the application, with the pages that PSPs bring."""
     for name, adapter in adapters.items():
-        add_routes = psps[name].plugin.add_routes
-        if add_routes is not None:
-            add_routes(adapter, app)
+        psps[name].add_routes(adapter, app)
     return app
 
 

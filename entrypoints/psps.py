@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import permutations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, PspPlugin, Surroundings
+from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import Clock, Ids, PaymentProvider
 
+if TYPE_CHECKING:
+    import falcon
+
 PSPS: Final = "CARDONFILE_PSPS"
 OWN_DISTRIBUTION: Final = "cardonfile"
 
-_NAME = re.compile(r"[a-z0-9_]{1,64}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A PSP that is here; its settings are None when it is not set up."""
+    """A PSP that is here; its settings are None when it is not set up.
+
+    Every method raises SettingsError, with one sentence, when the plugin fails in whatever way.
+    """
 
     plugin: AnyPspPlugin
     settings: Any = field(repr=False)  # each PSP's own, of which only its plugin knows more
@@ -42,27 +51,64 @@ class InstalledPsp:
         """Tell whether a center may take cards for this merchant account."""
         if not self.is_set_up:
             return False
-        accounts: Collection[MerchantAccount] | None = self.plugin.accounts(self.settings)
+        accounts: Collection[MerchantAccount] | None = _ask(
+            self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings)
+        )
         return accounts is None or account in accounts
 
-    def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
-        """Give its adapter. Raises SettingsError when its settings do not do."""
-        try:
-            adapter: PaymentProvider = self.plugin.make(self.settings, clock, ids)
-        except SettingsError as error:
-            raise SettingsError(f"the PSP {self.plugin.name}: {error}") from error
-        except Exception as error:
-            # Its text may hold a secret.
-            raise SettingsError(
-                f"the PSP {self.plugin.name} cannot be used with its settings "
-                f"({type(error).__name__})"
-            ) from error
-        return adapter
+    def how_to_set_up(self, account: MerchantAccount) -> str:
+        """End a sentence on an account that is not set up."""
+        return _ask(
+            self.plugin, "tell how to set it up", lambda: str(self.plugin.how_to_set_up(account))
+        )
 
     @property
     def live_setting(self) -> str | None:
         """Name a setting that holds a key for real cards; None when there is none."""
-        return self.plugin.live_setting(self.settings) if self.is_set_up else None
+        if not self.is_set_up:
+            return None
+        return _ask(
+            self.plugin, "tell its live keys", lambda: self.plugin.live_setting(self.settings)
+        )
+
+    def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
+        """Give its adapter."""
+        adapter: PaymentProvider = _ask(
+            self.plugin,
+            "be used with its settings",
+            lambda: self.plugin.make(self.settings, clock, ids),
+        )
+        if PaymentProvider not in type(adapter).__mro__:
+            raise SettingsError(f"the PSP {self.plugin.name} makes no PaymentProvider")
+        return adapter
+
+    def add_routes(
+        self, adapter: PaymentProvider, app: falcon.App[falcon.Request, falcon.Response]
+    ) -> None:
+        """Add its pages, if it has any."""
+        add_routes = self.plugin.add_routes
+        if add_routes is not None:
+            _ask(self.plugin, "add its pages", lambda: add_routes(adapter, app))
+
+    def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
+        """Give what it runs beside the worker, or None."""
+        background = self.plugin.background
+        if background is None:
+            return None
+        return _ask(self.plugin, "run beside the worker", lambda: background(adapter, webhooks_url))
+
+
+def _ask(plugin: AnyPspPlugin, what: str, ask: Callable[[], Given]) -> Given:
+    """Have a plugin do something. Raises SettingsError, without the text of any other failure."""
+    try:
+        return ask()
+    except SettingsError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code of others does
+        # The code of others may put a secret into its text.
+        raise SettingsError(
+            f"the PSP {plugin.name} cannot {what} ({type(error).__name__})"
+        ) from None
 
 
 def installed_names() -> Sequence[str]:
@@ -82,20 +128,10 @@ def read_psps(
     plugins: Mapping[ProviderName, AnyPspPlugin], here: Surroundings
 ) -> Mapping[ProviderName, InstalledPsp]:
     """Read the settings of each PSP. Raises SettingsError for the first that cannot be used."""
-    return {name: InstalledPsp(plugin, _settings(plugin, here)) for name, plugin in plugins.items()}
-
-
-# Any: each PSP's own.
-def _settings(plugin: AnyPspPlugin, here: Surroundings) -> Any:
-    try:
-        return plugin.read(here)
-    except SettingsError:
-        raise
-    except Exception as error:
-        # Its text may hold a secret.
-        raise SettingsError(
-            f"the settings of the PSP {plugin.name} cannot be read ({type(error).__name__})"
-        ) from error
+    return {
+        name: InstalledPsp(plugin, _ask(plugin, "read its settings", partial(plugin.read, here)))
+        for name, plugin in plugins.items()
+    }
 
 
 @cache
@@ -135,11 +171,12 @@ def _plugin(offered: EntryPoint) -> AnyPspPlugin:
     where = f"{PSPS}: the PSP {offered.name} of {_distribution(offered)}"
     try:
         plugin = offered.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code of others does
         # Of what the code of others says when it fails, only the kind is sure to hold no secret.
-        why = str(error) if isinstance(error, ImportError) else type(error).__name__
-        raise SettingsError(f"{where} cannot be loaded: {why}") from error
-    if not isinstance(plugin, PspPlugin):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        why = f"there is no module {missing}" if missing else type(error).__name__
+        raise SettingsError(f"{where} cannot be loaded: {why}") from None
+    if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
         raise SettingsError(f"{where} is no PspPlugin: {offered.value}")
     if plugin.name != offered.name or not _NAME.fullmatch(offered.name):
         raise SettingsError(

@@ -274,7 +274,7 @@ def refuse_missing_psps(container: Container) -> None:
                 f"centers are configured for the PSP {name}, which is not here: install it, and "
                 "name it in CARDONFILE_PSPS"
             )
-        how = psps[name].plugin.how_to_set_up(account)
+        how = psps[name].how_to_set_up(account)
         if name not in made:
             raise ServeError(f"centers are configured for the PSP {name}: {how}")
         if not psps[name].has_keys_for(account):

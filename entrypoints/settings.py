@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from entrypoints.psps import InstalledPsp, installed_names, load_psps, read_psps
@@ -118,7 +118,7 @@ class Settings:
         surroundings = Surroundings(
             environment=given,
             public_base_url=base_url,
-            is_on_loopback=_is_loopback(base_url),
+            is_on_loopback=is_loopback(base_url),
             # A database on a server has no file; SQLite's would have this name by default.
             database_file=(
                 database
@@ -136,7 +136,7 @@ class Settings:
             trusted_proxy=_trusted_proxy(given.get(Setting.TRUSTED_PROXY)),
             add_card_limit=_add_card_limit(given.get(Setting.ADD_CARD_LIMIT)),
             rate_limit_storage=_rate_limit_storage(given.get(Setting.RATE_LIMIT_STORAGE)),
-            psps=read_psps(load_psps(given.get(Setting.PSPS)), surroundings),
+            psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 
     @classmethod
@@ -153,7 +153,7 @@ class Settings:
         live = settings.live_key
         if live is not None:
             base_url = environment.get(Setting.PUBLIC_BASE_URL)
-            if not base_url or _is_loopback(settings.public_base_url):
+            if not base_url or is_loopback(settings.public_base_url):
                 raise SettingsError(
                     f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to where guests reach the "
                     "service, such as https://cards.example"
@@ -230,6 +230,16 @@ def parse_database_url(
     return Path(path)
 
 
+def _psps(named: str | None, here: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
+    plugins = load_psps(named)
+    for name in plugins:
+        if any(each.startswith(f"{_PREFIX}{name.upper()}_") for each in Setting):
+            raise SettingsError(
+                f"{Setting.PSPS}: a PSP cannot be called {name}: its settings would be the service's"
+            )
+    return read_psps(plugins, here)
+
+
 def _count(given: Mapping[str, str], name: str, default: int) -> int:
     value = given.get(name, str(default))
     if not _COUNT.fullmatch(value):
@@ -255,18 +265,6 @@ def _base_url(url: str | None, host: str, port: int) -> str:
             "such as https://cards.example"
         )
     return origin
-
-
-def _is_loopback(base_url: str) -> bool:
-    """Tell whether an address leads to this machine alone (RFC 6761 for names)."""
-    host = urlsplit(base_url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 def _log_format(value: str) -> LogFormat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Final
 
@@ -9,6 +10,7 @@ from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.reconciler import Chore, Reconciler
 
+STOP_SECONDS: Final = 20
 FORGET_KEYS_EVERY: Final = timedelta(hours=1)
 
 
@@ -31,9 +33,9 @@ class Worker:
             threads=settings.worker_threads,
         )
         self._of_psps = [
-            background(adapter, f"{base_url}/webhooks/{name}")
+            work
             for name, adapter in container.psp_adapters().items()
-            if (background := settings.psps[name].plugin.background) is not None
+            if (work := settings.psps[name].background(adapter, f"{base_url}/webhooks/{name}"))
         ]
 
     def start(self) -> None:
@@ -44,6 +46,10 @@ class Worker:
 
     def stop(self) -> None:
         """Stop after what is under way."""
-        for each in self._of_psps:
-            each.stop()
         self._reconciler.stop()
+        # One of them may fail or hang, which is no reason to stay.
+        stopping = [threading.Thread(target=each.stop, daemon=True) for each in self._of_psps]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join(STOP_SECONDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import io
 import re
+import select
 import socket
 import ssl
 import time
@@ -34,6 +35,8 @@ from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 _Decoded = TypeVar("_Decoded")
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""How much may come beside the body: status, headers, the lengths of chunks."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 # What may be logged as a PSP's own word: no text, no address, nothing that a guest has typed.
@@ -153,7 +156,8 @@ class HttpClient:
             response: Response | None = None
             try:
                 response = self._try(method, path, {**self._headers, **(headers or {})}, body)
-            except (OSError, http.client.HTTPException) as error:
+            # ValueError: a header or a path that cannot be sent, such as a key with a line break.
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()
                 # Its kind alone: the failure itself would keep the broken connection from closing.
                 failure = type(error).__name__
@@ -171,9 +175,14 @@ class HttpClient:
         connection.sock.settimeout(self._deadline.remaining())
         connection.request(method.upper(), self._base.path + path, body=body, headers=headers)
         received = connection.getresponse()
+        if received.status < HTTPStatus.OK:
+            # http.client skips 100 alone; the final response would be taken for the next one's.
+            raise http.client.HTTPException("an interim response")
         content = received.read(MAX_RESPONSE_BYTES + 1)
         if len(content) > MAX_RESPONSE_BYTES:
             raise http.client.HTTPException("the response is too long")
+        if received.length:
+            raise http.client.IncompleteRead(content, received.length)
         return Response(
             status=received.status,
             headers={name.lower(): value for name, value in received.headers.items()},
@@ -183,6 +192,9 @@ class HttpClient:
     def _open(self) -> http.client.HTTPConnection:
         """Give the connection, made anew when there is none or the PSP has closed it."""
         connection = self._connection
+        if connection is not None and connection.sock is not None and _has_news(connection.sock):
+            # The PSP has closed it, or sent what nobody asked for.
+            connection.close()
         if connection is None:
             host, port = self._base.hostname or "", self._base.port
             connection = (
@@ -413,12 +425,19 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_UntilDeadline(self.fp.detach(), sock, deadline))
 
 
+def _has_news(sock: socket.socket) -> bool:
+    watched = select.poll()
+    watched.register(sock, select.POLLIN)
+    return bool(watched.poll(0))
+
+
 class _UntilDeadline(io.RawIOBase):
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: _Deadline) -> None:
         super().__init__()
         self._raw = raw
         self._sock = sock
         self._deadline = deadline
+        self._bytes_left = MAX_RESPONSE_BYTES + MAX_HEAD_BYTES
 
     @override
     def readable(self) -> bool:
@@ -427,7 +446,12 @@ class _UntilDeadline(io.RawIOBase):
     @override
     def readinto(self, buffer: Any) -> int | None:  # Any: whatever takes bytes
         self._sock.settimeout(self._deadline.remaining())
-        return self._raw.readinto(buffer)
+        count = self._raw.readinto(buffer)
+        self._bytes_left -= count or 0
+        if self._bytes_left < 0:
+            # Whatever length it announces: http.client believes a chunk of -1 bytes.
+            raise http.client.HTTPException("the response is too long")
+        return count
 
     @override
     def close(self) -> None:

@@ -61,8 +61,9 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     `account_settings` and `settings` name all that it reads: each account's, and all others.
     `accounts` gives the merchant accounts that there are keys for, or None when any will do.
     `how_to_set_up` ends a sentence on an account that is not set up, such as "set CARDONFILE_…".
-    `make` gives the adapter. It is called once in a process, which may fork before the first call
-    of the adapter. It raises SettingsError when a package is missing.
+    `make` gives the adapter, a subclass of PaymentProvider. It may be called twice in a process,
+    which may fork afterwards: it leaves nothing open. It raises SettingsError when a package is
+    missing.
     `max_consent_length` is how many characters of consent its page shows at most.
     `live_setting` names a setting that holds a key for real cards, if there is one.
     `test_setting` names the setting that allows a PSP for test cards alone: it is refused beside

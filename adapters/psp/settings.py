@@ -31,11 +31,20 @@ class AccountSettings:
     `CARDONFILE_ACME_API_KEY` belongs to the account `default`, `CARDONFILE_ACME_SPAIN_API_KEY` to
     the account `spain`. An account is called by lower-case letters, digits and underscores, so that
     no two share a setting.
+
+    No two settings of those in `distinct` may hold the same, in one account or in two: cards and
+    webhooks could not be told apart. They may hold several values, with commas between.
     """
 
     psp: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = (*self.required, *self.optional)
+        if any(one.endswith(f"_{other}") for one in names for other in names):
+            raise ValueError("one setting's name ends like another's, so accounts cannot be told")
 
     @property
     def prefix(self) -> str:
@@ -60,27 +69,19 @@ class AccountSettings:
         """Give the settings of every account that has one, by what they are.
 
         `environment` holds the variables that are set and not empty. Raises SettingsError when an
-        account lacks a required one, or cannot be called so.
+        account lacks a required one, or cannot be called so, and when two hold the same.
         """
-        accounts = sorted({self._account(match) for match in self._matches(environment)})
-        return {account: self._read_account(environment, account) for account in accounts}
-
-    def refuse_shared(
-        self, accounts: Mapping[MerchantAccount, Mapping[str, Iterable[str]]]
-    ) -> None:
-        """Refuse a secret that two settings hold: cards and webhooks could not be told apart.
-
-        `accounts` has the secrets of each account, by the setting that holds them. Raises
-        SettingsError.
-        """
+        named = sorted({self._account(match) for match in self._matches(environment)})
+        accounts = {account: self._read_account(environment, account) for account in named}
         seen: dict[str, str] = {}
-        for account, secrets in accounts.items():
-            for what, values in secrets.items():
+        for account, given in accounts.items():
+            for what in self.distinct:
                 name = self.name(what, account)
-                for value in set(values):
+                for value in set(values_of(given.get(what, ""))):
                     if value in seen:
                         raise SettingsError(f"{seen[value]} and {name} hold the same")
                     seen[value] = name
+        return accounts
 
     def how_to_set(self, account: MerchantAccount) -> str:
         """Tell an operator which settings an account needs."""
@@ -129,6 +130,11 @@ class AccountSettings:
         return given
 
 
+def values_of(setting: str) -> tuple[str, ...]:
+    """Give the values of a setting that may hold several, with commas and blanks between."""
+    return tuple(value for each in setting.split(",") if (value := each.strip()))
+
+
 Keys = TypeVar("Keys")
 
 
@@ -144,19 +150,32 @@ def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) 
     return accounts[account]
 
 
+def is_loopback(url: str) -> bool:
+    """Tell whether an address leads to this machine alone (RFC 6761 for names)."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
 def is_https_or_loopback(url: str) -> bool:
     """Tell whether nobody on the way can read what is sent to an address: https, or http to here.
 
-    A stand-in for the PSP may listen on loopback.
+    A stand-in for the PSP may listen on loopback. An address with a query, a name and password, or
+    a port that is none is neither.
     """
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme != "http" or host == "localhost":
-            return bool(host) and parts.scheme in ("http", "https")
-        return ipaddress.ip_address(host).is_loopback
+        is_plain = not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
     except ValueError:
         return False
+    if not is_plain or not parts.hostname or not url.isprintable() or " " in url:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
 
 
 def require_https(url: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from adapters.psp.fields import LastFour, Month, Year
 from domain.billing import AvsResult, BillingInfo
 from domain.hosted_pages import (
     CONSENT_LANGUAGE,
@@ -197,9 +198,9 @@ class CardDetails(msgspec.Struct):
     """PaymentMethod, `card`."""
 
     brand: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,32}$")]
-    last4: Annotated[str, msgspec.Meta(pattern="^[0-9]{4}$")]
-    exp_month: Annotated[int, msgspec.Meta(ge=1, le=12)]
-    exp_year: Annotated[int, msgspec.Meta(ge=1970, le=9999)]
+    last4: LastFour
+    exp_month: Month
+    exp_year: Year
     fingerprint: _Id | None = None
     checks: Checks | None = None
 

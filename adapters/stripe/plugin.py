@@ -22,7 +22,9 @@ NAME: Final = ProviderName("stripe")
 KEY: Final = "SECRET_KEY"
 SECRETS: Final = "WEBHOOK_SECRETS"
 CURRENCY: Final = "CURRENCY"
-ACCOUNT_SETTINGS: Final = AccountSettings(psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,))
+ACCOUNT_SETTINGS: Final = AccountSettings(
+    psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,), distinct=(KEY, SECRETS)
+)
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
 
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
@@ -41,12 +43,6 @@ def read(here: Surroundings) -> StripeSettings | None:
     """Read the keys of every account that has one. Raises SettingsError; no message repeats any."""
     given = ACCOUNT_SETTINGS.read(here.environment)
     accounts = {account: _keys(account, own) for account, own in given.items()}
-    ACCOUNT_SETTINGS.refuse_shared(
-        {
-            account: {KEY: [keys.secret_key], SECRETS: keys.webhook_secrets}
-            for account, keys in accounts.items()
-        }
-    )
     api_base = _api_base(here.environment.get(API_BASE_SETTING))
     return StripeSettings(accounts=accounts, api_base=api_base) if accounts else None
 

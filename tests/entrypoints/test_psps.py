@@ -99,13 +99,15 @@ def test_one_that_is_not_installed_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("import nothing_of_the_kind", "cannot be loaded: No module named 'nothing_of_the_kind'"),
+        ("import nothing_of_the_kind", "cannot be loaded: there is no module nothing_of_the_kind"),
         ("key = 'secret'; raise ValueError(key)", "cannot be loaded: ValueError"),
+        ("raise ImportError('secret')", "cannot be loaded: ImportError"),
+        ("raise SystemExit", "cannot be loaded: SystemExit"),
         ("", "cannot be loaded: AttributeError"),
         ("PLUGIN = object()", "is no PspPlugin: cardonfile_acme:PLUGIN"),
         (GOOD.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
     ],
-    ids=["import", "fault", "missing", "kind", "name"],
+    ids=["import", "fault", "told", "exit", "missing", "kind", "name"],
 )
 def test_a_broken_one_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
     site.install("cardonfile-acme", code)
@@ -127,7 +129,7 @@ def test_one_that_stumbles_over_its_settings_is_refused_without_them(site: Site)
     with pytest.raises(SettingsError) as refused:
         Settings.read({"CARDONFILE_PSPS": "acme"})
 
-    assert str(refused.value) == "the settings of the PSP acme cannot be read (ValueError)"
+    assert str(refused.value) == "the PSP acme cannot read its settings (ValueError)"
 
 
 def test_one_that_cannot_be_made_is_refused_without_its_settings(site: Site) -> None:
@@ -142,6 +144,13 @@ def test_one_that_cannot_be_made_is_refused_without_its_settings(site: Site) -> 
         build(Settings.read(environment)).psp_adapters()
 
     assert str(refused.value) == "the PSP acme cannot be used with its settings (ValueError)"
+
+
+def test_one_that_takes_the_name_of_a_setting_of_the_service_is_refused(site: Site) -> None:
+    site.install("acme", GOOD.replace('"acme"', '"database"'), psp="database")
+
+    with pytest.raises(SettingsError, match="a PSP cannot be called database"):
+        Settings.read({"CARDONFILE_PSPS": "database"})
 
 
 def test_a_setting_of_one_that_is_not_named_is_told_so(site: Site) -> None:

@@ -253,7 +253,7 @@ def test_requests_go_below_the_base_with_its_headers(psp: ListeningPsp) -> None:
         ("http://localhost", True),
         ("http://api.acme.example", False),
         ("http://127.0.0.1.acme.example", False),
-        ("http://0.0.0.0", False),
+        ("http://acme.localhost", True),
         ("ftp://localhost", False),
         ("https://", False),
         ("http://[", False),
@@ -265,6 +265,53 @@ def test_only_loopback_is_called_without_tls(url: str, *, is_fine: bool) -> None
     if not is_fine:
         with pytest.raises(ValueError, match="https"):
             HttpClient(url)
+
+
+class TestWhole:
+    """A response that is not whole, or not the one that was asked for, is none."""
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
+            + b"x" * 2 * MAX_RESPONSE_BYTES,
+        ],
+        ids=["interim", "cut", "cut chunk", "endless chunk"],
+    )
+    def test_is_asked_of_every_response(self, psp: ListeningPsp, sent: bytes) -> None:
+        def act(handler: Handler) -> None:
+            handler.wfile.write(sent)
+            handler.close_connection = True
+
+        psp.acts = [act] * 3
+        with HttpClient(psp.url, patience=CALM) as client, pytest.raises(ProviderUnavailable):
+            client.send("GET", "/")
+
+    def test_what_nobody_asked_for_is_no_response_to_the_next_request(
+        self, psp: ListeningPsp
+    ) -> None:
+        def twice(handler: Handler) -> None:
+            handler.respond(200, b"first")
+            handler.respond(200, b"unsolicited")
+
+        psp.acts = [twice, responding(200, b"second")]
+        with HttpClient(psp.url, patience=CALM) as client:
+            assert client.send("GET", "/1").body == b"first"
+            time.sleep(0.2)
+            assert client.send("GET", "/2").body == b"second"
+
+    def test_a_key_that_cannot_be_sent_is_an_outage_and_not_told(self, psp: ListeningPsp) -> None:
+        headers = {"Authorization": "Bearer a secret\n"}
+        with (
+            HttpClient(psp.url, headers=headers, patience=CALM) as client,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
+            client.send("GET", "/")
+        assert raised.value.details == FailureDetails(error="ValueError")
+        assert "secret" not in "".join(traceback.format_exception(raised.value))
 
 
 class TestJsonApi:

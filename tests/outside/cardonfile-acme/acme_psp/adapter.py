@@ -3,23 +3,25 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 
+from adapters.psp.fields import AwareTime, LastFour, Month, Year
 from adapters.psp.http import JsonApi, NotFound
 from adapters.psp.plugin import PspPlugin, Surroundings
-from adapters.psp.settings import AccountSettings, keys_of, require_https
+from adapters.psp.settings import AccountSettings, keys_of, require_https, values_of
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
 from domain import hosted_pages as pages
 from domain.billing import AvsResult
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT as DEFAULT
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, TokenId
 from domain.payment_accounts import Card
-from domain.ports import Clock, PaymentProvider, WebhookRejected
+from domain.ports import Clock, PaymentProvider, ProviderUnavailable, WebhookRejected
 
-ACCOUNTS = AccountSettings(psp="acme", required=("URL", "API_KEY", "WEBHOOK_SECRETS"))
+SECRETS = ("API_KEY", "WEBHOOK_SECRETS")
+ACCOUNTS = AccountSettings(psp="acme", required=("URL", *SECRETS), distinct=SECRETS)
 NAMES = {"card_logo": "brand", "last_four": "last4", "expiry_month": "month", "expiry_year": "year"}
 
 
@@ -27,20 +29,20 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
     token: CardToken
     fingerprint: str
     card_logo: str
-    last_four: str
-    expiry_month: int
-    expiry_year: int
+    last_four: LastFour
+    expiry_month: Month
+    expiry_year: Year
 
 
 class AcmePage(msgspec.Struct):
     id: str
     url: str
     guest: GuestReference
-    ends_at: datetime
+    ends_at: AwareTime
     status: Literal["open", "refused", "challenged", "done", "closed"]
     avs: AvsResult = AvsResult.NOT_CHECKED
     card: AcmeCard | None = None
-    typed_at: datetime | None = None
+    typed_at: AwareTime | None = None
 
 
 class AcmeEvent(msgspec.Struct):
@@ -48,8 +50,7 @@ class AcmeEvent(msgspec.Struct):
     reference: TokenId | None = None
 
 
-PAGE, MERCHANT = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(dict[str, str])
-EVENTS = msgspec.json.Decoder(list[AcmeEvent])
+PAGE, EVENTS = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(list[AcmeEvent])
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,6 @@ class AcmeProvider(PaymentProvider):
     def _acme(self, account: MerchantAccount) -> JsonApi:
         keys = keys_of(self._accounts, account)
         return JsonApi(keys.url, headers={"Authorization": f"Bearer {keys.api_key}"})
-
-    def identity(self, merchant_account: MerchantAccount) -> str:
-        with self._acme(merchant_account) as acme:
-            return acme.ask(MERCHANT, "GET", "/merchant")["id"]
 
     def start(self, request: pages.HostedPageRequest) -> pages.HostedPage:
         asked = {
@@ -98,9 +95,11 @@ class AcmeProvider(PaymentProvider):
     ) -> pages.Outcome:
         try:
             with self._acme(request.merchant_account) as acme:
-                found = acme.ask(PAGE, "GET", f"/pages/{page.reference}")
+                found = acme.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
         except NotFound:
             return pages.PageClosed()
+        if found.id != page.reference or (found.card and not found.typed_at):
+            raise ProviderUnavailable("another page, or half a card")
         if found.card and found.typed_at:
             card = Card(guest_reference=found.guest, **msgspec.structs.asdict(found.card))
             return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
@@ -110,13 +109,14 @@ class AcmeProvider(PaymentProvider):
 
     def close(self, request: pages.HostedPageRequest, page: pages.HostedPage) -> None:
         with suppress(NotFound), self._acme(request.merchant_account) as acme:
-            acme.ask(PAGE, "POST", f"/pages/{page.reference}/close")
+            acme.ask(PAGE, "POST", f"/pages/{quote(page.reference, safe='')}/close")
 
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
         with suppress(NotFound), self._acme(merchant_account) as acme:
-            acme.ask(None, "DELETE", f"/guests/{guest_reference}/cards/{token}")
+            guest, card = quote(guest_reference, safe=""), quote(token, safe="")
+            acme.ask(None, "DELETE", f"/guests/{guest}/cards/{card}")
 
     def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
         account = delivery.merchant_account or DEFAULT
@@ -134,7 +134,7 @@ class AcmeProvider(PaymentProvider):
 
 def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
     return {
-        account: Keys(own["URL"], own["API_KEY"], own["WEBHOOK_SECRETS"].split(","))
+        account: Keys(own["URL"], own["API_KEY"], values_of(own["WEBHOOK_SECRETS"]))
         for account, own in ACCOUNTS.read(here.environment).items()
     } or None
 
