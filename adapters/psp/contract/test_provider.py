@@ -234,7 +234,7 @@ def private(psp: PspUnderTest, caplog: pytest.LogCaptureFixture) -> Iterator[lis
     numbers = [card.number for card in psp.facts.cards.values()]
     private = [SECRET, OTHER_SECRET, *psp.keys, *numbers]
     private += filter(None, (guest.guest_email, guest.guest_name, ADDRESS.address))
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     with capture_logs() as lines:
         yield private
     # `caplog.text` has the records of the teardown by now.
@@ -262,6 +262,19 @@ class TestStart:
 
         assert adapter.start(asked) == page
         assert psp.adapter().start(asked) == page
+
+    @needs(Ability.STAND_IN)
+    def test_a_page_that_has_its_card_is_given_again(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        asked: HostedPageRequest,
+        page: HostedPage,
+    ) -> None:
+        psp.type_card(page, GuestCard.GOOD)
+        psp.clock.advance(psp.facts.list_lag)
+
+        assert adapter.start(asked).reference == page.reference
 
     def test_the_next_attempt_makes_another_page(
         self,
@@ -961,6 +974,13 @@ class TestSignature:
 
         with pytest.raises(WebhookRejected):
             adapter.read_webhook(replace(delivery, merchant_account=OTHER))
+
+    @needs(Ability.REMOTE)
+    def test_by_the_secret_of_another_merchant_account_it_is_rejected(
+        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    ) -> None:
+        with pytest.raises(WebhookRejected):
+            adapter.read_webhook(psp.sign(event, secret=OTHER_SECRET, at=psp.clock.now()))
 
     def test_over_another_body_it_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes

@@ -32,8 +32,8 @@ MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")
 SECRET: Final = "the secret of webhooks to main"  # noqa: S105 - made up
 OTHER_SECRET: Final = "the secret of webhooks to other"  # noqa: S105 - made up
-START: Final = datetime(2026, 11, 20, 12, 0, 0, 789_012, tzinfo=UTC)
-"""When a PSP under test begins: not at a whole second, so that no fraction is lost unnoticed."""
+START: Final = datetime(2026, 11, 20, 12, 0, 37, 789_012, tzinfo=UTC)
+"""When a PSP under test begins: at no whole minute or second, so that no part is lost unnoticed."""
 EXPIRY: Final = (9, 2031)
 
 
