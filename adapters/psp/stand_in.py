@@ -193,6 +193,7 @@ class StandInServer:
         self._trouble: list[_TroubleWith] = []
         self._lock = threading.Lock()
         self._recovered = threading.Event()
+        self._has_given_up = False
         self._redirects = count(1)
         self._redirected: dict[str, Request] = {}
         server = self
@@ -206,11 +207,16 @@ class StandInServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and let go of the calls that are held."""
+        """Stop, and let go of the calls that are held.
+
+        Raises AssertionError when somebody has waited for a response until the server gave up.
+        """
         self._recovered.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        if self._has_given_up:
+            raise AssertionError(f"a response was waited for over {GIVE_UP_SECONDS} seconds")
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
@@ -235,7 +241,8 @@ class StandInServer:
         except _Dropped:
             return
         except _Silent:
-            self._recovered.wait(GIVE_UP_SECONDS)
+            if not self._recovered.wait(GIVE_UP_SECONDS):
+                self._has_given_up = True
             return
         if response.slow is Part.BODY or not response.seconds:
             send(response.head())
