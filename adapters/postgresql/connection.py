@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import cache
 from typing import Final, TypeAlias, TypeVar
 
 import psycopg
@@ -20,10 +21,8 @@ from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool
 from typing_extensions import override
 
+from adapters.sql.transaction import Dialect, Values
 from domain.errors import ServiceUnavailable
-
-Values: TypeAlias = Mapping[str, object]
-"""What is bound to the named places of a statement."""
 
 Error: TypeAlias = psycopg.Error
 """Whatever PostgreSQL or its client has to complain about."""
@@ -64,6 +63,17 @@ _IS_READ_AS_MEANT: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
 
 _SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
 """What of an address may be shown. Passwords may also be in `options`, `sslpassword` and others."""
+
+_DIALECT: Final = Dialect(
+    page_reference="attempt #>> '{page,reference}'",
+    among_centers="= ANY(:centers::uuid[])",
+    not_excepted="<> ALL(:except_at)",
+    order_of_creation="sequence",
+    skip_locked=" FOR UPDATE SKIP LOCKED",
+)
+
+_PLACE: Final = re.compile(r"(?<!:):([a-z_]+)")
+"""A named place in a statement, and no cast."""
 
 _ROLLED_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
@@ -136,6 +146,8 @@ class Connection(psycopg.Connection[TupleRow]):
 class Transaction:
     """One transaction, whose statements are refused once it is over."""
 
+    dialect: Final = _DIALECT
+
     def __init__(self, connection: Connection, *, writing: bool) -> None:
         """Begin it on a connection that is in none."""
         self._connection: Connection | None = connection
@@ -160,8 +172,8 @@ class Transaction:
         return self._connection
 
     def execute(self, statement: str, values: Values | None = None) -> psycopg.Cursor[TupleRow]:
-        """Run one statement."""
-        return self.connection.execute(statement.encode(), values)
+        """Run one statement, whose places are written `:name`."""
+        return self.connection.execute(_with_places_of_psycopg(statement), values)
 
     def one(self, statement: str, values: Values | None = None) -> TupleRow:
         """Run a statement that gives one row, and give the row."""
@@ -179,7 +191,7 @@ class Transaction:
         """
         if self.is_writing:
             self.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%(about)s, 0))",
+                "SELECT pg_advisory_xact_lock(hashtextextended(:about, 0))",
                 {"about": "\x1f".join(about)},
             )
 
@@ -410,9 +422,15 @@ def _translated(*, writing: bool) -> Iterator[None]:
 
 
 def _configure(connection: Connection) -> None:
-    # The domain keeps UUIDs as text.
+    # The domain keeps UUIDs as text, and the rows of its records JSON.
     connection.adapters.register_loader("uuid", TextLoader)
+    connection.adapters.register_loader("jsonb", TextLoader)
     *_, connection.recovered_at = _one(connection.execute(_CONFIGURE.encode()))
+
+
+@cache
+def _with_places_of_psycopg(statement: str) -> bytes:
+    return _PLACE.sub(r"%(\1)s", statement).encode()
 
 
 def _one(cursor: psycopg.Cursor[TupleRow]) -> TupleRow:

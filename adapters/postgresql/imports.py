@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from typing_extensions import override
+
 from adapters.postgresql.connection import Transaction
-from adapters.postgresql.rows import Record, Rows
+from adapters.sql import imports as sql
+from adapters.sql.rows import Record, Rows
 from domain import ports
 
 _REPEATED: Final = (
@@ -24,42 +27,44 @@ _OF_ANOTHER_CENTER: Final = (
 )
 
 
-def put_records(transaction: Transaction, rows: Rows[Record], records: Iterable[Record]) -> None:
-    """Store records by their `id`, updating those that are there. Raises DuplicateInImport."""
-    with _incoming(transaction, rows, records):
-        _refuse(transaction, {ports.DuplicateInImport: _REPEATED})
-        transaction.execute(
-            f"INSERT INTO {rows.table} ({rows.listed}) SELECT {rows.listed} FROM incoming "
-            + rows.or_replace
-        )
+class Imports(sql.Imports):
+    """The imports of one transaction."""
 
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
 
-def put_products(transaction: Transaction, rows: Rows[Record], products: Iterable[Record]) -> None:
-    """Store products; each new one gets the next position in its center, the others keep theirs.
+    @override
+    def put_records(self, rows: Rows[Record], records: Iterable[Record]) -> None:
+        with _incoming(self._transaction, rows, records):
+            _refuse(self._transaction, {ports.DuplicateInImport: _REPEATED})
+            self._transaction.execute(
+                f"INSERT INTO {rows.table} ({rows.listed}) SELECT {rows.listed} FROM incoming "
+                + rows.or_replace
+            )
 
-    Raises DuplicateInImport, UnknownCenterInImport and CenterChangedInImport.
-    """
-    with _incoming(transaction, rows, products):
-        _refuse(
-            transaction,
-            {
-                ports.DuplicateInImport: _REPEATED,
-                ports.UnknownCenterInImport: _WITHOUT_CENTER,
-                ports.CenterChangedInImport: _OF_ANOTHER_CENTER,
-            },
-        )
-        listed = ", ".join(f"incoming.{column}" for column in rows.columns)
-        transaction.execute(
-            # Materialized, because what is inserted meanwhile would make it ever slower to find.
-            "WITH last AS MATERIALIZED (SELECT center_id, (SELECT coalesce(max(position), 0) "
-            "FROM products WHERE products.center_id = named.center_id) AS position "
-            "FROM (SELECT DISTINCT center_id FROM incoming) AS named) "
-            f"INSERT INTO products ({rows.listed}, position) "
-            f"SELECT {listed}, coalesce(products.position, last.position + row_number() OVER "
-            "(PARTITION BY incoming.center_id, products.id IS NULL ORDER BY place)) "
-            "FROM incoming LEFT JOIN products USING (id) JOIN last "
-            "ON last.center_id = incoming.center_id " + rows.or_replace
-        )
+    @override
+    def put_products(self, rows: Rows[Record], products: Iterable[Record]) -> None:
+        with _incoming(self._transaction, rows, products):
+            _refuse(
+                self._transaction,
+                {
+                    ports.DuplicateInImport: _REPEATED,
+                    ports.UnknownCenterInImport: _WITHOUT_CENTER,
+                    ports.CenterChangedInImport: _OF_ANOTHER_CENTER,
+                },
+            )
+            listed = ", ".join(f"incoming.{column}" for column in rows.columns)
+            self._transaction.execute(
+                # Materialized, because what is inserted meanwhile would make it ever slower to find.
+                "WITH last AS MATERIALIZED (SELECT center_id, (SELECT coalesce(max(position), 0) "
+                "FROM products WHERE products.center_id = named.center_id) AS position "
+                "FROM (SELECT DISTINCT center_id FROM incoming) AS named) "
+                f"INSERT INTO products ({rows.listed}, position) "
+                f"SELECT {listed}, coalesce(products.position, last.position + row_number() OVER "
+                "(PARTITION BY incoming.center_id, products.id IS NULL ORDER BY place)) "
+                "FROM incoming LEFT JOIN products USING (id) JOIN last "
+                "ON last.center_id = incoming.center_id " + rows.or_replace
+            )
 
 
 @contextmanager

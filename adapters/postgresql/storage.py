@@ -10,8 +10,9 @@ from typing import Final
 
 from typing_extensions import override
 
-from adapters.postgresql import repositories
 from adapters.postgresql.connection import Conflict, Connections, Error, ReadOnly, Transaction
+from adapters.postgresql.imports import Imports
+from adapters.sql.unit_of_work import UnitOfWork
 from domain import ports
 from domain.errors import ServiceUnavailable
 
@@ -19,88 +20,17 @@ REPEAT_WITHIN_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 """How long, at most, a unit that got in the way of others waits before it is done again."""
 
 
-class UnitOfWork(ports.UnitOfWork):
-    """The repositories over one transaction."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    @property
-    @override
-    def centers(self) -> ports.Centers:
-        return repositories.Centers(self._transaction)
-
-    @property
-    @override
-    def guests(self) -> ports.Guests:
-        return repositories.Guests(self._transaction)
-
-    @property
-    @override
-    def products(self) -> ports.Products:
-        return repositories.Products(self._transaction)
-
-    @property
-    @override
-    def configurations(self) -> ports.PaymentConfigurations:
-        return repositories.PaymentConfigurations(self._transaction)
-
-    @property
-    @override
-    def sessions(self) -> ports.CardSessions:
-        return repositories.CardSessions(self._transaction)
-
-    @property
-    @override
-    def evidence(self) -> ports.EvidenceLog:
-        return repositories.EvidenceLog(self._transaction)
-
-    @property
-    @override
-    def idempotency_keys(self) -> ports.IdempotencyKeys:
-        return repositories.IdempotencyKeys(self._transaction)
-
-    @property
-    @override
-    def accounts(self) -> ports.PaymentAccounts:
-        return repositories.PaymentAccounts(self._transaction)
-
-    @property
-    @override
-    def guest_references(self) -> ports.GuestReferences:
-        return repositories.GuestReferences(self._transaction)
-
-    @property
-    @override
-    def merchant_identities(self) -> ports.MerchantIdentities:
-        return repositories.MerchantIdentities(self._transaction)
-
-    @property
-    @override
-    def discards(self) -> ports.Discards:
-        return repositories.Discards(self._transaction)
-
-    @property
-    @override
-    def access_tokens(self) -> ports.AccessTokens:
-        return repositories.AccessTokens(self._transaction)
-
-    @property
-    @override
-    def worker_heartbeats(self) -> ports.WorkerHeartbeats:
-        return repositories.WorkerHeartbeats(self._transaction)
-
-
 class WriteUnit(UnitOfWork, ports.WriteUnit):
     """The repositories over one transaction that may write."""
 
     def __init__(self, transaction: Transaction, connections: Connections) -> None:
-        super().__init__(transaction)
+        super().__init__(transaction, Imports(transaction))
+        self._open = transaction
         self._connections = connections
 
     @override
     def commit(self) -> None:
-        self._connections.commit(self._transaction)
+        self._connections.commit(self._open)
 
 
 class PostgresqlStorage(ports.Storage):
@@ -116,7 +46,7 @@ class PostgresqlStorage(ports.Storage):
     @contextmanager
     def read(self) -> Iterator[ports.UnitOfWork]:
         with _given_up(), self._connections.transaction(writing=False) as transaction:
-            yield UnitOfWork(transaction)
+            yield UnitOfWork(transaction, Imports(transaction))
 
     @override
     @contextmanager

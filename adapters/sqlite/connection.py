@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
+import msgspec
 from sqlite_utils import Database
 
+from adapters.sql.transaction import Dialect, Values
 from domain.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -20,9 +23,6 @@ if TYPE_CHECKING:
     import sqlite3
 else:
     import pysqlite3 as sqlite3
-
-Values: TypeAlias = Mapping[str, object]
-"""What is bound to the named places of a statement."""
 
 Error: TypeAlias = sqlite3.Error
 """Whatever SQLite has to complain about."""
@@ -43,6 +43,15 @@ MOST_IN_QUEUE: Final = 8
 """How many threads wait for their turn to write, so that the others go on with what reads."""
 QUEUE_SECONDS: Final = 0.5
 """How long those wait that come when so many wait already."""
+
+_DIALECT: Final = Dialect(
+    page_reference="json_extract(attempt, '$.page.reference')",
+    among_centers="IN (SELECT value FROM json_each(:centers))",
+    not_excepted="NOT IN (SELECT value FROM json_each(:except_at))",
+    order_of_creation="rowid",
+    # Nobody else is changing anything.
+    skip_locked="",
+)
 
 _JOURNAL_TRIES = 20
 
@@ -152,17 +161,29 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
 class Transaction:
     """A transaction that is open on a connection, until it is over."""
 
+    dialect: Final = _DIALECT
+    for_update: Final = ""
+    """Nothing: while one transaction writes, no other one does."""
+
     def __init__(self, db: Database) -> None:
         """Take a connection on which one has begun."""
         self.db = db
         self._is_over = False
 
-    def execute(self, statement: str, values: Sequence[object] | Values = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Values | None = None) -> sqlite3.Cursor:
         """Run a statement. Raises RuntimeError once the transaction is over."""
         # SQLite itself ends a transaction when the disk is full.
         if self._is_over or not self.db.conn.in_transaction:
             raise RuntimeError("this unit of work is over")
-        return self.db.conn.execute(statement, values)
+        return self.db.conn.execute(statement, _bound(values or {}))
+
+    def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
+        """Run a statement that gives one row, and give the row, of whatever its columns hold."""
+        row: tuple[Any, ...] = self.execute(statement, values).fetchone()
+        return row
+
+    def take_turns(self, *about: str) -> None:
+        """Do nothing: those who write take turns about everything."""
 
     def commit(self) -> None:
         """Make what was written durable. It is over then, also when that fails."""
@@ -295,6 +316,22 @@ class Connections:
             db.execute("PRAGMA query_only=OFF")
             db.execute("PRAGMA busy_timeout=0")
         return db
+
+
+def time_text(time: datetime) -> str:
+    """Give a time as text whose order is the order in time."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _bound(values: Values) -> dict[str, object]:
+    """Give the values that SQLite has no type for as text: times in UTC, lists as JSON."""
+    bound = dict(values)
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            bound[name] = time_text(value)
+        elif isinstance(value, list):
+            bound[name] = msgspec.json.encode(value).decode()
+    return bound
 
 
 def _begin_writing(db: Database, *, within_seconds: float) -> None:

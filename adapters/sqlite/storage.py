@@ -9,8 +9,9 @@ from typing import Final
 
 from typing_extensions import override
 
-from adapters.sqlite import repositories
+from adapters.sql.unit_of_work import UnitOfWork
 from adapters.sqlite.connection import Connections, Error, FileUnusable, Transaction
+from adapters.sqlite.imports import Imports
 from domain import ports
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
@@ -18,89 +19,18 @@ from domain.identifiers import CenterId
 CHECK_SECONDS: Final = 0.5
 
 
-class UnitOfWork(ports.UnitOfWork):
-    """The repositories over one open transaction."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    @property
-    @override
-    def centers(self) -> ports.Centers:
-        return repositories.Centers(self._transaction)
-
-    @property
-    @override
-    def guests(self) -> ports.Guests:
-        return repositories.Guests(self._transaction)
-
-    @property
-    @override
-    def products(self) -> ports.Products:
-        return repositories.Products(self._transaction)
-
-    @property
-    @override
-    def configurations(self) -> ports.PaymentConfigurations:
-        return repositories.PaymentConfigurations(self._transaction)
-
-    @property
-    @override
-    def sessions(self) -> ports.CardSessions:
-        return repositories.CardSessions(self._transaction)
-
-    @property
-    @override
-    def evidence(self) -> ports.EvidenceLog:
-        return repositories.EvidenceLog(self._transaction)
-
-    @property
-    @override
-    def idempotency_keys(self) -> ports.IdempotencyKeys:
-        return repositories.IdempotencyKeys(self._transaction)
-
-    @property
-    @override
-    def accounts(self) -> ports.PaymentAccounts:
-        return repositories.PaymentAccounts(self._transaction)
-
-    @property
-    @override
-    def guest_references(self) -> ports.GuestReferences:
-        return repositories.GuestReferences(self._transaction)
-
-    @property
-    @override
-    def merchant_identities(self) -> ports.MerchantIdentities:
-        return repositories.MerchantIdentities(self._transaction)
-
-    @property
-    @override
-    def discards(self) -> ports.Discards:
-        return repositories.Discards(self._transaction)
-
-    @property
-    @override
-    def access_tokens(self) -> ports.AccessTokens:
-        return repositories.AccessTokens(self._transaction)
-
-    @property
-    @override
-    def worker_heartbeats(self) -> ports.WorkerHeartbeats:
-        return repositories.WorkerHeartbeats(self._transaction)
-
-
 class WriteUnit(UnitOfWork, ports.WriteUnit):
     """The repositories over a transaction that holds the write lock."""
 
     def __init__(self, transaction: Transaction, path: Path) -> None:
-        super().__init__(transaction)
+        super().__init__(transaction, Imports(transaction))
+        self._open = transaction
         self._path = path
 
     @override
     def commit(self) -> None:
         try:
-            self._transaction.commit()
+            self._open.commit()
         except Error as error:
             raise ServiceUnavailable from FileUnusable(self._path, error)
 
@@ -120,7 +50,7 @@ class SqliteStorage(ports.Storage):
     @contextmanager
     def read(self) -> Iterator[ports.UnitOfWork]:
         with self._connections.transaction(writing=False) as transaction:
-            yield UnitOfWork(transaction)
+            yield UnitOfWork(transaction, Imports(transaction))
 
     @override
     @contextmanager
@@ -141,7 +71,7 @@ class SqliteStorage(ports.Storage):
             with self._connections.transaction(
                 writing=True, wait_seconds=CHECK_SECONDS
             ) as transaction:
-                UnitOfWork(transaction).centers.get(CenterId(""))
+                UnitOfWork(transaction, Imports(transaction)).centers.get(CenterId(""))
                 # A disk that is full or fails is noticed by a commit that writes. SQLite writes this
                 # number, which nobody reads here, also when it stays as it is.
                 transaction.execute("PRAGMA user_version=0")

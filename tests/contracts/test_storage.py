@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from threading import Event
+from typing import Final
 
 import pytest
 
@@ -21,6 +22,7 @@ from adapters.psp.contract.samples import (
     a_page_request,
     a_uuid,
 )
+from domain.billing import BillingInfo
 from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
@@ -72,6 +74,17 @@ from tests.concurrency import elsewhere
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
+
+AWKWARD: Final = [
+    "\U0001f600 Zo\u00eb \u200dZe\u0301",
+    "O'Neill; DROP TABLE guests; --",
+    '"quoted" and \\backslashed\\ \\N \\.',
+    "100 % %s %(id)s %% $1 {0} :id ::uuid ?",
+    "null",
+    " \t leading\tand trailing \r\n",
+    "x" * 1_000_000,
+    "",
+]
 
 
 def put(storage: Storage, *writes: Callable[[WriteUnit], None]) -> None:
@@ -1420,3 +1433,28 @@ class TestWorkerHeartbeats:
     def test_before_the_first_there_is_none(self, storage: Storage) -> None:
         with storage.read() as reading:
             assert reading.worker_heartbeats.last() is None
+
+
+@pytest.mark.parametrize("text", AWKWARD, ids=range(len(AWKWARD)))
+def test_awkward_text_comes_back_as_it_was(storage: Storage, text: str) -> None:
+    guest = a_guest(first_name=text, last_name=text, email=text)
+    session = a_session(redirect_uri=text, billing_info=BillingInfo(last_name=text, city=text))
+    evidence = an_evidence(content=text, origin=EvidenceOrigin.RETURN)
+    product = a_product(code=text, name=text, description=text)
+    # No index takes a value of more than some 2,700 bytes.
+    account = a_payment_account(guest_reference=text, consent_version=text, token=text[:100])
+    with storage.write() as unit:
+        unit.guests.put_many([guest])
+        unit.centers.put_many([a_center(name=text)])
+        unit.products.put_many([product])
+        unit.sessions.add(session)
+        unit.evidence.add(TOKEN_ID, evidence)
+        unit.accounts.add(account)
+        unit.commit()
+    with storage.read() as reading:
+        assert reading.guests.get(GUEST_ID) == guest
+        assert reading.centers.get(CENTER_ID) == a_center(name=text)
+        assert reading.products.page(CENTER_ID, PageRequest()).items == (product,)
+        assert reading.sessions.get(TOKEN_ID) == session
+        assert list(reading.evidence.of(TOKEN_ID)) == [evidence]
+        assert reading.accounts.get(account.account_id) == account

@@ -181,7 +181,8 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     installation.type_card(good)
     with installation.storage.write() as unit:
         unit._transaction.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
-            "UPDATE card_sessions SET configuration = '{}' WHERE token_id = ?", (broken.token_id,)
+            "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
+            {"token_id": broken.token_id},
         )
         unit.commit()
     installation.clock.advance(timedelta(seconds=30))

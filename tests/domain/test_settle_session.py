@@ -10,7 +10,7 @@ import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
-from adapters.sqlite.repositories import Guests
+from adapters.sql.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
 from domain.card_sessions import CardSession, Failure, SessionStatus

@@ -709,4 +709,4 @@ def _put_everything_back(unit: WriteUnit) -> None:
 
 def _delete(unit: Any, table: str, identifier: str) -> None:
     """Do what only an operator can do: no repository removes a guest or a center."""
-    unit._transaction.execute(f"DELETE FROM {table} WHERE id = ?", (identifier,))
+    unit._transaction.execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.postgresql.connection import Transaction, Values
+from adapters.postgresql.connection import Transaction
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, a_uuid
+from adapters.sql.transaction import Values
 from domain.identifiers import CardToken, TokenId
 from domain.pagination import PageRequest
 from domain.ports import UnitOfWork, WriteUnit

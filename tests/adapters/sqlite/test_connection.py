@@ -5,6 +5,7 @@ import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from adapters.sqlite.connection import (
     SqliteIsTooOld,
     _use_write_ahead_log,
     connect,
+    time_text,
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
@@ -339,7 +341,8 @@ def test_a_center_with_products_cannot_vanish_under_them(storage: SqliteStorage)
         unit.commit()
     with storage._connections.transaction(writing=True) as db:
         db.execute(
-            "INSERT INTO products VALUES ('p', ?, 1, '', '', '', '1', 'EUR', 1)", (CENTER_ID,)
+            "INSERT INTO products VALUES ('p', :id, 1, '', '', '', '1', 'EUR', 1)",
+            {"id": CENTER_ID},
         )
         with pytest.raises(Error, match="FOREIGN KEY"):
             db.execute("DELETE FROM centers")
@@ -352,3 +355,18 @@ def test_an_sqlite_that_may_corrupt_databases_is_refused(
 
     with pytest.raises(SqliteIsTooOld, match="may corrupt a database"):
         connect(path, busy_timeout_seconds=1)
+
+
+def test_times_as_text_are_in_the_order_of_time() -> None:
+    base = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
+    east = timezone(timedelta(hours=9))
+    times = [
+        base,
+        base + timedelta(microseconds=1),
+        (base + timedelta(microseconds=10)).astimezone(east),
+        base + timedelta(milliseconds=500),
+        (base + timedelta(seconds=1)).astimezone(east),
+    ]
+    texts = [time_text(time) for time in times]
+    assert texts == sorted(texts)
+    assert {len(text) for text in texts} == {32}

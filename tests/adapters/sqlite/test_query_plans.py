@@ -76,7 +76,7 @@ def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[
         ),
         (
             lambda unit: unit.sessions.take_due(NOW, until=NOW),
-            ["card_sessions_due (due_at<?)", "INTEGER PRIMARY KEY (rowid=?)"],
+            ["card_sessions_due (due_at<?)", "sqlite_autoindex_card_sessions_1 (token_id=?)"],
         ),
         (
             lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),

@@ -1,18 +1,24 @@
-"""The repositories, each over the connection of the unit of work that it belongs to."""
+"""The repositories, each over the transaction of the unit of work that it belongs to.
+
+The SQL is such that each database understands it; where they have no common words, those of the
+`Dialect` stand. In a write unit, what is read in order to be changed is locked until its end: a row
+by FOR UPDATE, what may not be there yet by taking turns about it. On SQLite both are nothing,
+because a write unit has the whole database for itself.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
-from secrets import randbits
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
-from adapters.sqlite.connection import IntegrityError, Transaction
-from adapters.sqlite.rows import Record, Rows, time_text
+from adapters.sql.imports import Imports
+from adapters.sql.rows import Rows
+from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession, DueSession
@@ -31,6 +37,7 @@ from domain.identifiers import (
     ProviderName,
     PspAccount,
     TokenId,
+    plain_uuid,
 )
 from domain.pagination import Page, PageRequest
 from domain.payment_accounts import PaymentAccount
@@ -41,18 +48,9 @@ MAX_EVIDENCE_PER_ORIGIN: Final = 50
 MAX_KEYS_FORGOTTEN: Final = 1_000
 """How many idempotency keys one call removes, so that no unit of work grows long."""
 
-_CENTERS = Rows("centers", Center, key=("id",), beside=("import_id",))
-_GUESTS = Rows("guests", Guest, key=("id",), beside=("import_id",))
-_PRODUCTS = Rows(
-    "products",
-    Product,
-    key=("id",),
-    beside=("import_id",),
-    made={
-        "position": "(SELECT coalesce(max(position), 0) + 1 FROM products "
-        "WHERE center_id = :center_id)"
-    },
-)
+_CENTERS = Rows("centers", Center, key=("id",))
+_GUESTS = Rows("guests", Guest, key=("id",))
+_PRODUCTS = Rows("products", Product, key=("id",))
 _CONFIGURATIONS = Rows(
     "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
 )
@@ -67,33 +65,27 @@ _ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
-_DUE_SESSION = (
-    "SELECT rowid FROM card_sessions WHERE due_at <= :now "
-    "AND json_extract(configuration, '$.provider') || '/' || "
-    "json_extract(configuration, '$.merchant_account') "
-    "NOT IN (SELECT value FROM json_each(:except_at)) ORDER BY due_at LIMIT 1"
-)
-_DUE_DISCARD = (
-    "SELECT rowid FROM discards WHERE due_at <= :now "
-    "AND provider || '/' || merchant_account "
-    "NOT IN (SELECT value FROM json_each(:except_at)) ORDER BY due_at LIMIT 1"
-)
 
-
-def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, str]:
-    return {"now": time_text(now), "except_at": json.dumps(["/".join(each) for each in except_at])}
-
-
-def _is_any(transaction: Transaction, statement: str, values: dict[str, str]) -> bool:
-    return transaction.execute(statement, values).fetchone() is not None
+def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
+    return {"now": now, "except_at": ["/".join(each) for each in except_at]}
 
 
 class _InUnit:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
+        self._dialect = transaction.dialect
+
+    def _is_any(self, statement: str, values: Values) -> bool:
+        return self._transaction.execute(statement, values).fetchone() is not None
 
 
-class Centers(_InUnit, ports.Centers):
+class _Imported(_InUnit):
+    def __init__(self, transaction: Transaction, imports: Imports) -> None:
+        super().__init__(transaction)
+        self._imports = imports
+
+
+class Centers(_Imported, ports.Centers):
     """The centers on file."""
 
     @override
@@ -102,10 +94,10 @@ class Centers(_InUnit, ports.Centers):
 
     @override
     def put_many(self, centers: Iterable[Center]) -> None:
-        _import(self._transaction, _CENTERS, centers)
+        self._imports.put_records(_CENTERS, centers)
 
 
-class Guests(_InUnit, ports.Guests):
+class Guests(_Imported, ports.Guests):
     """The guests on file."""
 
     @override
@@ -114,17 +106,18 @@ class Guests(_InUnit, ports.Guests):
 
     @override
     def put_many(self, guests: Iterable[Guest]) -> None:
-        _import(self._transaction, _GUESTS, guests)
+        self._imports.put_records(_GUESTS, guests)
 
 
-class Products(_InUnit, ports.Products):
+class Products(_Imported, ports.Products):
     """The products on file. Each keeps the position that it got within its center at first."""
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
-        (total,) = self._transaction.execute(
-            "SELECT coalesce(max(position), 0) FROM products WHERE center_id = ?", (center_id,)
-        ).fetchone()
+        (total,) = self._transaction.one(
+            "SELECT coalesce(max(position), 0) FROM products WHERE center_id = :center_id",
+            {"center_id": center_id},
+        )
         if request.before >= total:
             return Page(items=(), total=total, request=request)
         items = _PRODUCTS.find(
@@ -141,7 +134,7 @@ class Products(_InUnit, ports.Products):
 
     @override
     def put_many(self, products: Iterable[Product]) -> None:
-        _import(self._transaction, _PRODUCTS, products, keeping="center_id")
+        self._imports.put_products(_PRODUCTS, products)
 
 
 class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
@@ -163,7 +156,8 @@ class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
     @override
     def remove(self, center_id: CenterId) -> None:
         self._transaction.execute(
-            "DELETE FROM payment_configurations WHERE center_id = ?", (center_id,)
+            "DELETE FROM payment_configurations WHERE center_id = :center_id",
+            {"center_id": center_id},
         )
 
     @override
@@ -180,14 +174,27 @@ class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
 class CardSessions(_InUnit, ports.CardSessions):
     """Card-addition sessions."""
 
+    @property
+    def _longest_due(self) -> str:
+        return (
+            "SELECT token_id FROM card_sessions WHERE due_at <= :now "
+            "AND (configuration ->> 'provider') || '/' || (configuration ->> 'merchant_account') "
+            f"{self._dialect.not_excepted} ORDER BY due_at LIMIT 1"
+        )
+
     @override
     def add(self, session: CardSession) -> None:
         self._transaction.execute(_SESSIONS.insert, _SESSIONS.row(session))
 
     @override
     def get(self, token_id: TokenId) -> CardSession | None:
+        if plain_uuid(token_id) is None:
+            # What a PSP's event names may be anything, and PostgreSQL's column takes only UUIDs.
+            return None
         return _SESSIONS.find_one(
-            self._transaction, "WHERE token_id = :token_id", {"token_id": token_id}
+            self._transaction,
+            "WHERE token_id = :token_id" + self._transaction.for_update,
+            {"token_id": token_id},
         )
 
     @override
@@ -196,9 +203,10 @@ class CardSessions(_InUnit, ports.CardSessions):
     ) -> CardSession | None:
         return _SESSIONS.find_one(
             self._transaction,
-            "WHERE json_extract(attempt, '$.page.reference') = :page_reference "
-            "AND json_extract(configuration, '$.provider') = :provider "
-            "AND json_extract(configuration, '$.merchant_account') = :merchant_account",
+            f"WHERE {self._dialect.page_reference} = :page_reference "
+            "AND configuration ->> 'provider' = :provider "
+            "AND configuration ->> 'merchant_account' = :merchant_account"
+            + self._transaction.for_update,
             {
                 "provider": provider,
                 "merchant_account": merchant_account,
@@ -212,17 +220,18 @@ class CardSessions(_InUnit, ports.CardSessions):
 
     @override
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        return _is_any(self._transaction, _DUE_SESSION, _due(now, except_at))
+        return self._is_any(self._longest_due, _due(now, except_at))
 
     @override
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> DueSession | None:
         taken = self._transaction.execute(
-            f"UPDATE card_sessions SET due_at = :until WHERE rowid = ({_DUE_SESSION}) "
-            "RETURNING token_id, coalesce(json_extract(configuration, '$.provider'), ''), "
-            "coalesce(json_extract(configuration, '$.merchant_account'), '')",
-            {**_due(now, except_at), "until": time_text(until)},
+            "UPDATE card_sessions SET due_at = :until "
+            f"WHERE token_id = ({self._longest_due}{self._dialect.skip_locked}) "
+            "RETURNING token_id, coalesce(configuration ->> 'provider', ''), "
+            "coalesce(configuration ->> 'merchant_account', '')",
+            {**_due(now, except_at), "until": until},
         ).fetchall()
         return next(
             (DueSession(token_id, PspAccount(*account)) for token_id, *account in taken), None
@@ -234,10 +243,11 @@ class EvidenceLog(_InUnit, ports.EvidenceLog):
 
     @override
     def add(self, token_id: TokenId, evidence: Evidence) -> None:
-        (kept,) = self._transaction.execute(
-            "SELECT count(*) FROM evidence WHERE token_id = ? AND origin = ?",
-            (token_id, evidence.origin),
-        ).fetchone()
+        self._transaction.take_turns("evidence", token_id)
+        (kept,) = self._transaction.one(
+            "SELECT count(*) FROM evidence WHERE token_id = :token_id AND origin = :origin",
+            {"token_id": token_id, "origin": evidence.origin},
+        )
         if kept < MAX_EVIDENCE_PER_ORIGIN:
             content_hash = sha256(evidence.content.encode()).hexdigest()
             self._transaction.execute(
@@ -249,7 +259,7 @@ class EvidenceLog(_InUnit, ports.EvidenceLog):
     def of(self, token_id: TokenId) -> Sequence[Evidence]:
         return _EVIDENCE.find(
             self._transaction,
-            "WHERE token_id = :token_id ORDER BY received_at, rowid",
+            f"WHERE token_id = :token_id ORDER BY received_at, {self._dialect.order_of_creation}",
             {"token_id": token_id},
         )
 
@@ -260,8 +270,9 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
         row = self._transaction.execute(
-            "SELECT token_id FROM idempotency_keys WHERE caller = ? AND key = ? AND used_at > ?",
-            (caller, key, time_text(since)),
+            "SELECT token_id FROM idempotency_keys "
+            "WHERE caller = :caller AND key = :key AND used_at > :since",
+            {"caller": caller, "key": key, "since": since},
         ).fetchone()
         return None if row is None else TokenId(row[0])
 
@@ -269,31 +280,30 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
+        # It waits for another claim that is not committed yet, and has the row locked in any case.
         self._transaction.execute(
-            "INSERT INTO idempotency_keys (caller, key, token_id, used_at) "
-            "VALUES (:caller, :key, :token_id, :now) ON CONFLICT (caller, key) DO UPDATE "
-            "SET token_id = excluded.token_id, used_at = excluded.used_at WHERE used_at <= :since",
-            {
-                "caller": caller,
-                "key": key,
-                "token_id": token_id,
-                "now": time_text(now),
-                "since": time_text(since),
-            },
+            "INSERT INTO idempotency_keys AS kept (caller, key, token_id, used_at) "
+            "VALUES (:caller, :key, :token_id, :now) "
+            "ON CONFLICT (caller, key) DO UPDATE "
+            "SET token_id = excluded.token_id, used_at = excluded.used_at "
+            "WHERE kept.used_at <= :since",
+            {"caller": caller, "key": key, "token_id": token_id, "now": now, "since": since},
         )
-        (standing,) = self._transaction.execute(
-            "SELECT token_id FROM idempotency_keys WHERE caller = ? AND key = ?", (caller, key)
-        ).fetchone()
+        (standing,) = self._transaction.one(
+            "SELECT token_id FROM idempotency_keys WHERE caller = :caller AND key = :key",
+            {"caller": caller, "key": key},
+        )
         return TokenId(standing)
 
     @override
     def forget(self, *, before: datetime) -> int:
         forgotten = self._transaction.execute(
-            "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys "
-            "WHERE used_at < ? ORDER BY used_at LIMIT ?)",
-            (time_text(before), MAX_KEYS_FORGOTTEN),
+            "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
+            "SELECT caller, key FROM idempotency_keys WHERE used_at < :before "
+            f"ORDER BY used_at LIMIT :limit{self._dialect.skip_locked})",
+            {"before": before, "limit": MAX_KEYS_FORGOTTEN},
         )
-        return int(forgotten.rowcount)
+        return forgotten.rowcount
 
 
 class PaymentAccounts(_InUnit, ports.PaymentAccounts):
@@ -310,7 +320,9 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     @override
     def get(self, account_id: AccountId) -> PaymentAccount | None:
         return _ACCOUNTS.find_one(
-            self._transaction, "WHERE account_id = :account_id", {"account_id": account_id}
+            self._transaction,
+            "WHERE account_id = :account_id" + self._transaction.for_update,
+            {"account_id": account_id},
         )
 
     @override
@@ -319,10 +331,13 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
+        # Per guest and not per center, so that a guest's accounts get their sequence in the order
+        # in which they are committed.
+        self._transaction.take_turns("accounts", guest_id)
         return _ACCOUNTS.find(
             self._transaction,
             "WHERE guest_id = :guest_id AND center_id = :center_id AND removed_at IS NULL "
-            "ORDER BY sequence",
+            "ORDER BY sequence" + self._transaction.for_update,
             {"guest_id": guest_id, "center_id": center_id},
         )
 
@@ -330,12 +345,13 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        row = self._transaction.execute(
-            "SELECT 1 FROM payment_accounts WHERE provider = ? AND merchant_account = ? "
-            "AND token = ? AND removed_at IS NULL LIMIT 1",
-            (provider, merchant_account, token),
-        ).fetchone()
-        return row is not None
+        self._transaction.take_turns("token", provider, merchant_account, token)
+        return self._is_any(
+            "SELECT 1 FROM payment_accounts WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND token = :token "
+            "AND removed_at IS NULL LIMIT 1",
+            {"provider": provider, "merchant_account": merchant_account, "token": token},
+        )
 
     @override
     def page(
@@ -343,11 +359,11 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     ) -> Page[PaymentAccount]:
         condition = "WHERE guest_id = :guest_id AND removed_at IS NULL "
         if centers is not None:
-            condition += "AND center_id IN (SELECT value FROM json_each(:centers)) "
-        values = {"guest_id": guest_id, "centers": json.dumps(sorted(centers or ()))}
-        (total,) = self._transaction.execute(
+            condition += f"AND center_id {self._dialect.among_centers} "
+        values = {"guest_id": guest_id, "centers": sorted(centers or ())}
+        (total,) = self._transaction.one(
             "SELECT count(*) FROM payment_accounts " + condition, values
-        ).fetchone()
+        )
         if request.before >= total:
             return Page(items=(), total=total, request=request)
         items = _ACCOUNTS.find(
@@ -366,9 +382,9 @@ class GuestReferences(_InUnit, ports.GuestReferences):
         self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
     ) -> GuestReference | None:
         row = self._transaction.execute(
-            "SELECT reference FROM guest_references "
-            "WHERE provider = ? AND merchant_account = ? AND guest_id = ?",
-            (provider, merchant_account, guest_id),
+            "SELECT reference FROM guest_references WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND guest_id = :guest_id",
+            {"provider": provider, "merchant_account": merchant_account, "guest_id": guest_id},
         ).fetchone()
         return None if row is None else GuestReference(row[0])
 
@@ -382,8 +398,15 @@ class GuestReferences(_InUnit, ports.GuestReferences):
     ) -> None:
         self._transaction.execute(
             "INSERT INTO guest_references (provider, merchant_account, guest_id, reference) "
-            "VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET reference = excluded.reference",
-            (provider, merchant_account, guest_id, reference),
+            "VALUES (:provider, :merchant_account, :guest_id, :reference) "
+            "ON CONFLICT (provider, merchant_account, guest_id) "
+            "DO UPDATE SET reference = excluded.reference",
+            {
+                "provider": provider,
+                "merchant_account": merchant_account,
+                "guest_id": guest_id,
+                "reference": reference,
+            },
         )
 
 
@@ -393,8 +416,9 @@ class MerchantIdentities(_InUnit, ports.MerchantIdentities):
     @override
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
         row = self._transaction.execute(
-            "SELECT identity FROM merchant_identities WHERE provider = ? AND merchant_account = ?",
-            (provider, merchant_account),
+            "SELECT identity FROM merchant_identities WHERE provider = :provider "
+            "AND merchant_account = :merchant_account",
+            {"provider": provider, "merchant_account": merchant_account},
         ).fetchone()
         return None if row is None else str(row[0])
 
@@ -402,16 +426,25 @@ class MerchantIdentities(_InUnit, ports.MerchantIdentities):
     def claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
+        # It waits for another claim that is not committed yet.
         self._transaction.execute(
             "INSERT INTO merchant_identities (provider, merchant_account, identity) "
-            "VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (provider, merchant_account, identity),
+            "VALUES (:provider, :merchant_account, :identity) ON CONFLICT DO NOTHING",
+            {"provider": provider, "merchant_account": merchant_account, "identity": identity},
         )
         return self.get(provider, merchant_account) or identity
 
 
 class Discards(_InUnit, ports.Discards):
-    """Tokens that are still to be discarded at their PSP."""
+    """Tokens that are to be discarded at their PSP, and those that have been."""
+
+    @property
+    def _longest_due(self) -> str:
+        return (
+            "SELECT provider, merchant_account, token FROM discards WHERE due_at <= :now "
+            f"AND provider || '/' || merchant_account {self._dialect.not_excepted} "
+            "ORDER BY due_at LIMIT 1"
+        )
 
     @override
     def add(self, discard: Discard) -> None:
@@ -423,10 +456,11 @@ class Discards(_InUnit, ports.Discards):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
+        self._transaction.take_turns("token", provider, merchant_account, token)
         return _DISCARDS.find_one(
             self._transaction,
             "WHERE provider = :provider AND merchant_account = :merchant_account "
-            "AND token = :token",
+            "AND token = :token" + self._transaction.for_update,
             {"provider": provider, "merchant_account": merchant_account, "token": token},
         )
 
@@ -437,13 +471,18 @@ class Discards(_InUnit, ports.Discards):
     @override
     def remove(self, discard: Discard) -> None:
         self._transaction.execute(
-            "DELETE FROM discards WHERE provider = ? AND merchant_account = ? AND token = ?",
-            (discard.provider, discard.merchant_account, discard.token),
+            "DELETE FROM discards WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND token = :token",
+            {
+                "provider": discard.provider,
+                "merchant_account": discard.merchant_account,
+                "token": discard.token,
+            },
         )
 
     @override
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        return _is_any(self._transaction, _DUE_DISCARD, _due(now, except_at))
+        return self._is_any(self._longest_due, _due(now, except_at))
 
     @override
     def take_due(
@@ -451,9 +490,9 @@ class Discards(_InUnit, ports.Discards):
     ) -> Discard | None:
         taken = _DISCARDS.take(
             self._transaction,
-            f"UPDATE discards SET due_at = :until WHERE rowid = ({_DUE_DISCARD}) "
-            f"RETURNING {_DISCARDS.listed}",
-            {**_due(now, except_at), "until": time_text(until)},
+            "UPDATE discards SET due_at = :until WHERE (provider, merchant_account, token) = "
+            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING {_DISCARDS.listed}",
+            {**_due(now, except_at), "until": until},
         )
         return taken[0] if taken else None
 
@@ -473,7 +512,8 @@ class AccessTokens(_InUnit, ports.AccessTokens):
 
     @override
     def all(self) -> Sequence[AccessToken]:
-        return _ACCESS_TOKENS.find(self._transaction, "ORDER BY issued_at, rowid", {})
+        order = f"ORDER BY issued_at, {self._dialect.order_of_creation}"
+        return _ACCESS_TOKENS.find(self._transaction, order, {})
 
     @override
     def update(self, token: AccessToken) -> None:
@@ -486,40 +526,12 @@ class WorkerHeartbeats(_InUnit, ports.WorkerHeartbeats):
     @override
     def last(self) -> datetime | None:
         row = self._transaction.execute("SELECT left_at FROM worker_heartbeats").fetchone()
-        return None if row is None else datetime.fromisoformat(row[0])
+        return None if row is None else msgspec.convert(row[0], datetime)
 
     @override
     def leave(self, now: datetime) -> None:
         self._transaction.execute(
-            "INSERT OR REPLACE INTO worker_heartbeats (id, left_at) VALUES (1, ?)",
-            (time_text(now),),
+            "INSERT INTO worker_heartbeats (id, left_at) VALUES (1, :now) "
+            "ON CONFLICT (id) DO UPDATE SET left_at = excluded.left_at",
+            {"now": now},
         )
-
-
-def _import(
-    transaction: Transaction,
-    rows: Rows[Record],
-    records: Iterable[Record],
-    *,
-    keeping: str | None = None,
-) -> None:
-    """Store records one by one, so at constant memory, updating those that are there.
-
-    `keeping` names a column that no update may change. Each row keeps the id of the import that it
-    was last in, which tells a record that comes twice from one that was there before.
-    """
-    statement = rows.insert + rows.or_replace + "WHERE import_id <> excluded.import_id"
-    if keeping is not None:
-        statement += f" AND {keeping} = excluded.{keeping}"
-    import_id = randbits(63)
-    for index, record in enumerate(records):
-        row = rows.row(record) | {"import_id": import_id}
-        try:
-            stored = transaction.execute(statement, row)
-        except IntegrityError as error:
-            # The one constraint that a record can break is the foreign key to its center.
-            raise ports.UnknownCenterInImport(index) from error
-        if stored.rowcount == 0:
-            if rows.find(transaction, "WHERE id = :id AND import_id = :import_id", row):
-                raise ports.DuplicateInImport(index)
-            raise ports.CenterChangedInImport(index)

@@ -1,22 +1,21 @@
 """How records become rows and rows become records, read off the fields of the record itself.
 
-A field is a column of the same name. Times become UTC text of fixed width, decimals become text,
-and what holds more than one value (a nested record, a list) becomes JSON. So a new field needs
-its line in the dataclass and a migration, and nothing in between.
+A field is a column of the same name. Times stay times, decimals become text, and what holds more
+than one value (a nested record, a list) becomes JSON, as text. So a new field needs its line in the
+dataclass and a migration, and nothing in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
-from types import MappingProxyType
+from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from adapters.sqlite.connection import Transaction, Values
+from adapters.sql.transaction import Transaction, Values
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -38,8 +37,8 @@ class Rows(Generic[Record]):
     """The rows of one table, and the records that they stand for.
 
     `key` names the columns of the primary key, `beside` the columns that the record lacks and
-    that are bound beside it. `made` gives columns the SQL of their first value, which stays.
-    The statements hold nothing but SQL and names of ours, and named places.
+    that are bound beside it. The statements hold nothing but SQL and names of ours, and named
+    places.
     """
 
     def __init__(
@@ -49,35 +48,33 @@ class Rows(Generic[Record]):
         *,
         key: tuple[str, ...],
         beside: tuple[str, ...] = (),
-        made: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self.table = table
         self.columns = tuple(field.name for field in fields(record_type))
         self._record_type = record_type
         # msgspec learns a type when it first reads one, and crashes when several threads do so at
         # once (0.22). Making a decoder teaches it the type here, where there is one thread.
         msgspec.json.Decoder(record_type)
-        self._times, self._documents = _times_and_documents(record_type)
+        self._documents = _documents(record_type)
 
         stored = self.columns + beside
         changing = [column for column in stored if column not in key]
-        values = ", ".join([*(f":{column}" for column in stored), *made.values()])
         changes = ", ".join(f"{column} = :{column}" for column in changing)
         keys = " AND ".join(f"{column} = :{column}" for column in key)
         from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
 
         self.listed = ", ".join(self.columns)
+        self.places = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
-        self.insert = f"INSERT INTO {table} ({', '.join((*stored, *made))}) VALUES ({values}) "
+        self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.places}) "
         self.update = f"UPDATE {table} SET {changes} WHERE {keys}"
-        self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded} "
+        self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded}"
 
     def row(self, record: Record) -> dict[str, object]:
         """Give the row of a record, by column."""
         row: dict[str, object] = msgspec.to_builtins(
             record, builtin_types=(datetime,), order="deterministic"
         )
-        for column in self._times:
-            row[column] = _as_text(row[column])
         for column in self._documents:
             if row[column] is not None:
                 row[column] = msgspec.json.encode(row[column]).decode()
@@ -90,7 +87,7 @@ class Rows(Generic[Record]):
             document = values[column]
             if isinstance(document, str):
                 values[column] = msgspec.json.decode(document)
-        # Not strict, because SQLite has no booleans and no times of its own.
+        # Not strict, because SQLite has no booleans of its own.
         return msgspec.convert(values, self._record_type, strict=False)
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
@@ -106,24 +103,16 @@ class Rows(Generic[Record]):
         return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
 
 
-def time_text(time: datetime) -> str:
-    """Give a time as text whose order is the order in time."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def _as_text(time: object) -> str | None:
-    return time_text(time) if isinstance(time, datetime) else None
-
-
-def _times_and_documents(record_type: type[Record]) -> tuple[list[str], list[str]]:
-    times = []
-    documents = []
+def _documents(record_type: type[Record]) -> tuple[str, ...]:
+    """Name the fields that hold more than one value."""
     described = inspect.type_info(record_type)
     assert isinstance(described, inspect.DataclassType)
-    for field in described.fields:
-        kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
-        if any(isinstance(kind, inspect.DateTimeType) for kind in kinds):
-            times.append(field.name)
-        elif not all(isinstance(kind, _ONE_VALUE) for kind in kinds):
-            documents.append(field.name)
-    return times, documents
+    kinds_of = {
+        field.name: field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        for field in described.fields
+    }
+    return tuple(
+        name
+        for name, kinds in kinds_of.items()
+        if not all(isinstance(kind, _ONE_VALUE) for kind in kinds)
+    )
