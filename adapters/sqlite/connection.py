@@ -318,17 +318,13 @@ class Connections:
         return db
 
 
-def time_text(time: datetime) -> str:
-    """Give a time as text whose order is the order in time."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds")
-
-
 def _bound(values: Values) -> dict[str, object]:
     """Give the values that SQLite has no type for as text: times in UTC, lists as JSON."""
     bound = dict(values)
     for name, value in values.items():
         if isinstance(value, datetime):
-            bound[name] = time_text(value)
+            # Of fixed width, so that the order as text is the order in time.
+            bound[name] = value.astimezone(UTC).isoformat(timespec="microseconds")
         elif isinstance(value, list):
             bound[name] = msgspec.json.encode(value).decode()
     return bound

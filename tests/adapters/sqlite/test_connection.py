@@ -22,7 +22,6 @@ from adapters.sqlite.connection import (
     SqliteIsTooOld,
     _use_write_ahead_log,
     connect,
-    time_text,
 )
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
@@ -357,7 +356,7 @@ def test_an_sqlite_that_may_corrupt_databases_is_refused(
         connect(path, busy_timeout_seconds=1)
 
 
-def test_times_as_text_are_in_the_order_of_time() -> None:
+def test_times_become_text_in_the_order_of_time(storage: SqliteStorage) -> None:
     base = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
     east = timezone(timedelta(hours=9))
     times = [
@@ -367,6 +366,7 @@ def test_times_as_text_are_in_the_order_of_time() -> None:
         base + timedelta(milliseconds=500),
         (base + timedelta(seconds=1)).astimezone(east),
     ]
-    texts = [time_text(time) for time in times]
+    with storage._connections.transaction(writing=False) as transaction:
+        texts = [transaction.one("SELECT :time", {"time": time})[0] for time in times]
     assert texts == sorted(texts)
     assert {len(text) for text in texts} == {32}
