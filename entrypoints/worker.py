@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
+
+import structlog
 
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
@@ -12,6 +15,8 @@ from entrypoints.reconciler import Chore, Reconciler
 
 STOP_SECONDS: Final = 20
 FORGET_KEYS_EVERY: Final = timedelta(hours=1)
+
+log = structlog.get_logger()
 
 
 class Worker:
@@ -42,14 +47,25 @@ class Worker:
         """Start in the background; once."""
         self._reconciler.start()
         for each in self._of_psps:
-            each.start()
+            _outlive(each.start)
 
     def stop(self) -> None:
         """Stop after what is under way."""
         self._reconciler.stop()
-        # One of them may fail or hang, which is no reason to stay.
-        stopping = [threading.Thread(target=each.stop, daemon=True) for each in self._of_psps]
+        # One of them may hang, which is no reason to stay.
+        stopping = [
+            threading.Thread(target=_outlive, args=(each.stop,), daemon=True)
+            for each in self._of_psps
+        ]
         for thread in stopping:
             thread.start()
         for thread in stopping:
             thread.join(STOP_SECONDS)
+
+
+def _outlive(do: Callable[[], None]) -> None:
+    """Have a PSP do something of its own; when it fails, the service goes on without it."""
+    try:
+        do()
+    except Exception as fault:
+        log.error("psp_background_fault", exc_info=fault)

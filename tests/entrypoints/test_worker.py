@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from entrypoints.reconciler import Chore, Reconciler
@@ -96,6 +98,32 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
 
     wait_until(is_done)
     worker.stop()
+
+
+class Broken:
+    """What a PSP might run beside the worker."""
+
+    def start(self) -> None:
+        raise ValueError("a secret")
+
+    def stop(self) -> None:
+        raise ValueError("a secret")
+
+
+def test_what_a_psp_runs_beside_it_may_fail(installation: Installation) -> None:
+    settings = installation.settings
+    broken = replace(settings.psps[FAKE].plugin, background=lambda _, __: Broken())
+    psps = {FAKE: replace(settings.psps[FAKE], plugin=broken)}
+    installation.container.settings.override(replace(settings, psps=psps))
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+
+    with capture_logs() as lines:
+        worker.start()
+        worker.stop()
+
+    events = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert events == ["psp_background_fault", "psp_background_fault"]
+    assert not worker._reconciler._thread.is_alive()
 
 
 def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
