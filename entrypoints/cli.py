@@ -41,7 +41,7 @@ from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
 from entrypoints.plain_errors import plain_errors
-from entrypoints.psps import PSPS, installed_names
+from entrypoints.psps import PSPS_SETTING, installed_names
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
@@ -592,7 +592,7 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
         installed = installed_names()
         if name in installed:
             raise click.ClickException(
-                f"--provider: {name} is installed, and {PSPS} does not name it"
+                f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
             )
         raise click.ClickException(
             f"--provider: {name!a} is not known; known: {', '.join(installed)}"

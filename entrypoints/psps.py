@@ -23,7 +23,7 @@ from domain.ports import Clock, Ids, PaymentProvider
 if TYPE_CHECKING:
     import falcon
 
-PSPS: Final = "CARDONFILE_PSPS"
+PSPS_SETTING: Final = "CARDONFILE_PSPS"
 OWN_DISTRIBUTION: Final = "cardonfile"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -140,7 +140,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
     unknown = sorted(named - offers.keys())
     if unknown:
         raise SettingsError(
-            f"{PSPS}: no PSP {unknown[0]!a} is installed; there are {', '.join(sorted(offers))}"
+            f"{PSPS_SETTING}: no PSP {unknown[0]!a} is installed; there are {', '.join(sorted(offers))}"
         )
     plugins: dict[ProviderName, AnyPspPlugin] = {}
     for name, offered in sorted(offers.items()):
@@ -154,7 +154,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
     for one, other in permutations(plugins, 2):
         if other.startswith(f"{one}_"):
             raise SettingsError(
-                f"{PSPS}: {other} would share settings with the account "
+                f"{PSPS_SETTING}: {other} would share settings with the account "
                 f"{other.removeprefix(f'{one}_')} of {one}: use only one of them"
             )
     return plugins
@@ -168,7 +168,7 @@ def _offers() -> Mapping[str, Sequence[EntryPoint]]:
 
 
 def _plugin(offered: EntryPoint) -> AnyPspPlugin:
-    where = f"{PSPS}: the PSP {offered.name} of {_distribution(offered)}"
+    where = f"{PSPS_SETTING}: the PSP {offered.name} of {_distribution(offered)}"
     try:
         plugin = offered.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code of others does

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -18,7 +18,7 @@ from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
-from entrypoints.psps import InstalledPsp, installed_names, load_psps, read_psps
+from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
@@ -55,7 +55,7 @@ class Setting(StrEnum):
     PSP_CALLS = "CARDONFILE_PSP_CALLS"
     WORKER_THREADS = "CARDONFILE_WORKER_THREADS"
     PUBLIC_BASE_URL = "CARDONFILE_PUBLIC_BASE_URL"
-    PSPS = "CARDONFILE_PSPS"
+    PSPS = PSPS_SETTING
     TRUSTED_PROXY = "CARDONFILE_TRUSTED_PROXY"
     ADD_CARD_LIMIT = "CARDONFILE_ADD_CARD_LIMIT"
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
@@ -118,7 +118,6 @@ class Settings:
         surroundings = Surroundings(
             environment=given,
             public_base_url=base_url,
-            is_on_loopback=is_loopback(base_url),
             # A database on a server has no file; SQLite's would have this name by default.
             database_file=(
                 database
@@ -192,9 +191,10 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
         and not _OF_TESTS.fullmatch(name)
         and not _OF_ORCHESTRATION.fullmatch(f"{name}={value}")
     ]
+    unnamed = _unnamed_psps(environment) if unknown else ()
     sentences = []
     for name in sorted(unknown):
-        psp = _unnamed_psp(name, environment)
+        psp = next((each for each in unnamed if name.startswith(_prefix_of(each))), None)
         if psp is not None:
             sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
             continue
@@ -208,10 +208,14 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def _unnamed_psp(setting: str, environment: Mapping[str, str]) -> str | None:
-    """Name the PSP that is installed and not loaded, and whose setting this may be."""
-    others = set(installed_names()) - load_psps(environment.get(Setting.PSPS)).keys()
-    return next((psp for psp in others if setting.startswith(f"{_PREFIX}{psp.upper()}_")), None)
+def _unnamed_psps(environment: Mapping[str, str]) -> Collection[str]:
+    """Name the PSPs that are installed and not loaded."""
+    return set(installed_names()) - load_psps(environment.get(Setting.PSPS)).keys()
+
+
+def _prefix_of(psp: str) -> str:
+    """Give what the settings of a PSP begin with."""
+    return f"{_PREFIX}{psp.upper()}_"
 
 
 def parse_database_url(
@@ -233,7 +237,7 @@ def parse_database_url(
 def _psps(named: str | None, here: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
     plugins = load_psps(named)
     for name in plugins:
-        if any(each.startswith(f"{_PREFIX}{name.upper()}_") for each in Setting):
+        if any(each.startswith(_prefix_of(name)) for each in Setting):
             raise SettingsError(
                 f"{Setting.PSPS}: a PSP cannot be called {name}: its settings would be the service's"
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import Clock, Ids
 
@@ -40,7 +40,7 @@ def read(here: Surroundings) -> FakeSettings | None:
     database = Path(here.environment.get(DATABASE, default))
     if database.resolve() == here.database_file.resolve():
         raise SettingsError(f"{DATABASE} must be another file than the database")
-    if meant is None and not here.is_on_loopback:
+    if meant is None and not is_loopback(here.public_base_url):
         return None
     return FakeSettings(database=database, base_url=here.public_base_url)
 

@@ -135,7 +135,6 @@ class FakePsp:
         file is closed again afterwards, so that a process may fork.
         """
         self.base_url = base_url
-        self.database = database
         self.clock = clock
         self.events_written = threading.Event()
         self._ids = ids
@@ -377,12 +376,11 @@ def _encode(page: PspPage) -> str:
 
 def _decode(page: str | float) -> PspPage:
     try:
-        return msgspec.json.decode(str(page), type=PspPage)
+        return _PAGE.decode(str(page))
     except msgspec.MsgspecError as error:
         raise PspUnavailable from error
 
 
 # msgspec learns a type when it first reads one, and crashes when several threads do so at once
 # (0.22). Making a decoder teaches it the type here, where there is one thread.
-for _type in (PspPage,):
-    msgspec.json.Decoder(_type)
+_PAGE: Final = msgspec.json.Decoder(PspPage)

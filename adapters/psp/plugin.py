@@ -31,7 +31,6 @@ class Surroundings:
 
     environment: Mapping[str, str]
     public_base_url: str
-    is_on_loopback: bool
     database_file: Path
 
 

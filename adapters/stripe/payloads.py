@@ -55,9 +55,6 @@ DETACH_GRACE: Final = timedelta(minutes=1)
 Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """
 
-MAX_CONSENT_LENGTH: Final = 1200
-"""How many characters `consent_as_sent` may give ("Create a Session", `custom_text[submit]`)."""
-
 _MARKDOWN: Final = re.compile(
     # Emphasis, code, links, HTML; what makes a link of an address; what begins an entity.
     r"[\\`*_~\[\]<@]|(?<=\])\(|:(?=//)|(?<=www)\.|&(?=#?[0-9a-z]+;)",

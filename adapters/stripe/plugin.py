@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from adapters.psp.plugin import PspPlugin, Surroundings
 from adapters.psp.settings import AccountSettings, SettingsError, is_https_or_loopback
 from adapters.stripe.keys import API_BASE, StripeKeys
-from adapters.stripe.payloads import MAX_CONSENT_LENGTH
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import Clock, Ids
 from domain.redirects import parse_allowed_origin
@@ -26,6 +25,8 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
     psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,), distinct=(KEY, SECRETS)
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
+MAX_CONSENT_LENGTH: Final = 1200
+"""How many characters `payloads.consent_as_sent` may give ("Create a Session", `custom_text[submit]`)."""
 
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")

@@ -18,6 +18,7 @@ import pytest
 from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from domain.card_sessions import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, Api
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
@@ -157,7 +158,7 @@ def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path:
     installation.stored_card(GOOD_CARD)
     for name, file in (
         ("cardonfile.db", installation.database),
-        ("cardonfile-fake-psp.db", installation.psp.database),
+        ("cardonfile-fake-psp.db", installation.settings.psps[FAKE].settings.database),
     ):
         (tmp_path / name).symlink_to(file)
     recipe, _ = RECIPES

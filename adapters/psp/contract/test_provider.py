@@ -1552,7 +1552,6 @@ def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:
     return Surroundings(
         environment=environment,
         public_base_url="https://pay.example",
-        is_on_loopback=False,
         database_file=folder / "cardonfile.db",
     )
 
