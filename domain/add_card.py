@@ -9,7 +9,7 @@ from typing import Final
 
 from domain.address_verification import require_billing_address
 from domain.billing import parse_billing_info
-from domain.card_sessions import Asked, CardSession
+from domain.card_sessions import CardSession, RequestFingerprint
 from domain.centers import parse_center_id
 from domain.errors import (
     GuestNotFound,
@@ -79,7 +79,7 @@ class AddCard:
             billing_info = parse_billing_info(request.billing_info)
             key = _parse_idempotency_key(request.idempotency_key)
             if key:
-                asked = Asked(
+                fingerprint = RequestFingerprint(
                     guest_id=plain_uuid(request.guest_id),
                     center_id=center_id,
                     redirect_uri=redirect_uri,
@@ -88,7 +88,7 @@ class AddCard:
                 )
                 used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
                 if used_for:
-                    return _replayed(unit.sessions.get(used_for), asked)
+                    return _replayed(unit.sessions.get(used_for), fingerprint)
             guest_id = parse_guest_id(request.guest_id)
             if unit.guests.get(guest_id) is None:
                 raise GuestNotFound
@@ -124,7 +124,7 @@ class AddCard:
                     session.caller, key, session.token_id, now=session.created_at, since=keys_since
                 )
                 if holder != session.token_id:
-                    return _replayed(unit.sessions.get(holder), session.asked_for)
+                    return _replayed(unit.sessions.get(holder), session.request_fingerprint)
             unit.sessions.add(session)
             unit.commit()
             return session
@@ -132,8 +132,8 @@ class AddCard:
         return self.storage.transact(store)
 
 
-def _replayed(earlier: CardSession | None, asked: Asked) -> CardSession:
-    if earlier is None or earlier.asked_for != asked:
+def _replayed(earlier: CardSession | None, fingerprint: RequestFingerprint) -> CardSession:
+    if earlier is None or earlier.request_fingerprint != fingerprint:
         raise IdempotencyKeyReused
     return earlier
 

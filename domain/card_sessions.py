@@ -15,15 +15,15 @@ from domain.billing import BillingInfo
 from domain.errors import Refusal
 from domain.hosted_pages import HostedPage, HostedPageRequest, PageAttempt
 from domain.identifiers import AccountId, CallerName, CenterId, GuestId, PspAccount, TokenId
-from domain.patience import next_try
 from domain.payment_configuration import PaymentConfiguration
+from domain.retries import next_retry
 from domain.sources import Source
 
 MAX_ATTEMPTS: Final = 20
-"""How many pages one session may ask for; each may prolong it, and every session must end."""
+"""How many pages one session may have: each may prolong the session, and every session must end."""
 
-ASK_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
-ASK_EVERY: Final = timedelta(minutes=10)
+POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
+POLL_EVERY: Final = timedelta(minutes=10)
 
 
 class SessionStatus(StrEnum):
@@ -35,10 +35,10 @@ class SessionStatus(StrEnum):
     EXPIRED = "expired"
 
 
-class Asked(NamedTuple):
-    """What a client asked for, as read: two requests that are the same give the same.
+class RequestFingerprint(NamedTuple):
+    """The content of an add-card request, to compare requests under one Idempotency-Key.
 
-    `guest_id` is None where it was no UUID.
+    `guest_id` is None if it was no UUID.
     """
 
     guest_id: str | None
@@ -57,7 +57,7 @@ class Failure:
 
 
 class DueSession(NamedTuple):
-    """A session that is due, and where its PSP is asked."""
+    """A session that is due, and the merchant account that is asked about it."""
 
     token_id: TokenId
     psp_account: PspAccount
@@ -67,10 +67,10 @@ class DueSession(NamedTuple):
 class CardSession:
     """One addition of a card, from the request to its end.
 
-    `configuration` is the center's payment configuration as it was at add-card. `expires_at` is
-    when the link must be opened, then when its page ends. `due_at` is when the reconciler looks
-    at the session next, None for not until a webhook says so. `unanswered_since` is set while the
-    PSP leaves our questions without an answer.
+    `configuration` is the center's payment configuration at the time of add-card. `expires_at` is
+    the last time to open the link, then the end of the page. `due_at` is when the reconciler asks
+    the PSP next; None means not before a webhook comes. `unanswered_since` is set while the PSP
+    does not respond.
     """
 
     token_id: TokenId
@@ -92,9 +92,9 @@ class CardSession:
     ended_at: datetime | None = None
 
     @property
-    def asked_for(self) -> Asked:
-        """What the client asked for, to compare another request under the same key with."""
-        return Asked(
+    def request_fingerprint(self) -> RequestFingerprint:
+        """The content of the request that made this session."""
+        return RequestFingerprint(
             guest_id=self.guest_id,
             center_id=self.center_id,
             redirect_uri=self.redirect_uri,
@@ -104,51 +104,58 @@ class CardSession:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing can change any more: the card is stored, or was refused."""
+        """Whether nothing can change any more: the card is stored or refused."""
         return self.status in (SessionStatus.COMPLETED, SessionStatus.FAILED)
 
     @property
     def current_attempt(self) -> PageAttempt:
-        """The attempt that is under way, or was the last. Raises RuntimeError before the first."""
+        """The latest attempt. Raises RuntimeError before the first."""
         if self.attempt is None:
             raise RuntimeError("the session has asked for no page yet")
         return self.attempt
 
     def has_page_of(self, earlier: CardSession) -> bool:
-        """Tell whether its page is still the one that it had earlier, and no later one."""
+        """Return whether its page is still the page of an earlier state of it."""
         return self.current_attempt.request == earlier.current_attempt.request
 
     def is_past_end(self, now: datetime) -> bool:
-        """Tell whether the time to open the link, or to use its page, is over."""
+        """Return whether it is too late to open the link, or to use the page."""
         return self.status is SessionStatus.EXPIRED or now >= self.expires_at
 
     def due_now(self, now: datetime) -> CardSession:
-        """Note that there is news of the session at the PSP."""
+        """Have the reconciler ask the PSP at once, because a webhook came."""
         return replace(self, due_at=now)
 
+    def due_by_news_of(self, current: CardSession, *, since: CardSession) -> CardSession:
+        """Keep the `due_at` that a webhook set in `current` after `since` was read.
+
+        A settled session stays as it is.
+        """
+        if self.is_settled or current.due_at in (None, since.due_at):
+            return self
+        return replace(self, due_at=current.due_at)
+
     def with_attempt(self, request: HostedPageRequest) -> CardSession:
-        """Note an attempt before the PSP is asked for its page."""
-        return _due_on_schedule(
-            replace(self, attempt=PageAttempt(request=request)), request.begun_at
-        )
+        """Note an attempt, before the PSP is asked for its page."""
+        return _polled(replace(self, attempt=PageAttempt(request=request)), request.begun_at)
 
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:
-        """Note the page that the PSP made; the session now ends with it.
+        """Note the page that the PSP made. The session now ends with the page.
 
-        A session that is past its end stays so: its guest has been told.
+        A session past its end does not become longer: its guest has already been told.
         """
         attempt = replace(self.current_attempt, page=page)
         expires_at = self.expires_at if self.is_past_end(now) else page.ends_at
-        return _due_on_schedule(replace(self, attempt=attempt, expires_at=expires_at), now)
+        return _polled(replace(self, attempt=attempt, expires_at=expires_at), now)
 
-    def nothing_new(self, now: datetime) -> CardSession:
-        """Note that the PSP had nothing to tell; it is asked again when the schedule says so."""
-        return _due_on_schedule(self, now)
+    def still_pending(self, now: datetime) -> CardSession:
+        """Note that the guest is not done. The PSP is asked again on schedule."""
+        return _polled(self, now)
 
-    def asked_in_vain(self, now: datetime) -> CardSession:
-        """Note that the PSP did not answer; it is asked less and less often."""
+    def psp_unavailable(self, now: datetime) -> CardSession:
+        """Note that the PSP did not respond. It is asked again with growing waits."""
         since = self.unanswered_since or now
-        return replace(self, unanswered_since=since, due_at=next_try(since, now))
+        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def completed(self, account_id: AccountId, now: datetime) -> CardSession:
         """End the session with its card stored."""
@@ -160,48 +167,44 @@ class CardSession:
         An expired session stays expired.
         """
         if self.status is SessionStatus.EXPIRED:
-            return _answered(replace(self, due_at=None))
+            return self.postponed(None)
         failure = Failure(code=refusal.code, message=refusal.message)
         return replace(_ended(self, SessionStatus.FAILED, now), failure=failure)
 
     def without_card(self, now: datetime) -> CardSession:
-        """Note that there is no page, or that it has died without a card and never will have one.
+        """Note that there is no page, or that the page is over without a card.
 
         Past its end the session expires; before, its link may start another attempt.
         """
         attempt = self.attempt and replace(self.attempt, over=True)
-        over = _answered(replace(self, attempt=attempt))
+        over = replace(self, attempt=attempt)
         if self.status is SessionStatus.EXPIRED:
-            return replace(over, due_at=None)
+            return over.postponed(None)
         if self.is_past_end(now):
             return _ended(over, SessionStatus.EXPIRED, now)
-        return replace(over, due_at=self.expires_at)
+        return over.postponed(self.expires_at)
 
-    def waiting_until(self, due_at: datetime) -> CardSession:
-        """Note that the answer cannot be applied before something else is done."""
-        return _answered(replace(self, due_at=due_at))
+    def postponed(self, due_at: datetime | None) -> CardSession:
+        """Have the PSP, which has responded, asked again at `due_at`; None is not again."""
+        return replace(self, due_at=due_at, unanswered_since=None)
 
 
 def _ended(session: CardSession, status: SessionStatus, now: datetime) -> CardSession:
-    return _answered(replace(session, status=status, ended_at=now, due_at=None))
+    return replace(session.postponed(None), status=status, ended_at=now)
 
 
-def _answered(session: CardSession) -> CardSession:
-    return replace(session, unanswered_since=None)
+def _polled(session: CardSession, now: datetime) -> CardSession:
+    next_poll = next_poll_at(session.current_attempt.request.begun_at, now)
+    return session.postponed(min(next_poll, session.expires_at))
 
 
-def _due_on_schedule(session: CardSession, now: datetime) -> CardSession:
-    next_question = next_question_at(session.current_attempt.request.begun_at, now)
-    return _answered(replace(session, due_at=min(next_question, session.expires_at)))
+def next_poll_at(opened_at: datetime, now: datetime) -> datetime:
+    """Return when the PSP is asked next about a page that was opened at `opened_at`.
 
-
-def next_question_at(opened_at: datetime, now: datetime) -> datetime:
-    """Give when the PSP is asked next about a page that was opened at `opened_at`.
-
-    30 seconds, 2 minutes and 10 minutes after the opening, and every 10 minutes from then on.
+    That is 30 seconds, 2 minutes and 10 minutes after the opening, then every 10 minutes.
     """
-    for wait in ASK_AFTER:
+    for wait in POLL_AFTER:
         if opened_at + wait > now:
             return opened_at + wait
-    rounds = (now - opened_at - ASK_AFTER[-1]) // ASK_EVERY + 1
-    return opened_at + ASK_AFTER[-1] + ASK_EVERY * rounds
+    rounds = (now - opened_at - POLL_AFTER[-1]) // POLL_EVERY + 1
+    return opened_at + POLL_AFTER[-1] + POLL_EVERY * rounds

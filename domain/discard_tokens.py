@@ -1,4 +1,4 @@
-"""Discard the PSP tokens that we do not keep, and none that an active account holds."""
+"""Discard the PSP tokens that are not kept, and none that an active account holds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from domain.card_sessions import CardSession
 from domain.discards import Discard
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
-from domain.patience import GIVEN_BACK_AFTER
+from domain.hosted_pages import CardCollected, NoCardCollected
+from domain.identifiers import CardToken, GuestReference, PspAccount
 from domain.payment_accounts import PaymentAccount
 from domain.ports import (
     Clock,
@@ -19,46 +20,32 @@ from domain.ports import (
     UnitOfWork,
     WriteUnit,
 )
+from domain.retries import LEASE
 
 
-def note_discard(
+def note_discard_of_collected(
     unit: WriteUnit,
-    provider: ProviderName,
-    merchant_account: MerchantAccount,
-    guest_reference: GuestReference,
-    token: CardToken,
+    session: CardSession,
+    collected: CardCollected | NoCardCollected,
     *,
-    collected_at: datetime,
     now: datetime,
 ) -> None:
-    """Write down that the token of what was typed at that time is to be discarded.
-
-    Not if an active account holds it, or it is written down already: some PSPs answer with the same
-    token when the same card is stored again.
-    """
-    if unit.accounts.is_held(provider, merchant_account, token):
-        return
-    noted = unit.discards.get(provider, merchant_account, token)
-    if noted is None:
-        unit.discards.add(
-            Discard(
-                provider=provider,
-                merchant_account=merchant_account,
-                guest_reference=guest_reference,
-                token=token,
-                due_at=now,
-            )
-        )
-    elif noted.done_at is not None:
-        unit.discards.update(noted.again(collected_at, now))
-
-
-def note_discard_of(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
-    """Write down that the token is to be discarded which an account has held until now."""
-    note_discard(
+    """Have discarded what was collected for a session and is not stored. The caller commits."""
+    _note_discard(
         unit,
-        account.provider,
-        account.merchant_account,
+        session.configuration.psp_account,
+        collected.guest_reference,
+        collected.token,
+        collected_at=collected.collected_at,
+        now=now,
+    )
+
+
+def note_discard_of_account(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
+    """Have the token discarded that an account held until now. The caller commits."""
+    _note_discard(
+        unit,
+        PspAccount(account.provider, account.merchant_account),
         account.guest_reference,
         account.token,
         collected_at=account.consented_at,
@@ -66,11 +53,38 @@ def note_discard_of(unit: WriteUnit, account: PaymentAccount, *, now: datetime) 
     )
 
 
+def _note_discard(
+    unit: WriteUnit,
+    psp_account: PspAccount,
+    guest_reference: GuestReference,
+    token: CardToken,
+    *,
+    collected_at: datetime,
+    now: datetime,
+) -> None:
+    # Some PSPs return the same token when the same card is stored again, so an active account may
+    # hold it.
+    if unit.accounts.is_held(*psp_account, token):
+        return
+    noted = unit.discards.get(*psp_account, token)
+    if noted is None:
+        discard = Discard(
+            provider=psp_account.provider,
+            merchant_account=psp_account.merchant_account,
+            guest_reference=guest_reference,
+            token=token,
+            due_at=now,
+        )
+        unit.discards.add(discard)
+    elif noted.done_at is not None:
+        unit.discards.update(noted.repeated(collected_at, now))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardToken:
-    """Use case: discard a token at its PSP, once it has been taken.
+    """Use case: discard at its PSP a token that was taken.
 
-    A PSP that does not answer is told again later, less and less often.
+    While the PSP does not respond, the discard is due again later.
     """
 
     storage: Storage
@@ -78,10 +92,10 @@ class DiscardToken:
     clock: Clock
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
-        """Take the discard that has been due the longest; from now on it can only be finished.
+        """Take the discard that has been due the longest; None when none is due.
 
-        Those of the merchant accounts `except_at` are left where they are. Nothing is written when
-        none is due.
+        It is leased for a minute, and from now on it can only be finished. Discards at the merchant
+        accounts in `except_at` are left out. When none is due, nothing is written.
         """
         now = self.clock.now()
         with self.storage.read() as unit:
@@ -89,7 +103,7 @@ class DiscardToken:
                 return None
 
         def take(unit: WriteUnit) -> Discard | None:
-            discard = unit.discards.take_due(now, until=now + GIVEN_BACK_AFTER, except_at=except_at)
+            discard = unit.discards.take_due(now, until=now + LEASE, except_at=except_at)
             if discard is not None:
                 discard = discard.begun(now)
                 unit.discards.update(discard)
@@ -99,7 +113,7 @@ class DiscardToken:
         return self.storage.transact(take)
 
     def __call__(self, discard: Discard) -> Discard:
-        """Tell the PSP, unless it is no longer ours to do; gives the discard as it is then."""
+        """Call the PSP, unless another process has the discard by now. Return it as it is then."""
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):
                 return discard
@@ -108,7 +122,7 @@ class DiscardToken:
                 discard.merchant_account, discard.guest_reference, discard.token
             )
         except (ProviderUnavailable, ProviderRefused):
-            changed = discard.tried_in_vain(self.clock.now())
+            changed = discard.psp_unavailable(self.clock.now())
         else:
             changed = discard.done(self.clock.now())
 
@@ -122,7 +136,7 @@ class DiscardToken:
 
 
 def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
-    """Tell whether nobody else took the discard over, after a pause longer than the lease."""
+    """Return whether no other process took the discard over after the lease had ended."""
     current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
     is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
     return current == taken and not is_held

@@ -1,4 +1,4 @@
-"""PSP tokens that we do not keep, and must therefore be discarded at the PSP."""
+"""PSP tokens that are not kept, and must therefore be discarded at the PSP."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
-from domain.patience import next_try
+from domain.retries import next_retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """A token that is to be discarded, written down in the commit that decided it.
+    """A token that is to be discarded, stored in the commit that decided it.
 
-    `begun_at` is set once a process has started to discard it. From then on it can only be
-    finished: whether the PSP has acted is unknown, and doing it twice is fine. Once `done_at` is
-    set, `due_at` is None, and the record stays: it says that the token is dead.
+    `begun_at` is set once a process has started. From then on the discard can only be finished:
+    whether the PSP has acted is unknown, and discarding twice is fine. Once `done_at` is set,
+    `due_at` is None; the record stays and says that the token is dead.
     """
 
     provider: ProviderName
@@ -29,32 +29,37 @@ class Discard:
 
     @property
     def psp_account(self) -> PspAccount:
-        """Where the token is."""
+        """The merchant account that holds the token."""
         return PspAccount(self.provider, self.merchant_account)
 
+    @property
+    def in_progress_until(self) -> datetime | None:
+        """When it is tried next, if it has begun and is not done; None otherwise."""
+        return None if self.begun_at is None else self.due_at
+
     def begun(self, now: datetime) -> Discard:
-        """Note that the PSP is about to be told."""
+        """Note that the PSP is about to be called."""
         return replace(self, begun_at=self.begun_at or now)
 
-    def tried_in_vain(self, now: datetime) -> Discard:
-        """Note that the PSP did not answer; it is told again, less and less often."""
+    def psp_unavailable(self, now: datetime) -> Discard:
+        """Note that the PSP did not respond. It is called again with growing waits."""
         since = self.unanswered_since or now
-        return replace(self, unanswered_since=since, due_at=next_try(since, now))
+        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def done(self, now: datetime) -> Discard:
         """Note that the PSP has discarded the token."""
         return replace(self, due_at=None, unanswered_since=None, done_at=now)
 
-    def outlasts(self, collected_at: datetime) -> bool:
-        """Tell whether it was done, for the last time, after a card had been typed."""
+    def was_done_after(self, collected_at: datetime) -> bool:
+        """Return whether it was done at or after the time when a card was collected."""
         return self.done_at is not None and collected_at <= self.done_at
 
-    def again(self, collected_at: datetime, now: datetime) -> Discard:
-        """Note that it is to be done once more: the PSP still tells of a card with that token.
+    def repeated(self, collected_at: datetime, now: datetime) -> Discard:
+        """Have it done once more, because the PSP still reports a card with that token.
 
-        A card that was typed after it was done is a new one. One that was typed before is dead, and
-        nobody may keep it meanwhile; it goes again in case it was typed at the very moment of the
-        discard, or our clock is ahead.
+        A card collected after the discard is a new one. A card collected before it is dead and may
+        not be stored meanwhile; its token is discarded again in case the card was collected during
+        the discard, or our clock is ahead.
         """
-        begun_at = self.begun_at if self.outlasts(collected_at) else None
+        begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(self, due_at=now, begun_at=begun_at, done_at=None)

@@ -116,6 +116,16 @@ class CardCollected:
     avs: AvsResult
     collected_at: datetime
 
+    @property
+    def guest_reference(self) -> GuestReference:
+        """The PSP's reference for the guest who has the card."""
+        return self.card.guest_reference
+
+    @property
+    def token(self) -> CardToken:
+        """The PSP's token for the card."""
+        return self.card.token
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCardCollected:

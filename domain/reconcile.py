@@ -11,8 +11,8 @@ from domain.card_sessions import CardSession
 from domain.discard_tokens import DiscardToken
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
-from domain.patience import is_alarming
 from domain.ports import Clock
+from domain.retries import is_alarming
 from domain.settle_session import SettleSession
 
 MAX_PER_ROUND: Final = 100

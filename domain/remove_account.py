@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from domain.discard_tokens import note_discard_of
+from domain.discard_tokens import note_discard_of_account
 from domain.permissions import MAY_REMOVE_CARDS, Caller
 from domain.ports import Clock, Storage, WriteUnit
 from domain.read_account import active_account
@@ -29,7 +29,7 @@ class RemoveAccount:
         def remove(unit: WriteUnit) -> None:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
             unit.accounts.update(replace(account, removed_at=now))
-            note_discard_of(unit, account, now=now)
+            note_discard_of_account(unit, account, now=now)
             unit.commit()
 
         self.storage.transact(remove)

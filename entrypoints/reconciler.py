@@ -18,9 +18,9 @@ from adapters.psp_limits.circuit_breaker import CircuitBreakers
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.identifiers import PspAccount
-from domain.patience import is_alarming
 from domain.ports import Clock
 from domain.reconcile import Round
+from domain.retries import is_alarming
 from domain.settle_session import SettleSession
 from entrypoints.databases import cause_of
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from adapters.psp.contract.clock import START
-from domain.discard_tokens import note_discard_of
+from domain.discard_tokens import note_discard_of_account
 from domain.discards import Discard
-from domain.patience import GIVEN_BACK_AFTER, is_alarming, next_try
 from domain.payment_accounts import PaymentAccount
+from domain.retries import LEASE, is_alarming, next_retry
 from tests.installation import Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -18,7 +18,7 @@ SECOND = timedelta(seconds=1)
 def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
-        note_discard_of(unit, account, now=installation.clock.now())
+        note_discard_of_account(unit, account, now=installation.clock.now())
         unit.commit()
     return noted(installation, account)
 
@@ -95,7 +95,7 @@ def test_a_discard_that_is_taken_is_given_back_after_a_while(
     assert taken is not None
     assert taken.token == removed.token
 
-    installation.clock.advance(GIVEN_BACK_AFTER - SECOND)
+    installation.clock.advance(LEASE - SECOND)
     assert discard_token.take() is None
     installation.clock.advance(SECOND)
     assert discard_token.take() is not None
@@ -130,7 +130,7 @@ def test_who_took_a_discard_over_is_not_overruled(
     ],
 )
 def test_each_wait_is_as_long_as_the_silence_so_far(silence: timedelta, wait: timedelta) -> None:
-    assert next_try(START, START + silence) == START + silence + wait
+    assert next_retry(START, START + silence) == START + silence + wait
 
 
 def test_a_silence_of_a_day_is_alarming() -> None:

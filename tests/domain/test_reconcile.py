@@ -6,7 +6,7 @@ import pytest
 
 from adapters.psp.contract.clock import START
 from adapters.psp.contract.samples import GUEST_ID
-from domain.card_sessions import SessionStatus, next_question_at
+from domain.card_sessions import SessionStatus, next_poll_at
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
@@ -62,7 +62,7 @@ def test_nothing_is_asked_before_it_is_due(installation: Installation) -> None:
 def test_questions_follow_the_schedule(passed_seconds: int, next_seconds: int) -> None:
     now = START + timedelta(seconds=passed_seconds)
 
-    assert next_question_at(START, now) == START + timedelta(seconds=next_seconds)
+    assert next_poll_at(START, now) == START + timedelta(seconds=next_seconds)
 
 
 def test_an_abandoned_page_is_asked_for_on_schedule_and_ends(installation: Installation) -> None:

@@ -25,7 +25,6 @@ from domain.list_accounts import ListAccounts
 from domain.list_products import ListProducts
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
-from domain.patience import GIVEN_BACK_AFTER
 from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
@@ -33,6 +32,7 @@ from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
+from domain.retries import LEASE
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
@@ -302,11 +302,9 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         situations=(a_session_and_a_discard,),
         without_psp=((),),
         with_bug=(Bug, (Bug,)),
-        next_try_after=GIVEN_BACK_AFTER,
+        next_try_after=LEASE,
     ),
-    DiscardToken: Expected(
-        situations=(a_removed_card,), without_psp=(None,), next_try_after=GIVEN_BACK_AFTER
-    ),
+    DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
     ListAccounts: Expected(situations=(a_list_of_cards,)),
     ReadAccount: Expected(situations=(one_card,)),
     RemoveAccount: Expected(situations=(a_card_to_remove,)),

@@ -1,0 +1,26 @@
+"""When work is tried again: backoff while a PSP does not respond, and leases on work in progress."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+MIN_BACKOFF: Final = timedelta(seconds=30)
+MAX_BACKOFF: Final = timedelta(hours=1)
+LEASE: Final = timedelta(minutes=1)
+"""How long work belongs to the process that took it. After that another process may take it."""
+ALARM_AFTER: Final = timedelta(hours=24)
+"""A PSP that has not responded for so long needs a person's attention."""
+
+
+def next_retry(unanswered_since: datetime, now: datetime) -> datetime:
+    """Return when to try again.
+
+    Each wait is as long as the outage so far, but at least 30 seconds and at most an hour.
+    """
+    return now + min(max(now - unanswered_since, MIN_BACKOFF), MAX_BACKOFF)
+
+
+def is_alarming(unanswered_since: datetime | None, now: datetime) -> bool:
+    """Return whether the PSP has not responded for 24 hours."""
+    return unanswered_since is not None and now - unanswered_since >= ALARM_AFTER

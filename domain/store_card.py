@@ -1,0 +1,109 @@
+"""Store the card that a PSP has collected for a session, or refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.billing import AvsResult
+from domain.card_sessions import CardSession
+from domain.discard_tokens import note_discard_of_account, note_discard_of_collected
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.hosted_pages import CardCollected
+from domain.identifiers import AccountId
+from domain.payment_accounts import PaymentAccount
+from domain.payment_configuration import CardsPerGuest
+from domain.ports import WriteUnit
+
+WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
+
+
+def store_card(
+    unit: WriteUnit,
+    session: CardSession,
+    collected: CardCollected,
+    *,
+    account_id: AccountId,
+    now: datetime,
+) -> CardSession:
+    """Store a collected card as the account `account_id`, or renew the account of the same card.
+
+    Return the session as it is then: completed, or failed if our rules refuse the card, whose
+    token is then to be discarded. A card whose token is dead is not stored, and its page is over.
+    While a discard of its token is in progress the session waits. The caller commits.
+    """
+    configuration, card = session.configuration, collected.card
+    discard = unit.discards.get(
+        configuration.provider, configuration.merchant_account, collected.token
+    )
+    if discard is not None and discard.in_progress_until is not None:
+        return session.postponed(max(discard.in_progress_until, now + WAIT_FOR_DISCARD))
+    if discard is not None and discard.was_done_after(collected.collected_at):
+        note_discard_of_collected(unit, session, collected, now=now)
+        return session.without_card(now)
+    stored = unit.accounts.active_at(session.guest_id, session.center_id)
+    same = next((each for each in stored if each.is_same_card(card, configuration)), None)
+    refusal = _refusal(unit, session, collected, stored, same)
+    if refusal is not None:
+        note_discard_of_collected(unit, session, collected, now=now)
+        return session.failed(refusal, now)
+    consent_version = session.current_attempt.request.consent.version
+    if same is not None:
+        account = same.renewed(
+            card, consent_version=consent_version, consented_at=collected.collected_at
+        )
+        unit.accounts.update(account)
+        note_discard_of_account(unit, same, now=now)
+    else:
+        account = PaymentAccount(
+            **asdict(card),
+            account_id=account_id,
+            token_id=session.token_id,
+            guest_id=session.guest_id,
+            center_id=session.center_id,
+            provider=configuration.provider,
+            merchant_account=configuration.merchant_account,
+            source=session.source,
+            consent_version=consent_version,
+            consented_at=collected.collected_at,
+            created_at=now,
+        )
+        unit.accounts.add(account)
+    if discard is not None:
+        unit.discards.remove(discard)
+    return session.completed(account.account_id, now)
+
+
+def _refusal(
+    unit: WriteUnit,
+    session: CardSession,
+    collected: CardCollected,
+    stored: Sequence[PaymentAccount],
+    same: PaymentAccount | None,
+) -> Refusal | None:
+    """Return why the card may not be stored, or None (interface, sections 4.1 and 7.1)."""
+    configuration = session.configuration
+    if unit.guests.get(session.guest_id) is None:
+        return GuestNotFound()
+    if unit.centers.get(session.center_id) is None:
+        return InvalidCenterId()
+    if unit.configurations.get(session.center_id) is None:
+        return PaymentConfigurationNotDone()
+    if configuration.avs and collected.avs is AvsResult.MISMATCH:
+        return IncorrectBillingAddress()
+    if same is not None:
+        # A stale result does not undo a renewal.
+        is_stale = collected.collected_at < same.consented_at
+        already_stored = is_stale or same.expires_with(collected.card)
+    else:
+        already_stored = bool(stored) and configuration.cards_per_guest is CardsPerGuest.ONE
+    return PaymentMethodAlreadyExists() if already_stored else None
