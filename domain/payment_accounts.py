@@ -86,3 +86,23 @@ class PaymentAccount(Card):
         return replace(
             self, **asdict(card), consent_version=consent_version, consented_at=consented_at
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentReference:
+    """What a payment operation needs to charge a card on file at its PSP."""
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    guest_reference: GuestReference
+    token: CardToken
+
+    @classmethod
+    def of(cls, account: PaymentAccount) -> PaymentReference:
+        """Return the reference to an account's card."""
+        return cls(
+            provider=account.provider,
+            merchant_account=account.merchant_account,
+            guest_reference=account.guest_reference,
+            token=account.token,
+        )

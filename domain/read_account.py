@@ -6,34 +6,47 @@ from dataclasses import dataclass
 
 from domain.errors import PaymentAccountNotFound
 from domain.identifiers import AccountId, plain_uuid
-from domain.payment_accounts import PaymentAccount
-from domain.permissions import MAY_VIEW_CARDS, Caller
+from domain.payment_accounts import PaymentAccount, PaymentReference
+from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
 from domain.ports import Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAccount:
-    """Use case: give an active payment account of a guest.
+class AccountForCaller:
+    """A payment account as one caller may see it; `payment_reference` is None if it may not."""
 
-    Raises UserNotAuthorized, or PaymentAccountNotFound when the guest has no such active account
-    in a center that the caller may see.
+    account: PaymentAccount
+    payment_reference: PaymentReference | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAccount:
+    """Use case: return an active payment account of a guest.
+
+    Callers that may use cards get its payment reference too. Raises UserNotAuthorized, or
+    PaymentAccountNotFound when the guest has no such active account in a center that the caller may
+    see.
     """
 
     storage: Storage
 
-    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> PaymentAccount:
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
         """Look the account up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
         with self.storage.read() as unit:
-            return active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+            account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+        return AccountForCaller(
+            account=account,
+            payment_reference=PaymentReference.of(account) if caller.may(MAY_USE_CARDS) else None,
+        )
 
 
 def active_account(
     unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
 ) -> PaymentAccount:
-    """Give an active account that belongs to this guest and exists for this caller.
+    """Return an active account of this guest at a center that the caller may see.
 
-    Raises PaymentAccountNotFound otherwise, whatever the reason.
+    Raises PaymentAccountNotFound in every other case.
     """
     known_id = plain_uuid(account_id)
     account = unit.accounts.get(AccountId(known_id)) if known_id else None

@@ -12,6 +12,7 @@ import falcon
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from domain import payment_accounts
 from domain.card_sessions import CardSession
 from domain.hosted_links import HostedLinks
 from domain.pagination import Page
@@ -152,10 +153,12 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
         PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
     ] = UNSET
 
-    def with_reference(self, account: PaymentAccount) -> Self:
-        """Add what a payment operation needs."""
-        reference = msgspec.convert(account, PaymentReference, from_attributes=True)
-        return msgspec.structs.replace(self, payment_reference=reference)
+    def with_reference(self, reference: payment_accounts.PaymentReference | None) -> Self:
+        """Add what a payment operation needs, if the caller may see it."""
+        if reference is None:
+            return self
+        shown = msgspec.convert(reference, PaymentReference, from_attributes=True)
+        return msgspec.structs.replace(self, payment_reference=shown)
 
 
 class StoredCards(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from adapters.http.requests import Query, read_add_card
 from domain.add_card import AddCard
 from domain.hosted_links import HostedLinks
 from domain.list_accounts import ListAccounts
-from domain.permissions import MAY_ADD_CARDS, MAY_USE_CARDS
+from domain.permissions import MAY_ADD_CARDS
 from domain.ports import Clock
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
@@ -80,9 +80,9 @@ class GuestAccount:
     ) -> None:
         """Read a card on file, with its payment reference for those who may charge it."""
         caller = self.authenticate(req)
-        account = self.read_account(caller, guest_id=guest_id, account_id=account_id)
-        card = StoredCardDetails.of(account, self.clock.now())
-        json_body(resp, card.with_reference(account) if caller.may(MAY_USE_CARDS) else card)
+        found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
+        card = StoredCardDetails.of(found.account, self.clock.now())
+        json_body(resp, card.with_reference(found.payment_reference))
 
     def on_delete(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
