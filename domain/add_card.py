@@ -34,7 +34,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCardRequest:
-    """What a client sent, as it came; each part is judged when its turn comes."""
+    """What a client sent, unparsed. AddCard checks its parts in a fixed order."""
 
     guest_id: str
     center_id: object
@@ -46,10 +46,11 @@ class AddCardRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCard:
-    """Use case: answer a request to add a card with a new session, and store that session.
+    """Use case: store a new session for the addition of a card, and return it.
 
-    The PSP is not called: the page is made when the guest's browser opens the link. Repeated with
-    the same caller, idempotency key and request within 24 hours it gives the same session.
+    The PSP is not called: the page is created when the guest's browser opens the link. A repeated
+    request of the same caller under the same idempotency key within 24 hours returns the same
+    session.
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
     RedirectUriInvalid, InvalidSource, BillingInfoInvalid, IdempotencyKeyInvalid or
     IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
@@ -119,7 +120,7 @@ class AddCard:
     def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
         def store(unit: WriteUnit) -> CardSession:
             if key:
-                # Another request under the same key may have come first since it was looked up.
+                # Another request may have used the same key since it was looked up.
                 holder = unit.idempotency_keys.claim(
                     session.caller, key, session.token_id, now=session.created_at, since=keys_since
                 )

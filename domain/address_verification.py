@@ -1,4 +1,4 @@
-"""Address verification (AVS): what can be known of a billing address before the card is."""
+"""Address verification (AVS): what is checked of a billing address before there is a card."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from domain.ports import PostalCodes
 
 
 def require_billing_address(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> None:
-    """Hold a billing address against what AVS needs before the card is known.
+    """Check that a billing address has what AVS needs.
 
-    Raises BillingInfoRequired naming what is missing, IncorrectBillingAddress when the postal code
-    does not have its country's format. Whether such a code exists is for the bank to say.
+    Raises BillingInfoRequired with the missing field, or IncorrectBillingAddress when the postal
+    code does not have its country's format. The bank decides whether the code exists.
     """
     if billing_info is None:
         raise BillingInfoRequired

@@ -1,4 +1,4 @@
-"""The billing address that a client may send along, and what address verification (AVS) needs."""
+"""The billing address that a client may send."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _text(max_length: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingInfo:
-    """The billing_info of interface section 2.2; None stands for a field that is not given.
+    """The billing_info of interface section 2.2. None means that a field is not given.
 
-    Each field is text of at most so many characters.
+    The number beside each field is its greatest length in characters.
     """
 
     first_name: str | None = _text(100)
@@ -43,7 +43,7 @@ MAX_LENGTHS: Final[Mapping[str, int]] = {
 
 
 class AvsResult(StrEnum):
-    """What the bank says of the billing address."""
+    """The bank's result for the billing address."""
 
     MATCH = "match"
     MISMATCH = "mismatch"
@@ -51,10 +51,10 @@ class AvsResult(StrEnum):
 
 
 def parse_billing_info(value: object) -> BillingInfo | None:
-    """Read billing_info as a client sent it (interface, sections 2.1 and 2.2).
+    """Parse billing_info as a client sent it (interface, sections 2.1 and 2.2).
 
-    Null, and an object in which nothing is given, are None. A blank field counts as not given,
-    unknown fields are left out. Raises BillingInfoInvalid naming the first field of wrong form.
+    Null, and an object in which nothing is given, return None. A blank field counts as not given,
+    and unknown fields are ignored. Raises BillingInfoInvalid with the first invalid field.
     """
     if value is None:
         return None
@@ -74,7 +74,7 @@ def _parse_field(name: str, value: object) -> str | None:
     if not text:
         return None
     if name != "phone" and holds_card_number(text):
-        # It would be kept and shown where no card number may ever be.
+        # It would be stored and shown where no card number may be.
         raise BillingInfoInvalid(name)
     has_right_form = _FORMS.get(name)
     if has_right_form is not None and not has_right_form(text):
@@ -83,20 +83,20 @@ def _parse_field(name: str, value: object) -> str | None:
 
 
 def is_email_address(text: str) -> bool:
-    """Tell whether `text` is an e-mail address as the HTML standard defines a valid one."""
+    """Return whether `text` is a valid e-mail address by the HTML standard."""
     return _EMAIL.fullmatch(text) is not None
 
 
 def is_phone_number(text: str) -> bool:
-    """Tell whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
+    """Return whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
 
-    Spaces, hyphens, dots and brackets between the digits are how people write them.
+    Spaces, hyphens, dots and brackets may stand between the digits.
     """
     return _PHONE.fullmatch(text) is not None and 7 <= sum(map(str.isdigit, text)) <= 15
 
 
 def is_country_code(text: str) -> bool:
-    """Tell whether `text` is a country code of ISO 3166-1 alpha-2, in either case."""
+    """Return whether `text` is a country code of ISO 3166-1 alpha-2, in either case."""
     return text.isascii() and text.upper() in COUNTRY_CODES
 
 

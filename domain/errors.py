@@ -1,7 +1,7 @@
-"""The catalogue of refusals: one class each, with its code and its message.
+"""Every refusal, with its code and message.
 
-The code is the HTTP status and `error.code` of the answer at the same time. The messages are part
-of the interface; clients compare them, so none changes within a version of the path.
+The code is both the HTTP status and `error.code` of the response. The messages are part of the
+interface: clients compare them, so they do not change within a version of the path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class Refusal(Exception):
-    """A request that the rules turn down; its code and message are shown to the caller."""
+    """A request that a rule refuses; its code and message are shown to the caller."""
 
     code: ClassVar[int]
     message: str
@@ -175,7 +175,7 @@ class PageParameterInvalid(Refusal):
 
 
 class TooManyRequests(Refusal):
-    """A limit is reached, and nothing was done. `retry_after_seconds` says when to come back."""
+    """A limit is reached, and nothing was done. `retry_after_seconds` is the time to wait."""
 
     code = 429
     message = "Too many requests"
@@ -186,7 +186,7 @@ class TooManyRequests(Refusal):
 
 
 class ServiceUnavailable(Refusal):
-    """The storage cannot be reached or written just now; nothing was done, try again."""
+    """The storage cannot be read or written now. Nothing was done; try again."""
 
     code = 503
     message = "Service temporarily unavailable"

@@ -1,4 +1,4 @@
-"""A guest's link leads to no page: tell whose link it was, and where the guest goes back to."""
+"""A link leads to no page: find the shop that the guest came from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from domain.ports import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:
-    """Where a guest came from: the stored `redirect_uri`, and the center while there is one."""
+    """Where a guest came from: the stored `redirect_uri`, and the center's name if it still exists."""
 
     redirect_uri: str
     center_name: str | None
@@ -18,15 +18,15 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWayBack:
-    """Use case: find what a guest must be shown whose browser cannot be sent on.
+    """Use case: find the way back for an error page that a guest is shown.
 
-    Changes nothing. May raise ServiceUnavailable, as everything that reads.
+    Changes nothing. Raises ServiceUnavailable.
     """
 
     storage: Storage
 
     def __call__(self, *, token_id: str) -> WayBack | None:
-        """Give the way back of a session, or None when no session has this token."""
+        """Return the way back of a session, or None when no session has this token."""
         try:
             session = find_session(self.storage, token_id)
         except LinkUnknown:

@@ -1,4 +1,4 @@
-"""Remove idempotency keys that no request can use any more."""
+"""Delete idempotency keys that are no longer valid."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from domain.ports import Clock, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetIdempotencyKeys:
-    """Use case: remove the keys that were used more than 24 hours ago.
+    """Use case: delete the keys that were used more than 24 hours ago.
 
-    Each unit of work removes a bounded number, so that others can write in between. May be called
+    Each unit of work deletes a bounded number, so that others can write in between. May be called
     at any time. Raises ServiceUnavailable.
     """
 
@@ -20,7 +20,7 @@ class ForgetIdempotencyKeys:
     clock: Clock
 
     def __call__(self) -> None:
-        """Remove them, until there are none."""
+        """Delete all of them."""
         before = self.clock.now() - IDEMPOTENCY_KEYS_LAST
 
         def forget(unit: WriteUnit) -> int:

@@ -1,4 +1,4 @@
-"""The addresses under which a guest's browser comes to us, all made from the public base URL."""
+"""The addresses for guests' browsers, all made from the public base URL."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from domain.identifiers import TokenId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedLinks:
-    """Makes addresses under `base_url`, which comes from the settings and from no request."""
+    """Makes addresses under `base_url`, which comes from the settings, never from a request."""
 
     base_url: str
 
     def hosted_payment_uri(self, session: CardSession) -> str:
-        """Give the address that a client sends the guest to (interface, section 2.3)."""
+        """Return the address to which a client redirects the guest (interface, section 2.3)."""
         redirect_uri = quote(session.redirect_uri, safe="")
         return (
             f"{self.base_url}/hosted-payments?token_id={session.token_id}"
@@ -24,9 +24,9 @@ class HostedLinks:
         )
 
     def return_uri(self, token_id: TokenId) -> str:
-        """Give the address that the PSP sends the guest back to when the page is done."""
+        """Return the address to which the PSP redirects the guest after the page."""
         return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
 
     def cancel_uri(self, token_id: TokenId) -> str:
-        """Give the address behind the page's way back without a card."""
+        """Return the address of the page's link back without a card."""
         return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"

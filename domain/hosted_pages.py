@@ -1,4 +1,4 @@
-"""The hosted payment page as the domain sees it: what is asked of a PSP, and what it answers."""
+"""The hosted payment page: what is requested of a PSP, and what it reports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from domain.payment_accounts import Card
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """The text that a guest agrees to when a card is stored, and the version it is known by."""
+    """The text that a guest agrees to when a card is stored, and its version."""
 
     version: str
     text: str
 
 
 def consent_for(center_name: str) -> Consent:
-    """Give the consent text that is in force: use, notice of changes, and how to withdraw."""
+    """Return the current consent text: use, notice of changes, and how to withdraw."""
     return Consent(
         version=CONSENT_VERSION,
         text=(
@@ -35,17 +35,17 @@ def consent_for(center_name: str) -> Consent:
 
 CONSENT_VERSION: Final = "2026-11"
 CONSENT_LANGUAGE: Final = "en"
-"""The language of the consent text (RFC 5646): a page should be in the same one."""
+"""The language of the consent text (RFC 5646). The page should be in the same language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPageRequest:
-    """Every parameter of the call that makes the page of one attempt.
+    """Every parameter of the call that creates the page of one attempt.
 
-    It is committed before the PSP is called, so that a repeated call is the same call.
-    `guest_reference` is the PSP's reference for the guest where we know one already.
-    The page must live until `live_until`, or longer when the PSP cannot do less.
-    `redirect_origin` is where the guest ends up after the return and cancel addresses.
+    It is committed before the PSP is called, so that a retry makes the same call.
+    `guest_reference` is the PSP's reference for the guest, if there is one. The page must live
+    until `live_until`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin
+    that the guest reaches after the return and cancel addresses.
     """
 
     token_id: TokenId
@@ -67,13 +67,13 @@ class HostedPageRequest:
 
     @property
     def idempotency_key(self) -> str:
-        """The key under which the PSP makes this page once, however often it is asked."""
+        """The key under which the PSP creates this page once, however often it is called."""
         return f"{self.token_id}:{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPage:
-    """A page that the PSP has made: its reference there, its address, and when it ends."""
+    """A page that the PSP has created: its reference there, its address, and its end."""
 
     reference: str
     address: str
@@ -83,9 +83,9 @@ class HostedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAttempt:
-    """One attempt to have a page made: what was asked, and the page once the PSP has answered.
+    """One attempt to create a page: the request, and the page once the PSP has responded.
 
-    `over` is set when the PSP refused it for good, or its page has died without a card.
+    `over` is set when the PSP has refused it for good, or its page has ended without a card.
     """
 
     request: HostedPageRequest
@@ -94,23 +94,23 @@ class PageAttempt:
 
     @property
     def is_unanswered(self) -> bool:
-        """Tell whether the PSP has been asked, or was about to be, and has not answered yet."""
+        """Whether the PSP may have been called, and its response is not stored."""
         return self.page is None and not self.over
 
     @property
     def has_live_page(self) -> bool:
-        """Tell whether there is a page that may still bring a card."""
+        """Whether there is a page on which the guest may still enter a card."""
         return self.page is not None and not self.over
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The guest is not done: nothing typed yet, the bank's challenge open, or a try refused."""
+    """The guest is not done: nothing entered yet, a challenge open, or a card declined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCollected:
-    """The PSP holds a card that can be charged; `avs` is what the bank said of the address."""
+    """The PSP holds a card that can be charged; `avs` is the bank's result for the address."""
 
     card: Card
     avs: AvsResult
@@ -129,9 +129,9 @@ class CardCollected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCardCollected:
-    """The PSP holds something that can be charged and is no card, such as a bank account.
+    """The PSP holds something else that can be charged, such as a bank account.
 
-    The page is over. What `token` stands for is never kept, so it is discarded.
+    The page is over. `token` is never stored, and must be discarded.
     """
 
     guest_reference: GuestReference
@@ -141,19 +141,19 @@ class NoCardCollected:
 
 @dataclass(frozen=True, slots=True)
 class CardRefused:
-    """The bank refused the last card. The guest may still try another on the same page."""
+    """The bank declined the last card. The guest may try another on the same page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageClosed:
-    """The page has died without a card and will never have one."""
+    """The page is over without a card, and cannot collect one any more."""
 
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 
 
 class EvidenceOrigin(StrEnum):
-    """Where a piece of evidence came from."""
+    """Where evidence came from."""
 
     RETURN = "return"
     WEBHOOK = "webhook"
@@ -161,9 +161,9 @@ class EvidenceOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a PSP said outside of its answers: return parameters, or a verified event.
+    """What a PSP reported by return address or verified webhook.
 
-    `content` is text in the adapter's own form; only the adapter reads it.
+    Only the PSP's adapter reads `content`, which is text in its own format.
     """
 
     origin: EvidenceOrigin
@@ -173,9 +173,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
-    """A webhook as it came: header names in lower case, and the raw bytes of its body.
+    """A webhook as received: header names in lower case, and the raw bytes of the body.
 
-    `merchant_account` is the one that the address named, if it names one.
+    `merchant_account` is the one named in the request path, if any.
     """
 
     headers: Mapping[str, str]
@@ -185,7 +185,7 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """A session that a verified webhook speaks of, by `token_id` or by the page's reference."""
+    """A session that a verified webhook concerns, by `token_id` or by the page's reference."""
 
     merchant_account: MerchantAccount
     content: str

@@ -1,6 +1,6 @@
-"""Identifiers, each a type of its own so that no two can be mixed up.
+"""Identifiers, each with its own type, so that the type checker finds mix-ups.
 
-All UUIDs are kept as text in their plain 36-character form, in lower case.
+UUIDs are lower-case text in 36-character form.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
 AccountId = NewType("AccountId", str)
-"""The payment account identifier: the reference under which a stored card is used."""
+"""The payment account identifier: the reference to a stored card."""
 CallerName = NewType("CallerName", str)
 ProviderName = NewType("ProviderName", str)
 """The name of a payment service provider (PSP), such as `fake`."""
 MerchantAccount = NewType("MerchantAccount", str)
-"""The name of a merchant account at a PSP; its keys live in the settings, never here."""
+"""The name of a merchant account at a PSP. Its keys are in the settings only."""
 DEFAULT_MERCHANT_ACCOUNT: Final = MerchantAccount("default")
-"""The one whose webhooks come to the address that names none."""
+"""The account of webhooks whose path names none."""
 GuestReference = NewType("GuestReference", str)
 """The PSP's own reference for a guest at one merchant account."""
 CardToken = NewType("CardToken", str)
@@ -29,7 +29,7 @@ CardToken = NewType("CardToken", str)
 
 
 class PspAccount(NamedTuple):
-    """A merchant account at a PSP: two PSPs may have accounts of the same name."""
+    """A merchant account at a PSP. Two PSPs may have accounts of the same name."""
 
     provider: ProviderName
     merchant_account: MerchantAccount
@@ -39,9 +39,9 @@ _PLAIN_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 def plain_uuid(value: object) -> str | None:
-    """Give `value` as a lower-case UUID, or None when it is not one in 36-character form.
+    """Return `value` in lower case if it is a UUID in 36-character form, otherwise None.
 
-    Braces, `urn:uuid:`, missing hyphens and other scripts' digits are refused.
+    Braces, `urn:uuid:`, missing hyphens and digits of other scripts are refused.
     """
     if isinstance(value, str) and _PLAIN_UUID.fullmatch(value):
         return value.lower()

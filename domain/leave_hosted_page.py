@@ -1,6 +1,6 @@
-"""A guest's browser comes back from the PSP's page: tell where it goes on.
+"""A guest's browser comes back from the PSP's page, and is redirected to the stored redirect_uri.
 
-It always goes to the stored redirect_uri, whatever has become of the card.
+That happens in every case, whatever became of the card.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnFromHostedPage:
-    """Use case: the guest is done; settle the session if that can be done at once.
+    """Use case: the guest has finished the page; settle the session if that is possible at once.
 
-    Of what was added to the return address, what the PSP needs is kept as evidence, and nothing
-    else. Raises LinkUnknown. A session that cannot be settled now is settled by the reconciler.
+    The query parameters that the PSP's adapter needs are stored as evidence, and no others. If the
+    session cannot be settled now, the reconciler settles it. Raises LinkUnknown.
     """
 
     storage: Storage
@@ -35,10 +35,10 @@ class ReturnFromHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
-        """Keep the evidence, and settle; gives the stored redirect_uri."""
+        """Store the evidence and settle. Return the stored redirect_uri."""
         session = find_session(self.storage, token_id)
         if not session.is_settled:
-            # The guest is sent on in any case: nothing that a guest can do would mend it.
+            # The guest can do nothing about an outage, so the browser is redirected in any case.
             with suppress(ServiceUnavailable, ProviderUnavailable):
                 self._keep_evidence(session, parameters)
             with suppress(ServiceUnavailable):
@@ -64,7 +64,7 @@ class ReturnFromHostedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelHostedPage:
-    """Use case: the guest goes back without a card; the session stays open until it expires.
+    """Use case: the guest leaves the page without a card. The session stays open until it expires.
 
     Raises LinkUnknown.
     """
@@ -72,5 +72,5 @@ class CancelHostedPage:
     storage: Storage
 
     def __call__(self, *, token_id: str) -> str:
-        """Give the stored redirect_uri; changes nothing."""
+        """Return the stored redirect_uri; changes nothing."""
         return find_session(self.storage, token_id).redirect_uri

@@ -17,10 +17,10 @@ from domain.ports import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAccounts:
-    """Use case: give a page of a guest's active payment accounts, oldest first.
+    """Use case: return a page of a guest's active payment accounts, oldest first.
 
-    Only accounts of centers that the caller may see are given and counted; a center id narrows
-    them to one. `center_ids`, `pages` and `sizes` are all that the query holds, as they came.
+    Only accounts of centers that the caller may see are returned and counted; a center id narrows
+    them to one center. `center_ids`, `pages` and `sizes` are the values of the query, unparsed.
     Raises UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidCenterId,
     GuestIdNotUsable or GuestNotFound.
     """

@@ -15,10 +15,10 @@ from domain.products import Product
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListProducts:
-    """Use case: give a page of a center's products, in the order of their creation.
+    """Use case: return a page of a center's products, in the order of their creation.
 
-    `pages` and `sizes` are every page and size of the query, as they came. Raises
-    UserNotAuthorized, TooManyItems, PageParameterInvalid or InvalidCenterId.
+    `pages` and `sizes` are the values of the query, unparsed. Raises UserNotAuthorized,
+    TooManyItems, PageParameterInvalid or InvalidCenterId.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Have the PSP make the page of an attempt that was written down before."""
+"""Create the page of a stored attempt at the PSP."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from domain.ports import Clock, ProviderRefused, Providers, Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObtainPage:
-    """Step of opening and of settling: ask for the page of a session's current attempt.
+    """Step of opening and of settling: create the page of a session's current attempt.
 
-    Repeated after a failure it repeats the same call with the same key, so that the PSP makes one
-    page. Raises ProviderUnavailable when there was no answer.
+    After a failure it may be called again. It then makes the same call with the same idempotency
+    key, so the PSP creates one page. Raises ProviderUnavailable.
     """
 
     storage: Storage
@@ -22,9 +22,9 @@ class ObtainPage:
     clock: Clock
 
     def __call__(self, session: CardSession) -> CardSession:
-        """Ask, keep the answer, and give the session as it is then.
+        """Call the PSP, store the result, and return the session as it is then.
 
-        Its attempt has a page, or is over because the PSP will never make this one.
+        Its attempt has a page, or is over because the PSP refused it for good.
         """
         provider = self.providers[session.configuration.provider]
         try:
@@ -32,11 +32,11 @@ class ObtainPage:
         except ProviderRefused:
             return self._keep(session, None)
 
-    def _keep(self, asked_for: CardSession, page: HostedPage | None) -> CardSession:
+    def _keep(self, asked: CardSession, page: HostedPage | None) -> CardSession:
         def keep(unit: WriteUnit) -> CardSession:
-            session = unit.sessions.get(asked_for.token_id) or asked_for
-            if session.is_settled or session.attempt != asked_for.attempt:
-                # Somebody else has kept the answer, or has settled the session by it.
+            session = unit.sessions.get(asked.token_id) or asked
+            if session.is_settled or session.attempt != asked.attempt:
+                # Another process has stored the page, or settled the session.
                 return session
             if page is None:
                 session = session.without_card(self.clock.now())

@@ -1,4 +1,4 @@
-"""A guest's browser opens the link: have the page made, and tell where the browser goes on."""
+"""A guest's browser opens the link: create the page, and redirect the browser there."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class LinkUnknown(Exception):
 
 
 class LinkAltered(Exception):
-    """The redirect_uri in the link is not the one that was asked for."""
+    """The redirect_uri in the link is not the one of the add-card request."""
 
 
 class LinkExpired(Exception):
-    """The session is past its end, or has had as many pages as it may."""
+    """The session is past its end, or has had its last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
-    """Use case: give the address of the PSP's page for a session, or where the guest goes back to.
+    """Use case: return the address that a link leads to.
 
-    The first opening starts an attempt, and the session ends with its page from then on. A link
-    that is opened again leads to the same page, or to a new one when that has died. A session that
-    is settled leads back to the stored redirect_uri.
-    Raises LinkUnknown, LinkAltered, LinkExpired, and ProviderUnavailable when the PSP makes no page
-    just now; the next opening tries again.
+    The first opening starts an attempt; from then on the session ends with its page. A link that is
+    opened again leads to the same page, or to a new one if that page is over. The link of a settled
+    session leads to the stored redirect_uri.
+    Raises LinkUnknown, LinkAltered, LinkExpired, or ProviderUnavailable when the PSP creates no
+    page; the next opening tries again.
     """
 
     storage: Storage
@@ -44,7 +44,7 @@ class OpenHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str, redirect_uri: str) -> str:
-        """Make sure that there is a page; gives the address to send the browser to."""
+        """Ensure that there is a page; return the address to redirect the browser to."""
         session = find_session(self.storage, token_id)
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
@@ -65,9 +65,9 @@ class OpenHostedPage:
         return page.address
 
     def _with_attempt(self, seen: CardSession) -> CardSession:
-        """Give the session with an attempt that is not over, noted before the PSP is called.
+        """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        A session that is settled meanwhile needs none.
+        A session that another process has settled by now is returned as it is.
         """
 
         def note(unit: WriteUnit) -> CardSession:
@@ -117,7 +117,7 @@ class OpenHostedPage:
 
 
 def find_session(storage: Storage, token_id: str) -> CardSession:
-    """Give the session that a browser names. Raises LinkUnknown when there is none."""
+    """Return the session with this token. Raises LinkUnknown when there is none."""
     known_id = plain_uuid(token_id)
     with storage.read() as unit:
         session = unit.sessions.get(TokenId(known_id)) if known_id else None

@@ -1,4 +1,4 @@
-"""Pages of lists: which one is asked for, and what comes back (interface, section 4.2)."""
+"""Pagination of lists (interface, section 4.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PAGE: Final = 1
 DEFAULT_SIZE: Final = 10
 MAX_SIZE: Final = 100
 MAX_DIGITS: Final = 4_000
-"""Python itself refuses to read numbers of more than 4,300 digits."""
+"""Python itself refuses to parse numbers of more than 4,300 digits."""
 
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -22,17 +22,17 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """Which page of a list is asked for: `page` from 1 without end, `size` from 1 to 100."""
+    """The requested page of a list: `page` is 1 or more, `size` is 1 to 100."""
 
     page: int = DEFAULT_PAGE
     size: int = DEFAULT_SIZE
 
     @classmethod
     def parse(cls, *, pages: Sequence[str], sizes: Sequence[str]) -> PageRequest:
-        """Read every `page` and `size` that a query holds; none means the default.
+        """Parse every `page` and `size` of a query; none means the default.
 
-        Raises TooManyItems for a size over 100, PageParameterInvalid for anything else that is
-        no plain decimal number of at least 1, or is given twice.
+        Raises TooManyItems for a size over 100, and PageParameterInvalid for anything that is not a
+        plain decimal number of at least 1, or is given twice.
         """
         page = _parse_number("page", pages, DEFAULT_PAGE)
         size = _parse_number("size", sizes, DEFAULT_SIZE)
@@ -42,7 +42,7 @@ class PageRequest:
 
     @property
     def before(self) -> int:
-        """How many items come before this page."""
+        """The number of items before this page."""
         return (self.page - 1) * self.size
 
 

@@ -1,4 +1,4 @@
-"""Cards on file, and the rule of what is the same card."""
+"""Cards on file, and the rule for what counts as the same card."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from domain.sources import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card as a PSP tells of it; its number and CVC never reach us.
+    """A card as the PSP reports it, without its number and CVC.
 
-    `token` is what a payment operation charges, `guest_reference` whom it belongs to at the PSP.
-    `fingerprint` is the same for the same card number within a merchant account.
-    `expiry_month` is 1 to 12, `expiry_year` has four digits.
+    A payment operation charges `token`, which belongs to `guest_reference` at the PSP. The same
+    card number has the same `fingerprint` within a merchant account. `expiry_month` is 1 to 12,
+    `expiry_year` has four digits.
     """
 
     guest_reference: GuestReference
@@ -37,26 +37,26 @@ class Card:
     expiry_year: int
 
     def has_expired(self, now: datetime) -> bool:
-        """Tell whether the last day of the expiry month is over; `now` is in UTC."""
+        """Return whether the last day of the expiry month is over; `now` is in UTC."""
         return (now.year, now.month) > (self.expiry_year, self.expiry_month)
 
     def expires_with(self, other: Card) -> bool:
-        """Tell whether both carry the same expiry date."""
+        """Return whether both have the same expiry date."""
         return (self.expiry_year, self.expiry_month) == (other.expiry_year, other.expiry_month)
 
     @property
     def expiry_on(self) -> str:
-        """The expiry date as it is printed on a card: MM/YY."""
+        """The expiry date as printed on cards: MM/YY."""
         return f"{self.expiry_month:02}/{self.expiry_year % 100:02}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentAccount(Card):
-    """A card on file: the card, whose it is, and where it may be used.
+    """A card on file, of one guest at one center.
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
-    most one is made by a session (`token_id`). It is active until `removed_at` is set.
-    `consent_version` names the text that the guest agreed to at `consented_at`.
+    most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
+    names the text that the guest agreed to at `consented_at`.
     """
 
     account_id: AccountId
@@ -72,7 +72,7 @@ class PaymentAccount(Card):
     removed_at: datetime | None = None
 
     def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
-        """Tell whether `card` is this account's card, seen at the same merchant account."""
+        """Return whether `card` is this account's card, at the same merchant account."""
         return (self.provider, self.merchant_account, self.fingerprint) == (
             configuration.provider,
             configuration.merchant_account,
@@ -82,7 +82,7 @@ class PaymentAccount(Card):
     def renewed(
         self, card: Card, *, consent_version: str, consented_at: datetime
     ) -> PaymentAccount:
-        """Give this account with the same card's new expiry date and token."""
+        """Return this account with the same card's new expiry date and token."""
         return replace(
             self, **asdict(card), consent_version=consent_version, consented_at=consented_at
         )

@@ -1,8 +1,7 @@
-"""Every port: what the domain needs of the outside, and what an adapter promises.
+"""The ports: what the domain needs of the outside, and what each adapter promises.
 
-What a storage and a PSP promise is asked of every adapter by a suite, in
-`tests/contracts/` and `adapters/psp/contract/`; the promises of the other ports are tested beside
-their adapters.
+Each storage and each PSP adapter passes a contract suite: `tests/contracts/` and
+`adapters/psp/contract/`. The other ports are tested with their adapters.
 """
 
 from __future__ import annotations
@@ -47,11 +46,10 @@ from domain.products import Product
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
-    """What may be logged of a call that failed: nothing of a guest, no secret, no text of the PSP.
+    """What may be logged of a failed call: no guest's data, no secret, no free text of the PSP.
 
-    `error` is the kind of the failure, such as `TimeoutError`. `status` is the response's. `code`
-    is the PSP's own word for the error, `param` the parameter that it complains of, `request_id`
-    what its support finds the call by.
+    `error` is the kind of failure, such as `TimeoutError`; `status` the HTTP status; `code` the
+    PSP's error code; `param` the rejected parameter; `request_id` the PSP's id of the call.
     """
 
     error: str | None = None
@@ -65,10 +63,10 @@ NO_DETAILS: Final = FailureDetails()
 
 
 class ProviderUnavailable(Exception):
-    """The PSP did not answer, or answered what cannot be understood; it may have acted.
+    """The PSP did not respond, or its response is not usable. It may have acted.
 
-    `retry_after` is set when the PSP has said how long it wants no more calls (429, Retry-After).
-    `details` are logged when an outage begins.
+    `retry_after` is set when the PSP has said how long to wait before the next call (429,
+    Retry-After). `details` are logged when an outage begins.
     """
 
     def __init__(
@@ -84,9 +82,9 @@ class ProviderUnavailable(Exception):
 
 
 class ProviderRefused(Exception):
-    """The PSP refused the call for good and did not act; the same call would be refused again.
+    """The PSP rejected the call and did not act. The same call would be rejected again.
 
-    `details` are logged when calls begin to be refused.
+    `details` are logged when an outage of this kind begins.
     """
 
     def __init__(self, reason: str = "", *, details: FailureDetails = NO_DETAILS) -> None:
@@ -95,50 +93,50 @@ class ProviderRefused(Exception):
 
 
 class WebhookRejected(Exception):
-    """A webhook that is forged, altered, too old, too far ahead, or meant for somebody else."""
+    """A webhook that is forged, altered, too old, dated in the future, or for another merchant."""
 
 
 class PaymentProvider(Protocol):
-    """A payment service provider (PSP), in the domain's words.
+    """A payment service provider (PSP), in the domain's terms.
 
-    An adapter reports and decides nothing: a refusal by the bank is an outcome. Every method may
-    be called again after any failure, never waits longer than 5 seconds in all, raises
-    ProviderUnavailable when there was no answer that can be understood, and ProviderRefused when
-    the PSP refused the call itself, which for anything but `start` is waited out like silence.
+    An adapter reports and decides nothing: a card that the bank declines is an outcome, not an
+    error. Every method may be called again after any failure, and takes at most 5 seconds in all.
+    It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
+    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start`.
     """
 
     @property
     def return_parameters(self) -> frozenset[str]:
-        """Name the parameters of the return address that `outcome` needs as evidence."""
+        """The query parameters of the return address that `outcome` needs as evidence."""
         return frozenset()
 
     def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
-        """Tell whose keys are set for a merchant account, in the PSP's own words and no secret.
+        """Return the PSP's id of the merchant that the keys of an account belong to; no secret.
 
-        Always the same text for the same merchant in the same mode, whichever of its keys is set,
-        and another for any other. None when the PSP does not tell; ProviderRefused means the same.
+        It is the same for every key of one merchant in one mode (live or test), and differs for any
+        other. None, or ProviderRefused, means that the PSP does not say.
         """
         return None
 
     def start(self, request: HostedPageRequest) -> HostedPage:
-        """Make the page of an attempt; the same idempotency key gives the same page again.
+        """Create the page of an attempt. The same idempotency key returns the same page again.
 
-        A guest whom the PSP does not know, or knows no more, gets a new reference there.
+        A guest without a reference at the PSP, or with one that it has deleted, gets a new one.
         """
         ...
 
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        """Tell what has become of a page, from the PSP's answer and the evidence so far.
+        """Return what became of a page, from the PSP's response and the evidence so far.
 
-        A page that the PSP does not know is closed: it can bring no card. One whose card has been
-        discarded does not tell of it again: it must not come back when records are restored.
+        A page unknown to the PSP is PageClosed. A card that has been discarded is not reported
+        again, so that it cannot come back when a backup is restored.
         """
         ...
 
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        """Close a page so that it takes no more cards; one that is over, or unknown, is fine."""
+        """Close a page so that it takes no more cards. A page that is over or unknown is fine."""
         ...
 
     def discard(
@@ -147,23 +145,23 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        """Discard a stored token; one that is gone already, or unknown, is fine."""
+        """Delete a stored token at the PSP. A token that is gone or unknown is fine."""
         ...
 
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        """Verify a webhook over its raw bytes, and name the sessions it speaks of.
+        """Verify a webhook over its raw bytes, and return a notice for each session in it.
 
-        An event of a kind that says nothing of a session gives an empty sequence. Raises
-        WebhookRejected when it cannot be trusted. Makes no call to the PSP.
+        Events that concern no session return an empty sequence. Raises WebhookRejected when the
+        webhook cannot be trusted. Makes no call to the PSP.
         """
         ...
 
 
 class Providers(dict[ProviderName, PaymentProvider]):
-    """The PSPs that are set up here, by name. One that is missing counts as unavailable."""
+    """The configured PSPs, by name. Looking up any other raises ProviderUnavailable."""
 
     def __missing__(self, name: ProviderName) -> PaymentProvider:
-        """Raise ProviderUnavailable: the PSP may be set up again later."""
+        """Raise ProviderUnavailable: the PSP may be configured again later."""
         raise ProviderUnavailable(f"no PSP named {name} is set up here")
 
 
@@ -171,11 +169,11 @@ class Centers(Protocol):
     """The centers on file."""
 
     def get(self, center_id: CenterId) -> Center | None:
-        """Give the center, or None."""
+        """Return the center, or None."""
         ...
 
     def put_many(self, centers: Iterable[Center]) -> None:
-        """Store centers, updating those that are there. Raises DuplicateInImport."""
+        """Store centers, and update those that exist. Raises DuplicateInImport."""
         ...
 
 
@@ -183,26 +181,26 @@ class Guests(Protocol):
     """The guests on file."""
 
     def get(self, guest_id: GuestId) -> Guest | None:
-        """Give the guest, or None."""
+        """Return the guest, or None."""
         ...
 
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests, updating those that are there. Raises DuplicateInImport."""
+        """Store guests, and update those that exist. Raises DuplicateInImport."""
         ...
 
 
 class Products(Protocol):
-    """The products on file, in the order of their creation within each center."""
+    """The products on file, within each center in the order of their creation."""
 
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
-        """Give a page of a center's products; its cost does not grow with its number."""
+        """Return a page of a center's products. A later page costs no more than the first."""
         ...
 
     def put_many(self, products: Iterable[Product]) -> None:
-        """Store products at constant memory; one that is there is updated and keeps its place.
+        """Store products, in constant memory. One that exists is updated and keeps its place.
 
         Raises DuplicateInImport, UnknownCenterInImport when a center does not exist, and
-        CenterChangedInImport when a product is there under another center.
+        CenterChangedInImport when another center has the product.
         """
         ...
 
@@ -215,7 +213,7 @@ class ImportRefused(Exception):
 
 
 class DuplicateInImport(ImportRefused):
-    """The row repeats an id that an earlier row of the same import has."""
+    """An earlier row of the same import has the same id."""
 
 
 class UnknownCenterInImport(ImportRefused):
@@ -223,26 +221,26 @@ class UnknownCenterInImport(ImportRefused):
 
 
 class CenterChangedInImport(ImportRefused):
-    """The row names a product that another center has."""
+    """The row names a product of another center."""
 
 
 class PaymentConfigurations(Protocol):
-    """What each center has set up."""
+    """The payment configuration of each center."""
 
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
-        """Give the center's configuration, or None when payments are not configured."""
+        """Return the center's configuration, or None when payments are not configured."""
         ...
 
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
-        """Store the center's configuration in place of the one before."""
+        """Store the center's configuration; it replaces the one before."""
         ...
 
     def remove(self, center_id: CenterId) -> None:
-        """Remove the center's configuration; nothing happens when there is none."""
+        """Remove the center's configuration, if there is one."""
         ...
 
     def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
-        """Name the merchant accounts that centers are configured for, each with its PSP."""
+        """Return the PSP and name of each merchant account that a center uses."""
         ...
 
 
@@ -254,40 +252,40 @@ class CardSessions(Protocol):
         ...
 
     def get(self, token_id: TokenId) -> CardSession | None:
-        """Give the session, or None. In a write unit nobody else changes it until the end."""
+        """Return the session, or None. A write unit locks it."""
         ...
 
     def with_page(
         self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
     ) -> CardSession | None:
-        """Give the session whose current page has this reference at the PSP, or None.
+        """Return the session whose current page has this reference at the PSP, or None.
 
-        In a write unit nobody else changes it until the end.
+        A write unit locks it.
         """
         ...
 
     def update(self, session: CardSession) -> None:
-        """Store a session that is there already."""
+        """Store a session that exists."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Tell whether `take_due` would find a session; changes nothing."""
+        """Return whether `take_due` would find a session; changes nothing."""
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> DueSession | None:
-        """Take the session that has been due the longest, or None when none is due.
+        """Lease the session that has been due the longest; None when none is due.
 
-        Sessions of the merchant accounts `except_at` are left where they are. The one that is
-        taken is due again at `until`, so a taker that dies gives it back. A row that cannot be read
-        is taken like any other: it must not keep others waiting.
+        Sessions of the merchant accounts in `except_at` are left out. The lease ends at `until`:
+        then the session is due again, in case the process that took it has died. A row that cannot
+        be decoded is taken like any other, so that it does not block the rest.
         """
         ...
 
 
 class EvidenceLog(Protocol):
-    """What PSPs said of sessions outside of their answers."""
+    """What PSPs reported of sessions by webhook or return address."""
 
     def add(self, token_id: TokenId, evidence: Evidence) -> None:
         """Keep a piece of evidence once, however often it comes.
@@ -297,28 +295,28 @@ class EvidenceLog(Protocol):
         ...
 
     def of(self, token_id: TokenId) -> Sequence[Evidence]:
-        """Give the evidence on a session, oldest first."""
+        """Return the evidence on a session, oldest first."""
         ...
 
 
 class IdempotencyKeys(Protocol):
-    """Which session a caller's Idempotency-Key stands for."""
+    """The session that each caller's Idempotency-Key stands for."""
 
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
-        """Give the session that the key was used for after `since`, or None."""
+        """Return the session that the key was used for after `since`, or None."""
         ...
 
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        """Have the key stand for `token_id`, unless it was used after `since`.
+        """Use the key for `token_id`, unless it was used after `since`.
 
-        Gives the session that the key stands for now, under concurrent claims too.
+        Return the session that the key stands for now. Of concurrent claims one wins.
         """
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Remove keys that were used before that time, a bounded number at a call; give how many."""
+        """Delete a bounded number of keys that were used before that time; return how many."""
         ...
 
 
@@ -328,48 +326,45 @@ class PaymentAccounts(Protocol):
     def add(self, account: PaymentAccount) -> None:
         """Store a new account.
 
-        The storage itself refuses a second active one with the same guest, center, merchant
-        account and fingerprint, and a second one of the same session: raises AlreadyStored.
+        Raises AlreadyStored for a second active account with the same guest, center, merchant
+        account and fingerprint, and for a second account of the same session.
         """
         ...
 
     def get(self, account_id: AccountId) -> PaymentAccount | None:
-        """Give the account, removed or not, or None.
-
-        In a write unit nobody else changes it until the end.
-        """
+        """Return the account, removed or not, or None. A write unit locks it."""
         ...
 
     def update(self, account: PaymentAccount) -> None:
-        """Store an account that is there already."""
+        """Store an account that exists."""
         ...
 
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
-        """Give the active accounts of a guest at a center, oldest first.
+        """Return the active accounts of a guest at a center, oldest first.
 
-        In a write unit nobody else who looks first adds, changes or removes one until the end.
+        A write unit locks them, and makes other units wait here until it ends. Whoever calls this
+        before adding an account therefore sees every other one.
         """
         ...
 
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        """Tell whether an active account, of any guest and center, holds this token.
+        """Return whether an active account, of any guest and center, holds this token.
 
-        In a write unit the answer stays true until the end: whoever asks for this token here, or
-        for its discard, takes turns.
+        A write unit locks the token: other units wait here and in `Discards.get` until it ends.
         """
         ...
 
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[PaymentAccount]:
-        """Give a page of a guest's active accounts, oldest first; `centers` None means all."""
+        """Return a page of a guest's active accounts, oldest first; `centers` None means all."""
         ...
 
 
 class AlreadyStored(Exception):
-    """The storage holds a record that must be the only one of its kind."""
+    """The storage already holds a record that must be unique."""
 
 
 class GuestReferences(Protocol):
@@ -378,7 +373,7 @@ class GuestReferences(Protocol):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
     ) -> GuestReference | None:
-        """Give the reference, or None when the guest is not known there."""
+        """Return the reference, or None when the guest has none there."""
         ...
 
     def keep(
@@ -388,23 +383,23 @@ class GuestReferences(Protocol):
         guest_id: GuestId,
         reference: GuestReference,
     ) -> None:
-        """Keep a reference in place of the one before."""
+        """Store a reference; it replaces the one before."""
         ...
 
 
 class MerchantIdentities(Protocol):
-    """Whose keys each merchant account had when its PSP first told."""
+    """The merchant whose keys each merchant account had when it was first used."""
 
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
-        """Give the identity that is kept, or None."""
+        """Return the stored identity, or None."""
         ...
 
     def claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        """Keep an identity unless there is one.
+        """Store an identity unless there is one.
 
-        Gives the one that is kept now, under concurrent claims too.
+        Return the one that is stored now. Of concurrent claims one wins.
         """
         ...
 
@@ -413,37 +408,37 @@ class Discards(Protocol):
     """Tokens that are to be discarded at their PSP, and those that have been."""
 
     def add(self, discard: Discard) -> None:
-        """Write a discard down; once is enough."""
+        """Store a discard. If the token has one, nothing changes."""
         ...
 
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
-        """Give the discard of a token, done or not, or None.
+        """Return the discard of a token, done or not, or None.
 
-        In a write unit the answer stays true until the end, as with `PaymentAccounts.is_held`.
+        A write unit locks the token, as `PaymentAccounts.is_held` does.
         """
         ...
 
     def update(self, discard: Discard) -> None:
-        """Store a discard that is there already."""
+        """Store a discard that exists."""
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Strike a discard out: the token is kept after all."""
+        """Delete a discard, because the token is stored after all."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        """Tell whether `take_due` would find a discard; changes nothing."""
+        """Return whether `take_due` would find a discard; changes nothing."""
         ...
 
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        """Take the discard that has been due the longest, or None when none is due.
+        """Lease the discard that has been due the longest; None when none is due.
 
-        Those of the merchant accounts `except_at` are left where they are. The one that is taken
-        is due again at `until`, and given with that time, so a taker that dies gives it back.
+        Discards at the merchant accounts in `except_at` are left out. The lease ends at `until`,
+        which is the `due_at` of the discard returned.
         """
         ...
 
@@ -456,32 +451,32 @@ class AccessTokens(Protocol):
         ...
 
     def get(self, token_hash: str) -> AccessToken | None:
-        """Give the token with this hash, valid or not, or None."""
+        """Return the token with this hash, valid or not, or None."""
         ...
 
     def all(self) -> Sequence[AccessToken]:
-        """Give every token, oldest first."""
+        """Return every token, oldest first."""
         ...
 
     def update(self, token: AccessToken) -> None:
-        """Store a token that is there already."""
+        """Store a token that exists."""
         ...
 
 
 class WorkerHeartbeats(Protocol):
-    """When a background worker has run last, in whichever process."""
+    """When a background worker last ran, in any process."""
 
     def last(self) -> datetime | None:
-        """Give the time of the last heartbeat, or None before the first."""
+        """Return the time of the last heartbeat, or None before the first."""
         ...
 
     def leave(self, now: datetime) -> None:
-        """Note that a worker runs."""
+        """Store a heartbeat."""
         ...
 
 
 class UnitOfWork(Protocol):
-    """The repositories as one consistent whole."""
+    """The repositories, seen in one consistent state."""
 
     @property
     def centers(self) -> Centers:
@@ -500,7 +495,7 @@ class UnitOfWork(Protocol):
 
     @property
     def configurations(self) -> PaymentConfigurations:
-        """What each center has set up."""
+        """The payment configuration of each center."""
         ...
 
     @property
@@ -510,7 +505,7 @@ class UnitOfWork(Protocol):
 
     @property
     def evidence(self) -> EvidenceLog:
-        """What PSPs said of sessions."""
+        """The evidence on sessions."""
         ...
 
     @property
@@ -530,12 +525,12 @@ class UnitOfWork(Protocol):
 
     @property
     def merchant_identities(self) -> MerchantIdentities:
-        """Whose keys the merchant accounts have."""
+        """The merchants behind the merchant accounts."""
         ...
 
     @property
     def discards(self) -> Discards:
-        """The tokens still to be discarded."""
+        """The discards."""
         ...
 
     @property
@@ -550,14 +545,10 @@ class UnitOfWork(Protocol):
 
 
 class WriteUnit(UnitOfWork, Protocol):
-    """A unit of work that may change records.
-
-    What its repositories say that nobody else does meanwhile, nobody does until the unit ends:
-    others wait for it.
-    """
+    """A unit of work that may change records. What it locks stays locked until it ends."""
 
     def commit(self) -> None:
-        """Make what was written durable. Without it, leaving the unit undoes everything."""
+        """Make the changes durable. A unit that ends without it changes nothing."""
         ...
 
 
@@ -565,61 +556,61 @@ Result = TypeVar("Result")
 
 
 class Storage(Protocol):
-    """Where records are kept. Every use of it may raise ServiceUnavailable: nothing was written.
+    """Where records are stored. Every call may raise ServiceUnavailable: nothing was written.
 
-    There is one exception: a connection that is lost during a commit, to a database that does not
-    come back within seconds, leaves it open whether the unit was kept. Every use case may therefore
-    be called again after it.
+    The exception is an in-doubt commit: the connection is lost during a commit, and the database
+    does not come back within seconds. The unit may then have been committed. Every use case may
+    therefore be called again after ServiceUnavailable.
 
-    Units are short and never span a call to a PSP. They do not nest, and only a write unit writes,
-    until it commits: anything else is a mistake in the program and raises RuntimeError.
+    Units are short and never span a call to a PSP. Nested units, writes in a read unit and writes
+    after the commit are programming errors and raise RuntimeError.
     """
 
     def read(self) -> AbstractContextManager[UnitOfWork]:
-        """Open a unit that sees one state of the records throughout and changes nothing."""
+        """Open a read-only unit that sees one state of the records until it ends."""
         ...
 
     def write(self) -> AbstractContextManager[WriteUnit]:
-        """Open a unit that may change records, and keeps what it wrote once it commits.
+        """Open a unit that may change records and then commits.
 
-        It is given up, with ServiceUnavailable, when others got in its way.
+        Raises ServiceUnavailable when it conflicts with another unit.
         """
         ...
 
     def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
-        """Do some work in a write unit of its own, and give what it gives.
+        """Call `work` with a new write unit, and return its result.
 
-        When others got in its way it is done again, a few times, from the start and in a new unit:
-        it must have no effect but what it writes.
+        After a conflict with another unit it is called again with a new unit, a few times. It must
+        therefore have no effect outside the unit.
         """
         ...
 
     def check(self) -> None:
-        """Raise ServiceUnavailable when records can not be read and written just now."""
+        """Raise ServiceUnavailable unless records can be read and written now."""
         ...
 
     def close(self) -> None:
-        """Let go of every connection; no unit may be open. It may be called again."""
+        """Close every connection. No unit may be open. May be called twice."""
         ...
 
 
 class Identity(Protocol):
-    """Tells who is behind an access token."""
+    """Finds the caller behind an access token."""
 
     def authenticate(self, token: str) -> Caller | None:
-        """Give the caller of a token, or None when it is unknown, expired or revoked."""
+        """Return the caller of a token, or None if it is unknown, expired or revoked."""
         ...
 
 
 class PostalCodes(Protocol):
-    """What is known of the postal codes of each country, by its ISO 3166-1 alpha-2 code."""
+    """The postal codes of each country, by its ISO 3166-1 alpha-2 code."""
 
     def are_used_in(self, country_code: str) -> bool:
-        """Tell whether addresses in the country have postal codes."""
+        """Return whether addresses in the country have postal codes."""
         ...
 
     def has_format(self, country_code: str, zipcode: str) -> bool:
-        """Tell whether a postal code has the country's format, whether or not it exists."""
+        """Return whether a postal code has the country's format; it need not exist."""
         ...
 
 
@@ -627,17 +618,17 @@ class Clock(Protocol):
     """The time."""
 
     def now(self) -> datetime:
-        """Give the present time, in UTC, with its time zone."""
+        """Return the current time, with the time zone UTC."""
         ...
 
 
 class Ids(Protocol):
-    """Identifiers and secrets that nobody can guess."""
+    """Random identifiers and secrets."""
 
     def uuid(self) -> str:
-        """Give a new random UUID in 36-character form, lower case (RFC 9562, version 4)."""
+        """Return a new random UUID in 36-character form, lower case (RFC 9562, version 4)."""
         ...
 
     def secret(self) -> str:
-        """Give new random text, safe in a URL, of at least 128 bits."""
+        """Return new URL-safe random text of at least 128 bits."""
         ...

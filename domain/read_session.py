@@ -1,4 +1,4 @@
-"""Read how a card-addition session stands."""
+"""Read the state of a card-addition session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from domain.ports import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:
-    """Use case: give a card-addition session of a guest.
+    """Use case: return a card-addition session of a guest.
 
     Raises UserNotAuthorized, or SessionNotFound when the guest has no such session in a center
     that the caller may see.

@@ -1,4 +1,4 @@
-"""A PSP tells of an event: keep it as evidence, and mark the session due."""
+"""A PSP sends a webhook: store it as evidence, and make its sessions due."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from domain.ports import Clock, Providers, Storage, UnitOfWork, WebhookRejected,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveWebhook:
-    """Use case: verify a webhook, keep what it says, and have its sessions settled soon.
+    """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
-    May come any number of times. Events of sessions that are unknown or settled change nothing.
-    Raises WebhookRejected, and ProviderUnavailable when no PSP of that name is set up here.
+    The same webhook may come any number of times. Events of unknown or settled sessions change
+    nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured.
     """
 
     storage: Storage
@@ -23,7 +23,7 @@ class ReceiveWebhook:
     clock: Clock
 
     def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
-        """Verify and keep; makes no call to the PSP."""
+        """Verify and store; makes no call to the PSP."""
         notices = self.providers[provider].read_webhook(delivery)
         if not notices:
             return

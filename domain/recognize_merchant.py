@@ -1,4 +1,4 @@
-"""Refuse to work with keys of another merchant account than the one that records are about."""
+"""Refuse keys that belong to another merchant than the one that the stored records are about."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from domain.ports import ProviderUnavailable, Storage, WriteUnit
 
 
 class AnotherMerchant(ProviderUnavailable):
-    """The keys belong to another merchant than before, whose PSP knows none of our records.
+    """The keys belong to another merchant than before.
 
-    Asked with them, it would call every page and every token unknown, and so over and done with.
-    The work waits until the keys are right again.
+    With them the PSP would report every page and token as unknown, and their sessions would end.
+    So this counts as an outage, until the keys are right again.
     """
 
     def __init__(self, *, kept: str, given: str | None) -> None:
@@ -23,10 +23,10 @@ class AnotherMerchant(ProviderUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeMerchant:
-    """Step before the first call to a PSP: hold whose keys a merchant account has against whose it had.
+    """Step before the first call to a PSP: check that a merchant account has the same merchant's keys.
 
-    The first identity that a PSP tells is kept for good. Keys that do not tell whose they are pass
-    only as long as none is kept.
+    The first identity that the PSP reports is stored for good. Keys without an identity are
+    accepted only while none is stored.
     """
 
     storage: Storage
@@ -34,7 +34,7 @@ class RecognizeMerchant:
     def __call__(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str | None
     ) -> None:
-        """Keep the identity if there is none yet. Raises AnotherMerchant if it is not the one kept."""
+        """Store the first identity. Raises AnotherMerchant if it differs from the stored one."""
         with self.storage.read() as unit:
             kept = unit.merchant_identities.get(provider, merchant_account)
 
@@ -46,7 +46,7 @@ class RecognizeMerchant:
     def _claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        """Keep the identity, unless another process was faster; give the one that is kept."""
+        """Store the identity unless another process was faster; return the stored one."""
 
         def claim(unit: WriteUnit) -> str:
             claimed = unit.merchant_identities.claim(provider, merchant_account, identity)

@@ -1,4 +1,4 @@
-"""Settle or expire what nobody came back for, and finish what a process left undone."""
+"""Settle or expire sessions whose guest never came back, and finish work that was interrupted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_PER_ROUND: Final = 100
 class Round:
     """What one round of reconciling did.
 
-    `sessions` and `discards` count what was taken up; `faults` holds what went wrong with single
-    ones, which are taken up again later; `silent` counts those about which their PSP was asked
-    again in vain, and has not answered for 24 hours.
+    `sessions` and `discards` count what was processed. `faults` holds the exceptions of single
+    sessions and discards, which are tried again later. `silent` counts those whose PSP has not
+    responded for 24 hours.
     """
 
     sessions: int = 0
@@ -34,16 +34,17 @@ class Round:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether there was nothing to do."""
+        """Whether there was nothing to do."""
         return self.sessions == 0 and self.discards == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile:
-    """Use case: take up the sessions and discards that are due, one after the other.
+    """Use case: process the sessions and discards that are due, one after the other.
 
-    One round takes up 100 of each at most. One that fails stops no other. May run in several
-    processes at once: each due one is taken by one of them. Raises ServiceUnavailable.
+    One round processes at most 100 of each. A failure of one does not stop the others. May run in
+    several processes at once: a lease keeps each session and discard with one of them. Raises
+    ServiceUnavailable.
     """
 
     settle: SettleSession
@@ -51,7 +52,7 @@ class Reconcile:
     clock: Clock
 
     def __call__(self, *, is_stopping: Callable[[], bool] = lambda: False) -> Round:
-        """Do one round; `is_stopping` ends it early, between two of them."""
+        """Run one round. `is_stopping` is called before each item, and ends the round early."""
         faults: list[Exception] = []
         sessions = discards = silent = 0
         for _ in range(MAX_PER_ROUND):
@@ -76,10 +77,10 @@ class Reconcile:
 
 @contextmanager
 def _set_aside(faults: list[Exception]) -> Iterator[None]:
-    """Keep a fault for the report: one session that stumbles must not keep others waiting."""
+    """Collect an exception, so that one faulty session does not stop the others."""
     try:
         yield
     except ServiceUnavailable:
         raise
-    except Exception as fault:  # noqa: BLE001 - whatever an adapter's bug may raise
+    except Exception as fault:  # noqa: BLE001 - a bug in an adapter may raise anything
         faults.append(fault)

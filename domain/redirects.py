@@ -1,7 +1,7 @@
-"""Which redirect_uri a guest's browser may be sent to.
+"""Which redirect_uri a guest's browser may be redirected to.
 
-The stored address is the one that is used, byte for byte, so it is checked once, before it is
-stored. Nothing is ever fetched from it.
+The address is checked once, before it is stored, and then used byte for byte. Nothing is ever
+fetched from it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from domain.errors import RedirectUriInvalid, RedirectUriRequired
 
 MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
-# What RFC 3986 allows in a URI. The backslash is not in it: browsers read it as a slash.
+# The characters of RFC 3986. Backslash is not among them: browsers read it as a slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
-# Neither a host's name nor an address holds an @: what stands before one is user-info, and refused.
+# No @ is allowed, so user information (user:password@) is refused.
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
-# What a browser reads as an IPv4 address ends in a number, in any base.
+# Browsers read a host that ends in a number, in any base, as an IPv4 address.
 _NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _WEB_SCHEMES = frozenset({"http", "https"})
-# Schemes that run, show or read something in place of opening a shop's own app.
+# Schemes that a browser runs or shows by itself, instead of opening an app.
 _DANGEROUS_SCHEMES = frozenset(
     {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "intent", "javascript"}
     | {"jar", "resource", "vbscript", "view-source", "ws", "wss"}
@@ -32,11 +32,11 @@ _DANGEROUS_SCHEMES = frozenset(
 
 
 def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
-    """Read a redirect_uri as a client sent it, and give it back unchanged.
+    """Check a redirect_uri as a client sent it, and return it unchanged.
 
-    `allowed` holds the center's origins and custom schemes; when it is empty, every absolute http
-    and https address with a host will do. Raises RedirectUriRequired when it is missing, null or
-    blank, RedirectUriInvalid when it is there and not usable (interface, section 7.1).
+    `allowed` holds the center's origins and custom schemes; if it is empty, every absolute http and
+    https address with a host is allowed. Raises RedirectUriRequired when the value is missing, null
+    or blank, and RedirectUriInvalid when it is not allowed (interface, section 7.1).
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RedirectUriRequired
@@ -51,9 +51,9 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
 
 
 def redirect_origin(uri: str) -> str | None:
-    """Give the origin of a usable address (RFC 6454), or `scheme://` for an app's own scheme.
+    """Return the origin of an address (RFC 6454), or `scheme://` for a custom scheme of an app.
 
-    None means that no browser may be sent there, whatever a center allows.
+    None means that no browser may be redirected there, whatever a center allows.
     """
     if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
         return None
@@ -80,12 +80,12 @@ def _web_origin(scheme: str, parts: SplitResult, port: int | None) -> str | None
 
 
 def _is_host(host: str) -> bool:
-    """Tell whether every browser reads this as the same host, and as a possible one."""
+    """Return whether this is a possible host, which every browser reads in the same way."""
     if _HOST_NAME.fullmatch(host) and not _NUMBER_AT_END.fullmatch(host):
         return True
     address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
-        # What follows a percent sign names an interface of one machine.
+        # A zone id (after a percent sign) names an interface of one machine.
         is_address = str(ip_address(address)) == address.lower() and "%" not in address
     except ValueError:
         return False
@@ -93,9 +93,9 @@ def _is_host(host: str) -> bool:
 
 
 def parse_allowed_origin(value: str) -> str:
-    """Read an origin (`https://shop.example`) or a custom scheme (`myspa://`) of a center.
+    """Parse an origin (`https://shop.example`) or a custom scheme (`myspa://`) of a center.
 
-    Gives it in the form that `redirect_origin` gives. Raises ValueError for anything else.
+    Return it in the form of `redirect_origin`. Raises ValueError for anything else.
     """
     origin = redirect_origin(value)
     if origin is None or value.lower().rstrip("/") not in _spellings(origin):

@@ -14,8 +14,8 @@ from domain.read_account import active_account
 class RemoveAccount:
     """Use case: remove an active payment account of a guest.
 
-    The same commit notes that its token is to be discarded at the PSP. Raises UserNotAuthorized,
-    or PaymentAccountNotFound, which a second removal gets too.
+    The same commit notes the discard of its token at the PSP. Raises UserNotAuthorized, or
+    PaymentAccountNotFound, also when it is removed already.
     """
 
     storage: Storage

@@ -19,9 +19,9 @@ DEFAULT_SOURCE: Final = Source.WEB_STORE
 
 
 def parse_source(value: object) -> Source:
-    """Read a source as a client sent it.
+    """Parse a source as a client sent it.
 
-    Raises InvalidSource for anything but the integers 1 and 5: `true`, `1.0` and `"1"` are others.
+    Raises InvalidSource for anything but the integers 1 and 5; `true`, `1.0` and `"1"` too.
     """
     if type(value) is not int or value not in tuple(Source):
         raise InvalidSource

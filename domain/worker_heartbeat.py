@@ -1,4 +1,4 @@
-"""Whether a background worker runs: it leaves a heartbeat, and every process can look for it."""
+"""Workers store a heartbeat, by which every process can see whether a worker runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from domain.ports import Clock, Storage, WriteUnit
 
 BEAT_EVERY: Final = timedelta(seconds=20)
-"""How often a worker leaves a heartbeat: three times before it is missed."""
+"""How often a worker stores a heartbeat. It is missing after three times that."""
 MISSED_AFTER: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveHeartbeat:
-    """Use case: note that a worker runs now. Raises ServiceUnavailable."""
+    """Use case: store a heartbeat. Raises ServiceUnavailable."""
 
     storage: Storage
     clock: Clock
 
     def __call__(self) -> None:
-        """Leave a heartbeat."""
+        """Store it."""
         now = self.clock.now()
 
         def leave(unit: WriteUnit) -> None:
@@ -33,9 +33,9 @@ class LeaveHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsWorkerMissing:
-    """Use case: tell whether no worker has run for a minute. Raises ServiceUnavailable.
+    """Use case: return whether no worker has run for a minute. Raises ServiceUnavailable.
 
-    `watching_since` is when the asking process began: it allows a worker a minute to start.
+    `watching_since` is when this process started, so that a worker has a minute to start too.
     """
 
     storage: Storage
