@@ -1,4 +1,4 @@
-"""The page `docs/benchmarks.md`, made of the figures: `python -m tests.benchmarks.report`."""
+"""Writes `docs/benchmarks.md` from the figures: `python -m tests.benchmarks.report`."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 PROFILE: Final = Path(__file__).with_name("profile.md")
-"""Written by hand, and put into the page as it is."""
+"""Written by hand, and included in the page as it is."""
 
 LATENCY_PLOT: Final = "latency.svg"
 PAGES_PLOT: Final = "pages.svg"
 
 ENOUGH_ROUNDS: Final = 3
-_FEW_ROUNDS: Final = " **So few rounds show that everything runs, and no more.**"
+_FEW_ROUNDS: Final = " **So few rounds show only that everything runs.**"
 
 Cells = Sequence[str]
 
 
 def write() -> Path:
-    """Write the page and its plots anew; give where the page is, from the root."""
+    """Write the page and its plots; return the path of the page from the root."""
     results, growth = read_results(), read_growth()
     PAGE.write_text(page(results, growth))
     draw(results, FOLDER)
@@ -109,48 +109,48 @@ def _latency(results: Results, server: str, of: Callable[[Load], float]) -> plot
 
 
 def page(results: Results, growth: Growth | None) -> str:
-    """Give the text of the page."""
+    """Return the text of the page."""
     parts = [
         f"""\
 # Benchmarks
 
-What add-card, lists, imports and the start cost, beside programs that do the same work on the same machine. This page is
-written by the run that measured: figures and marks are computed from [what was seen](benchmarks/results.json), but for those
-under [where the time goes](#where-the-time-goes), which were measured apart.
+What add-card, lists, imports and the start cost, compared with programs that do the same work on the same machine. The tables
+and marks are computed from the measurements in [results.json](benchmarks/results.json) and
+[growth.json](benchmarks/growth.json); [where the time goes](#where-the-time-goes) is written by hand.
 
 ```sh
 make bench
 make bench-growth
 ```
 
-The first takes about 20 minutes, the second about 10 and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
-`SECONDS=10` have more and longer rounds.
+The first takes about 20 minutes; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
+`SECONDS=10` set how many rounds and how long.
 
-Figures are medians over rounds, here {results.rounds}; each round has every program, in turn. Ratios are made within a round, then the
-median is taken; the lowest and the highest stand in brackets.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
+Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are computed within a round; brackets
+contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
 
-## Reach
+## Goals
 
 {_table(["What", "Target", "Wanted", "Measured", "Met"], map(_goal, goals(results, growth)))}
 
 {"" if growth else _NO_GROWTH}## What is compared
 
-Each authenticates the caller by the hash of a token, looks up center and guest, validates the request, stores one session
-under a random id, commits, and answers the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
-`journal_mode=WAL` and `synchronous=FULL`; PostgreSQL runs with `fsync` and `synchronous_commit` on, on the same machine.
+Each program authenticates the caller by the hash of a token, looks up center and guest, validates the request, stores a session
+under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
+`journal_mode=WAL` and `synchronous=FULL`. PostgreSQL runs on the same machine with `fsync` and `synchronous_commit` on.
 
 | Name | What it is |
 |---|---|
-| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work` beside it: all checks, access log into a file, fake PSP. The rate limit of add-card is on, so that it is counted: `CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`. |
-| {ON_WAITRESS} | `cardonfile serve` as it comes, with the same settings. |
-| FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models. Access log into a file, which is its default. |
-| Flask | gunicorn with {FLASK_THREADS} threads, the number that was best for it, and scoped sessions. No access log, which is its default. |
-| …, write lock | The same with one `threading.Lock` around its writes: so the comparison does not rest on how SQLite's busy handler waits. FastAPI also has a pool of 40 connections here, one for each thread. |
-| floor | One Falcon responder on granian, with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: the lookups and the insert, no validation, no log. |
+| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`). |
+| {ON_WAITRESS} | `cardonfile serve` with the same settings. |
+| FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models; access log to a file, its default. |
+| Flask | gunicorn with {FLASK_THREADS} threads, its best number, and scoped sessions; no access log, its default. |
+| …, write lock | The same with a `threading.Lock` around writes, so that SQLite's busy handler does not decide the comparison. FastAPI has 40 connections here, one per thread. |
+| floor | A Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log. |
 
-The peers are one file each in `tests/benchmarks/peers/`. As taught they have SQLAlchemy's pool of up to 15 connections. FastAPI
-has 40 threads: with more than 40 requests at once it may come to a standstill, when all threads wait for a connection and
-the requests that have one wait for a thread.
+The peers are one file each in `tests/benchmarks/peers/`, with SQLAlchemy's default pool of up to 15 connections. FastAPI has 40
+threads: with more than 40 requests at once it may deadlock, with all threads waiting for a connection and the requests that
+have one waiting for a thread.
 
 ## The machine
 
@@ -158,9 +158,9 @@ the requests that have one wait for a thread.
 
 ## Add-card
 
-One process, SQLite. `wrk` sends the next request of a connection when the last is answered. CPU is that of the server, in
-seconds for 1,000 requests. Failed are answers other than 2xx, lost connections, and answers that took over 2 seconds, in
-all rounds together; they do not count as throughput.
+One process, SQLite. `wrk` sends a connection's next request after the last response. CPU is the server's, in seconds per 1,000
+requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connections and responses after more than 2 seconds;
+they are not in the throughput.
 
 {_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _loads(results, CONNECTIONS))}
 
@@ -172,7 +172,7 @@ all rounds together; they do not count as throughput.
 
 ## More processes, and PostgreSQL
 
-16 connections. `wrk` and, where it is used, PostgreSQL share the cores with the servers; its CPU is not counted.
+16 connections. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
 
 {_table(["Server", "Database", "Processes", "A second", "Median", "99th percentile", "CPU", "Failed"], _settings(results))}
 
@@ -180,24 +180,23 @@ all rounds together; they do not count as throughput.
 
 ## The whole flow
 
-From add-card to the stored card on granian: five requests, the guest's page and form among them, with the fake PSP in the
-same process. {GUESTS_AT_ONCE} guests at once.
+From add-card to the stored card on granian: five requests, with the guest's page and form, and the fake PSP in the same
+process. {GUESTS_AT_ONCE} guests at once.
 
 {_table(["Database", "Processes", "Cards a second", "Failed"], _flows(results))}
 
 ## The background worker
 
-Sessions settled a second: {SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and
-`cardonfile work` settles.
+{SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and `cardonfile work` settles.
 
 {_table(["Database", "Workers", "Sessions a second"], _settlements(results))}
 
-With {CARDS_A_SECOND} cards a second at the fake PSP, and no browser that comes back, a card is stored {results.settled.p50_ms:.0f} ms after it
-was typed (median), and after {results.settled.p99_ms:.0f} ms (99th percentile of {results.settled.cards}).
+With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a card is stored {results.settled.p50_ms:.0f} ms after it was typed (median;
+99th percentile of {results.settled.cards}: {results.settled.p99_ms:.0f} ms).
 
 ## Pages of products
 
-10 of 1,000,000 products, total included, without HTTP, from the same SQLite file; in milliseconds.
+10 of 1,000,000 products and their total, without HTTP, from the same SQLite file; in milliseconds.
 
 {_table(["Page", OUR_PAGES, OFFSET, "Ratio"], _pages(results))}
 
@@ -205,15 +204,14 @@ was typed (median), and after {results.settled.p99_ms:.0f} ms (99th percentile o
 
 ## Import
 
-Guests from a CSV file into the same new table. `cardonfile import` validates each row; `.import` of SQLite's shell does not.
+Guests from a CSV file into an empty table. `cardonfile import` validates each row; `.import` of SQLite's shell does not.
 
 {_table(["How", "Rows", "Seconds", "Peak memory"], _imports(results))}
 
 ## Start and memory
 
-From the start of the process to its first add-card answered, and memory (RSS, all its processes) a second later. cardonfile
-and the floor run from an environment with the dependencies of the service alone, as `make install` makes it; beside those of
-the tests and the peers some libraries import a lot that they find.
+From the start of the process to its first add-card, and memory (RSS, all its processes) a second later. cardonfile and the floor
+run from an environment with the dependencies of the service alone, as `make install` makes it.
 
 {_table(["Server", "First answer", "Memory at rest"], _starts(results))}
 
@@ -226,15 +224,15 @@ the tests and the peers some libraries import a lot that they find.
     return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
 
 
-_NO_GROWTH: Final = "Growth is missing: `make bench-growth` has not been run yet.\n\n"
+_NO_GROWTH: Final = "Growth has not been measured yet: run `make bench-growth`.\n\n"
 
 _CAVEATS: Final = """\
 ## What the figures do not say
 
 - Load, servers and databases share one machine. A network between them would hide much of the difference.
-- The load is closed: a slow server gets fewer requests. Percentiles are those that `wrk` gives.
-- The peers answer one route. What else a real service of theirs would log, limit and check is not in their figures.
-- A disk that takes longer to sync brings all of them nearer to each other at one connection.
+- The load is closed: a slow server gets fewer requests. Percentiles are those of `wrk`.
+- The peers have one route. What a real service would log, limit and check besides is not in their figures.
+- On a disk that syncs more slowly, all are closer to each other at one connection.
 - PostgreSQL has its default settings.
 """
 
@@ -255,8 +253,8 @@ def _growth(growth: Growth) -> str:
     return f"""\
 ## Growth
 
-Add-card where so many sessions are stored already, one process, SQLite; `make bench-growth`. One session in four has
-collected a card. {growth.rounds} rounds, on {growth.machine.processor}, {growth.machine.cores} cores.
+Add-card with many stored sessions, one process, SQLite. One session in four has collected a card. {growth.rounds} rounds, on
+{growth.machine.processor}, {growth.machine.cores} cores: not to be compared with the tables above if the machine is another.
 
 {_table([*header, "CPU", "Failed"], rows)}
 """
@@ -314,7 +312,7 @@ def _figures(seen: Sequence[Load]) -> Cells:
 
 def _failed(seen: Sequence[Load]) -> str:
     count = f"{sum(each.refused + each.cut_off for each in seen):,}"
-    # wrk does not count requests that are still waiting at its end.
+    # wrk does not count requests that are still waiting when it ends.
     silent = sum(not each.answers for each in seen)
     return f"{count}; {silent} of {len(seen)} rounds without an answer" if silent else count
 

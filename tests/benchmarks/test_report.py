@@ -126,7 +126,7 @@ def some_growth(most_cpu_seconds: float = 0.5) -> Growth:
 
 
 def marks(results: Results, growth: Growth | None = None) -> dict[str, str]:
-    rows = table_rows(section(report.page(results, growth), "Reach"))
+    rows = table_rows(section(report.page(results, growth), "Goals"))
     return {row[0]: row[-1] for row in rows[1:]}
 
 
