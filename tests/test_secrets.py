@@ -1,4 +1,4 @@
-"""Secrets: compared in constant time, and nowhere in the repository."""
+"""Secrets are compared in constant time, and none is in the repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.installation import Installation
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAC: Final = "0" * 64
 
-# Keys and tokens that somebody could use. Those of tests are shorter, or spelt in words.
+# Usable keys and tokens. Those of tests are shorter, or spelled in words.
 _USABLE: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{20,}"
     r"|\bwhsec_[A-Za-z0-9]{20,}|\bAKIA[A-Z0-9]{16}\b"
