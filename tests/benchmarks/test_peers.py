@@ -1,11 +1,10 @@
-"""The service, the peers and the floor do the same work: else comparing them would say nothing."""
+"""The peers and the floor do the work of the service, or comparing them would say nothing."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
@@ -14,18 +13,18 @@ import pysqlite3
 import pytest
 
 from adapters.psp.contract.samples import a_uuid
-from tests.benchmarks.servers import ALL, FLOOR, Server, make_sample, make_site
+from tests.benchmarks.servers import FLOOR, LOCKED_PEERS, Server, make_sample, make_site
 
 pytestmark = pytest.mark.slow
 
 REDIRECT_URI: Final = "https://shop.example/cards"
 
 
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=(FLOOR, *LOCKED_PEERS))
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """Give each of them, running on a database of its own."""
+    """Each of them, running on its own database."""
     folder = tmp_path_factory.mktemp("server")
     with ExitStack() as stack:
         site = make_site(request.param, folder / "site", make_sample(folder, guests=5))
@@ -33,7 +32,7 @@ def server(
 
 
 def sessions(server: Server) -> list[dict[str, object]]:
-    """Give the rows that it has stored."""
+    """Return the rows that it has stored."""
     database = server.sample.guests.parent / "site" / "cards.db"
     with closing(pysqlite3.connect(database)) as db:
         db.row_factory = pysqlite3.Row
@@ -89,7 +88,7 @@ def test_a_caller_or_guest_or_center_that_is_unknown_is_refused(server: Server) 
 )
 def test_a_request_that_is_not_valid_is_refused(server: Server, changes: dict[str, object]) -> None:
     if server.name == FLOOR:
-        # It is the floor because it looks at nothing but what it must look up.
+        # The floor validates nothing.
         return
     before = len(sessions(server))
 
@@ -104,11 +103,3 @@ def test_the_write_ahead_log_is_used(server: Server) -> None:
     database = server.sample.guests.parent / "site" / "cards.db"
     with closing(pysqlite3.connect(database)) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-@pytest.mark.parametrize("name", ["fastapi_peer", "flask_peer", "floor"])
-def test_a_commit_is_synced(name: str) -> None:
-    # It is a matter of a connection: from outside nobody sees it.
-    source = Path(__file__).with_name("peers") / f"{name}.py"
-
-    assert '"PRAGMA synchronous=FULL"' in source.read_text()

@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.benchmarks import report
 from tests.benchmarks.add_card import SETTINGS
 from tests.benchmarks.flow import SETTINGS as FLOWS
-from tests.benchmarks.goals import Goal, goals, ratios
 from tests.benchmarks.growth import CONNECTIONS, SIZES
 from tests.benchmarks.imports import FEWER_ROWS, ROWS, SHELL
 from tests.benchmarks.imports import OURS as OUR_IMPORT
@@ -31,7 +30,7 @@ from tests.benchmarks.results import (
     read_results,
     save,
 )
-from tests.benchmarks.servers import FLASK, FLASK_THREADS, FLOOR, ON_WAITRESS
+from tests.benchmarks.servers import FLASK, FLOOR, ON_WAITRESS
 from tests.benchmarks.settlements import SETTINGS as SETTLEMENTS
 from tests.test_docs import section, table_rows
 
@@ -144,17 +143,6 @@ def test_the_better_peer_is_the_one_that_is_compared_with() -> None:
     )
 
 
-def test_a_mark_goes_by_the_figure_that_is_shown() -> None:
-    goal = Goal(what="", measured=[0.996], target=1, at_least=True)
-
-    assert goal.median == 1.0
-    assert goal.reaches(1)
-
-
-def test_ratios_are_made_round_by_round() -> None:
-    assert ratios([2, 9], [1, 3]) == [2, 3]
-
-
 def test_growth_is_marked_when_it_was_measured() -> None:
     what = "CPU of add-card with 10,000,000 sessions against 1,000"
 
@@ -169,35 +157,12 @@ def test_answers_that_are_no_success_are_no_throughput() -> None:
     assert load.per_second == 30
 
 
-def test_every_goal_has_a_row() -> None:
-    results, growth = some_results(), some_growth()
-
-    assert list(marks(results, growth)) == [
-        goal.what.replace("`", "") for goal in goals(results, growth)
-    ]
-
-
 def test_a_server_that_answers_nothing_is_shown() -> None:
     page = report.page(some_results(**{FLASK: 0}), None)
 
     rows = table_rows(section(page, "Add-card"))
     nothing = "0; 2 of 2 rounds without an answer"
     assert [FLASK, "64", "0", *["no answer"] * 3, nothing] in rows
-
-
-def test_the_page_says_how_many_threads_the_peer_has() -> None:
-    assert f"gunicorn with {FLASK_THREADS} threads" in report.page(some_results(), None)
-
-
-def test_the_same_figures_give_the_same_plots(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        report.draw(some_results(), tmp_path / name)
-
-    plots = sorted((tmp_path / "first").iterdir())
-    assert [plot.name for plot in plots] == [report.LATENCY_PLOT, report.PAGES_PLOT]
-    for plot in plots:
-        assert plot.read_bytes() == (tmp_path / "second" / plot.name).read_bytes()
 
 
 def test_figures_that_were_kept_are_read_again(tmp_path: Path) -> None:
