@@ -1,4 +1,4 @@
-"""Fixtures and marks for all tests."""
+"""Fixtures that every test may ask for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
-# No deadline, because other tests share the machine. `make test` tries the same examples each time,
-# `make fuzz` others.
+# How long an example may take says nothing on a machine that is busy with other tests. A run of the
+# suite tries the same examples each time; `make fuzz` tries others.
 hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
 hypothesis.settings.load_profile("cardonfile")
 
-# Threads would log while pytest is not capturing. Tests of log lines capture them.
-structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+# Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
+# log capture the entries.
+structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
 
 _MARKS: Final = {
     "adapters/postgresql": pytest.mark.slow,
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    """A fresh installation with one center, one guest and the fake PSP."""
+    """Give an installation of its own, with one center, one guest and the fake PSP."""
     installed = Installation(tmp_path)
     yield installed
     installed.close()
@@ -51,6 +52,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """The address of a PostgreSQL server, started when first requested."""
+    """Give the address of a PostgreSQL server, started when a test first asks for it."""
     with shared_server() as server:
         yield server
