@@ -210,7 +210,7 @@ class Service:
         The storage may be away: answering that it is belongs to the service.
         """
         self._container = container
-        container.rate_limits().look_for_shared()
+        container.rate_limits().check_storage()
         self._server = Server(container.behind_proxy(), listening)
         self._worker: Worker | None = None
         if with_worker:

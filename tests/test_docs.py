@@ -22,11 +22,12 @@ from falcon import inspect as falcon_inspect
 from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
-import adapters.http.answers
 import adapters.http.errors
+import adapters.http.responses
 import domain.errors
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from adapters.http.openapi import OPERATIONS, Operation, document
+from adapters.http.openapi import document
+from adapters.http.operations import OPERATIONS, Operation
 from adapters.http.requests import AddCardBody
 from domain.billing import MAX_LENGTHS
 from domain.errors import Refusal
@@ -131,7 +132,7 @@ class TestHttpApi:
         resources = section(doc("http-api.md"), "2. Resources and their fields")
         names = {
             field.encode_name
-            for _, struct in inspect.getmembers(adapters.http.answers, inspect.isclass)
+            for _, struct in inspect.getmembers(adapters.http.responses, inspect.isclass)
             if issubclass(struct, Struct) and struct is not Struct
             # Lists and health are shown at their operations.
             if not struct.__name__.endswith(("Cards", "ForSale", "Health"))

@@ -1,1 +1,1 @@
-"""The HTTP API and the hosted payment links, on Falcon and waitress."""
+"""The HTTP API and the hosted payment links, on Falcon."""

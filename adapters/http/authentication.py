@@ -1,4 +1,4 @@
-"""Who sends a request: the bearer token of its Authorization header (RFC 6750)."""
+"""Authentication by the bearer token in the Authorization header (RFC 6750)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """Finds the caller of a request. The token is taken from the header and nowhere else."""
+    """Finds the caller of a request. A token is accepted from the header only."""
 
     identity: Identity
     limits: RateLimits
 
     def __call__(self, req: falcon.Request) -> Caller:
-        """Give the caller. Raises UserNotAuthenticated, or TooManyRequests after many failures."""
+        """Return the caller.
+
+        Raises UserNotAuthenticated, or TooManyRequests after 30 failures in a minute.
+        """
         bearer = _BEARER.fullmatch(req.get_header("Authorization", default="").strip())
         caller = self.identity.authenticate(bearer[1]) if bearer else None
         if caller is None:

@@ -1,4 +1,4 @@
-"""A guest's cards: `/api/v1/guests/{guest_id}/accounts` and what lies below it."""
+"""A guest's cards: `/api/v1/guests/{guest_id}/accounts` and the paths below it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import falcon
 import structlog
 
-from adapters.http.answers import (
+from adapters.http.authentication import Authentication
+from adapters.http.rate_limits import RateLimits
+from adapters.http.requests import Query, read_add_card
+from adapters.http.responses import (
     CardSessionStarted,
     CardSessionState,
     Done,
@@ -16,9 +19,6 @@ from adapters.http.answers import (
     StoredCards,
     json_body,
 )
-from adapters.http.authentication import Authentication
-from adapters.http.rate_limits import RateLimits
-from adapters.http.requests import Query, read_add_card
 from domain.add_card import AddCard
 from domain.hosted_links import HostedLinks
 from domain.list_accounts import ListAccounts
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """Add a card (interface, section 4.1), and list the cards on file."""
+    """Add a card, and list the cards on file (interface, sections 4.1 and 4.4)."""
 
     authenticate: Authentication
     limits: RateLimits
@@ -45,7 +45,7 @@ class GuestAccounts:
     def on_post(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Start a card-addition session."""
         caller = self.authenticate(req)
-        # A caller without permission is told so before its body is read.
+        # The permission is checked before the body is read, so that its refusal comes first.
         caller.require(MAY_ADD_CARDS)
         self.limits.count_add_card(caller)
         session = self.add_card(caller, read_add_card(req, guest_id))
@@ -67,7 +67,7 @@ class GuestAccounts:
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccount:
-    """Read and remove one card on file."""
+    """Read and remove one card on file (interface, sections 4.5 and 4.6)."""
 
     authenticate: Authentication
     read_account: ReadAccount
@@ -90,7 +90,7 @@ class GuestAccount:
         """Remove a card on file, here and at the PSP."""
         caller = self.authenticate(req)
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
-        # Whoever restores a backup finds here which cards have been removed since.
+        # After a backup is restored, these lines tell which cards have been removed since.
         log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
         self.wake_reconciler()
         json_body(resp, Done())
@@ -98,7 +98,7 @@ class GuestAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class GuestCardSession:
-    """Read how a card-addition session stands."""
+    """Read the state of a card-addition session (interface, section 4.7)."""
 
     authenticate: Authentication
     read_session: ReadSession
@@ -106,7 +106,7 @@ class GuestCardSession:
     def on_get(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
     ) -> None:
-        """Tell the session's status, and its account or failure once it has ended."""
+        """Read the session's status, and its account or failure once it has ended."""
         caller = self.authenticate(req)
         session = self.read_session(caller, guest_id=guest_id, token_id=token_id)
         json_body(resp, CardSessionState.of(session))

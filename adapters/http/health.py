@@ -1,4 +1,4 @@
-"""Whether the service is alive and ready: `/healthz` and `/readyz`."""
+"""Liveness and readiness: `/healthz` and `/readyz` (interface, section 4.10)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 import falcon
 import structlog
 
-from adapters.http.answers import Health, json_body
+from adapters.http.responses import Health, json_body
 from domain.errors import ServiceUnavailable
 from domain.ports import Storage
 
 LOOK_EVERY_SECONDS: Final = 60.0
-"""How often processes look for a worker that nobody asks about one."""
+"""How often a process that gets no `/readyz` requests checks for a worker."""
 
 READY: Final = "ready"
 READY_WITHOUT_WORKER: Final = "ready, but no worker has run for a minute"
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Looks whether a worker runs, and says in the log when none does and when one does again."""
+    """Checks that a worker runs; logs when it is missing, and when it is back."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic
@@ -36,7 +36,7 @@ class WorkerWatch:
         self._next_look_at = now() + LOOK_EVERY_SECONDS
 
     def is_missing(self) -> bool:
-        """Tell whether no worker has run for a minute. Raises ServiceUnavailable."""
+        """Return whether no worker has run for a minute. Raises ServiceUnavailable."""
         is_missing = self._is_missing()
         if is_missing and not self._was_missing:
             log.error("worker_missing")
@@ -46,7 +46,7 @@ class WorkerWatch:
         return is_missing
 
     def look_now_and_then(self) -> None:
-        """Look, unless that was done within the last minute. It never fails."""
+        """Check once a minute at most. Never raises."""
         if self._now() >= self._next_look_at:
             self._next_look_at = self._now() + LOOK_EVERY_SECONDS
             with suppress(ServiceUnavailable):
@@ -54,10 +54,10 @@ class WorkerWatch:
 
 
 class Alive:
-    """Liveness: the process answers, whatever else is wrong."""
+    """Liveness: the process responds, whatever else is wrong."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Answer 200."""
+        """Respond with 200."""
         json_body(resp, Health(status="ok"))
 
     on_head = on_get
@@ -65,13 +65,13 @@ class Alive:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """Readiness: records can be read and written. Without a worker cards are still added."""
+    """Readiness: records can be read and written. A missing worker is named, but not an error."""
 
     storage: Storage
     workers: WorkerWatch
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Answer 200, or 503 while the storage is away."""
+        """Respond with 200, or with 503 while the storage is unavailable."""
         self.storage.check()
         json_body(resp, Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY))
 

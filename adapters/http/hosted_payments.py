@@ -1,7 +1,7 @@
-"""The guest's browser: `/hosted-payments` with its return and cancel legs.
+"""The guest's browser: `/hosted-payments`, and its `return` and `cancel`.
 
-Each sends the browser on with 303: to the PSP's page, or back to the stored redirect_uri. Where
-neither can be done, the guest sees a page of ours that says why.
+Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
+neither is possible, the guest sees a page that says why.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import falcon
 
-from adapters.http.problem_page import protect_page, show_problem
+from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import FindWayBack
@@ -21,117 +21,79 @@ from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, OpenHostedPage
 from domain.ports import ProviderUnavailable
 
+_PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
+    LinkUnknown: Problem(
+        status=404,
+        title="This link is not known",
+        advice="Please go back to where you started, and ask for a new link there.",
+    ),
+    LinkAltered: Problem(
+        status=400,
+        title="This link has been changed",
+        advice="For your safety it was not followed. Please go back and start again.",
+    ),
+    LinkExpired: Problem(
+        status=410,
+        title="This link has expired",
+        advice="It can no longer be used. Please go back and ask for a new link.",
+    ),
+    ProviderUnavailable: UNREACHABLE,
+}
+"""What the guest reads when the link leads nowhere."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class HostedPaymentLink:
-    """The link that a client redirects its guest to."""
+class HostedPayments:
+    """The link that a client sends its guest to, and the two ways back from the PSP's page."""
 
     open_hosted_page: OpenHostedPage
+    return_from_hosted_page: ReturnFromHostedPage
+    cancel_hosted_page: CancelHostedPage
+    find_way_back: FindWayBack
     wake_reconciler: Callable[[], None]
 
+    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
+        """Add the routes, and the pages for guests who cannot be redirected."""
+        app.add_route("/hosted-payments", self)
+        app.add_route("/hosted-payments/return", self, suffix="return")
+        app.add_route("/hosted-payments/cancel", self, suffix="cancel")
+        for error in _PROBLEMS:
+            app.add_error_handler(error, self._show_problem)
+
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Send the browser to the PSP's page, which is made now."""
+        """Redirect to the PSP's page, which is created now."""
         query = Query(req)
         address = self.open_hosted_page(
             token_id=query.only("token_id"), redirect_uri=query.only("redirect_uri")
         )
         self.wake_reconciler()
-        _send_on(resp, address)
+        _redirect(resp, address)
 
-
-@dataclass(frozen=True, kw_only=True)
-class HostedPaymentReturn:
-    """Where the PSP's page sends the guest when it is done."""
-
-    return_from_hosted_page: ReturnFromHostedPage
-    wake_reconciler: Callable[[], None]
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Settle the session if that can be done at once, and send the browser back."""
+    def on_get_return(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Settle the session if the PSP responds in time, and redirect to the shop."""
         query = Query(req)
         address = self.return_from_hosted_page(
             token_id=query.only("token_id"), parameters=query.except_for("token_id")
         )
         self.wake_reconciler()
-        _send_on(resp, address)
+        _redirect(resp, address)
 
+    def on_get_cancel(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Redirect to the shop. The link can be used again until the session ends."""
+        _redirect(resp, self.cancel_hosted_page(token_id=Query(req).only("token_id")))
 
-@dataclass(frozen=True, kw_only=True)
-class HostedPaymentCancel:
-    """Where the PSP's page sends a guest who goes back without a card."""
-
-    cancel_hosted_page: CancelHostedPage
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Send the browser back; the link can be used again until the session ends."""
-        _send_on(resp, self.cancel_hosted_page(token_id=Query(req).only("token_id")))
-
-
-def _send_on(resp: falcon.Response, address: str) -> None:
-    # The header is set as it is: Falcon's own redirect would encode the address anew.
-    resp.status = falcon.HTTP_303
-    resp.set_header("Location", address)
-    protect_page(resp)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Problem:
-    status: int
-    title: str
-    advice: str
-    retry_after_seconds: int | None = None
-
-
-_PROBLEMS: Final[Mapping[type[Exception], _Problem]] = {
-    LinkUnknown: _Problem(
-        status=404,
-        title="This link is not known",
-        advice="Please go back to where you started, and ask for a new link there.",
-    ),
-    LinkAltered: _Problem(
-        status=400,
-        title="This link has been changed",
-        advice="For your safety it was not followed. Please go back and start again.",
-    ),
-    LinkExpired: _Problem(
-        status=410,
-        title="This link has expired",
-        advice="It can no longer be used. Please go back and ask for a new link.",
-    ),
-    ProviderUnavailable: _Problem(
-        status=503,
-        title="The payment page cannot be reached",
-        advice="Nothing was charged. Please wait a moment, then load this page again.",
-        retry_after_seconds=30,
-    ),
-}
-"""What a guest reads whose link leads nowhere just now."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemPages:
-    """The pages for guests who cannot be sent on. Each has the way back, if there is one."""
-
-    find_way_back: FindWayBack
-
-    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Have the app show them."""
-        for kind in _PROBLEMS:
-            app.add_error_handler(kind, self._show)
-
-    def _show(
+    def _show_problem(
         self, req: falcon.Request, resp: falcon.Response, error: Exception, _: object
     ) -> None:
         problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
         way_back = None
         with suppress(ServiceUnavailable):
             way_back = self.find_way_back(token_id=Query(req).only("token_id"))
-        if problem.retry_after_seconds is not None:
-            resp.set_header("Retry-After", str(problem.retry_after_seconds))
-        show_problem(
-            resp,
-            status=problem.status,
-            title=problem.title,
-            advice=problem.advice,
-            way_back=way_back,
-        )
+        show_problem(resp, problem, way_back)
+
+
+def _redirect(resp: falcon.Response, address: str) -> None:
+    # Falcon's own redirect would encode the address again; this keeps it byte for byte.
+    resp.status = falcon.HTTP_303
+    resp.set_header("Location", address)
+    protect_page(resp)

@@ -1,8 +1,9 @@
-"""The page that a guest sees when the browser cannot be sent on."""
+"""The HTML page for a guest whose browser cannot be redirected."""
 
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from typing import Final
 
 import falcon
@@ -10,26 +11,42 @@ from jinja2 import Environment, PackageLoader
 
 from domain.find_way_back import WayBack
 
-_TEMPLATES: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True)
+_PAGE: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True).get_template(
+    "problem.html"
+)
 
 
-def show_problem(
-    resp: falcon.Response, *, status: int, title: str, advice: str, way_back: WayBack | None = None
-) -> None:
-    """Answer with a page that says what is wrong and what to do.
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What the page says: what is wrong, and what the guest can do."""
 
-    With `way_back`, it names the center and leads back to where the guest came from.
-    """
+    status: int
+    title: str
+    advice: str
+    retry_after_seconds: int | None = None
+
+
+UNREACHABLE: Final = Problem(
+    status=503,
+    title="The payment page cannot be reached",
+    advice="Nothing was charged. Please wait a moment, then load this page again.",
+    retry_after_seconds=30,
+)
+
+
+def show_problem(resp: falcon.Response, problem: Problem, way_back: WayBack | None = None) -> None:
+    """Respond with the page. With `way_back`, it names the center and links back to the shop."""
     nonce = secrets.token_urlsafe(16)
-    page = _TEMPLATES.get_template("problem.html")
-    resp.status = status
+    resp.status = problem.status
     resp.content_type = "text/html; charset=utf-8"
-    resp.text = page.render(nonce=nonce, title=title, advice=advice, way_back=way_back)
+    resp.text = _PAGE.render(nonce=nonce, problem=problem, way_back=way_back)
+    if problem.retry_after_seconds is not None:
+        resp.set_header("Retry-After", str(problem.retry_after_seconds))
     protect_page(resp, style=f"'nonce-{nonce}'")
 
 
 def protect_page(resp: falcon.Response, *, style: str = "'none'") -> None:
-    """Say to the browser that this answer loads nothing, is framed by nobody and is not kept."""
+    """Set the headers that forbid loading anything, framing the page and sending a referrer."""
     resp.set_header(
         "Content-Security-Policy",
         f"default-src 'none'; style-src {style}; form-action 'none'; frame-ancestors 'none'; "

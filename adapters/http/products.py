@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 import falcon
 
-from adapters.http.answers import ProductsForSale, json_body
 from adapters.http.authentication import Authentication
 from adapters.http.requests import Query
+from adapters.http.responses import ProductsForSale, json_body
 from domain.list_products import ListProducts
 
 
 @dataclass(frozen=True, kw_only=True)
 class CenterProducts:
-    """List products in pages (interface, section 4.2)."""
+    """List the products of a center (interface, section 4.3)."""
 
     authenticate: Authentication
     list_products: ListProducts
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
-        """List the center's products."""
+        """List one page of them."""
         caller = self.authenticate(req)
         query = Query(req)
         page = self.list_products(

@@ -1,4 +1,4 @@
-"""How often one address or one caller may do something, counted in windows of time."""
+"""Rate limits per address and per caller, in fixed windows of time."""
 
 from __future__ import annotations
 
@@ -19,59 +19,61 @@ from domain.permissions import Caller
 FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
 
 REDIS_SECONDS: Final = 0.5
-"""How long one word of Redis is waited for."""
+"""Time-out of a connection to Redis, and of each command."""
 REST_SECONDS: Final = 5.0
-"""How long Redis is left alone when it has not answered."""
+"""How long Redis is not called after it failed."""
 
 log = structlog.get_logger()
 
 
 class RateLimits:
-    """What one address or one caller may do in a time.
+    """Counts failed authentications per address, and add-card requests per caller.
 
-    It is counted in a storage that processes share, if there is one. While that is away, and
-    without one, each process counts for itself: a limit never goes, and no request waits for it.
+    With a shared storage, processes count together. Without one, or while it is unavailable, each
+    process counts for itself, so that the limits still apply and no request waits.
     """
 
     def __init__(self, *, add_card: str | None = None, shared: Storage | None = None) -> None:
-        """Take the limit of add-card per caller, such as `60/minute`, or None for no limit.
+        """Set the limit of add-card per caller, such as `60/minute`; None means no limit.
 
-        Raises ValueError when it cannot be understood.
+        Raises ValueError if `add_card` cannot be parsed.
         """
         self._add_card = parse(add_card) if add_card else None
         self._own = FixedWindowRateLimiter(MemoryStorage())
         self._shared = FixedWindowRateLimiter(shared) if shared else None
         self._is_away = False
-        self._asked_again_at = 0.0
+        self._next_call_at = 0.0
 
     def count_failed_authentication(self, address: str) -> None:
-        """Count a failure of this address. Raises TooManyRequests over 30 in a minute."""
-        self._count(FAILED_AUTHENTICATIONS, "authentication", _neighbourhood(address))
+        """Count a failure from this address. Raises TooManyRequests over 30 in a minute."""
+        self._count(FAILED_AUTHENTICATIONS, "authentication", _network_of(address))
 
     def count_add_card(self, caller: Caller) -> None:
         """Count an add-card of this caller. Raises TooManyRequests over the limit, if one is set."""
         if self._add_card is not None:
             self._count(self._add_card, "add-card", caller.name)
 
-    def look_for_shared(self) -> None:
-        """Say in the log when the shared storage is away, before anything is to be counted."""
-        self._ask_shared(lambda window: window.test(FAILED_AUTHENTICATIONS, "authentication"))
+    def check_storage(self) -> None:
+        """Log at the start of the service if the shared storage is unavailable. Counts nothing."""
+        self._in_shared_storage(
+            lambda window: window.test(FAILED_AUTHENTICATIONS, "authentication")
+        )
 
     def _count(self, limit: RateLimitItem, *who: str) -> None:
-        wait_seconds = self._ask_shared(lambda window: _count_in(window, limit, *who))
+        wait_seconds = self._in_shared_storage(lambda window: _count_in(window, limit, *who))
         if wait_seconds is None:
             wait_seconds = _count_in(self._own, limit, *who)
         if wait_seconds:
             raise TooManyRequests(retry_after_seconds=wait_seconds)
 
-    def _ask_shared(self, ask: Callable[[FixedWindowRateLimiter], int]) -> int | None:
-        """Give the answer, or None when there is no shared storage or it is away."""
-        if self._shared is None or time.monotonic() < self._asked_again_at:
+    def _in_shared_storage(self, call: Callable[[FixedWindowRateLimiter], int]) -> int | None:
+        """Return the result of `call`, or None if the shared storage is missing or unavailable."""
+        if self._shared is None or time.monotonic() < self._next_call_at:
             return None
         try:
-            answer = ask(self._shared)
+            result = call(self._shared)
         except StorageError as away:
-            self._asked_again_at = time.monotonic() + REST_SECONDS
+            self._next_call_at = time.monotonic() + REST_SECONDS
             if not self._is_away:
                 log.error("rate_limit_storage_away", fault=type(away.storage_error).__name__)
             self._is_away = True
@@ -79,19 +81,20 @@ class RateLimits:
         if self._is_away:
             log.warning("rate_limit_storage_back")
         self._is_away = False
-        return answer
+        return result
 
 
 def counts_in_redis(url: str) -> Storage:
-    """Give a storage for counts in Redis; nothing is connected before something is counted.
+    """Return a storage in Redis, which connects when it is first used.
 
-    Raises ModuleNotFoundError when the client of Redis is not installed.
+    Raises ModuleNotFoundError if the Redis client is not installed.
     """
     from redis import ConnectionError as ConnectionLost
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    # Once more, for a connection that was lost while nothing was counted; never after a time-out.
+    # One retry, for a connection that was lost while idle; none after a time-out. Any, because
+    # `RedisStorage` declares its options as numbers and text only.
     retry: Any = Retry(NoBackoff(), retries=1, supported_errors=(ConnectionLost,))
     return RedisStorage(
         url,
@@ -104,19 +107,19 @@ def counts_in_redis(url: str) -> Storage:
 
 
 def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -> int:
-    """Count one more; give how many seconds to wait if that is too many, and 0 if it is not."""
+    """Count one request. Return the seconds to wait if it is over the limit, else 0."""
     if window.hit(limit, *who):
         return 0
     reset_at = window.get_window_stats(limit, *who).reset_time
     return max(1, round(reset_at - time.time()))
 
 
-def _neighbourhood(address: str) -> str:
-    """Give the address, or of an IPv6 address the 64 bits that one household or host shares.
+def _network_of(address: str) -> str:
+    """Return an IPv4 address itself, and the /64 network of an IPv6 address.
 
-    A socket that listens on `::` shows the client 198.51.100.7 as `::ffff:198.51.100.7`, an
-    IPv4-mapped address (RFC 4291); both are the same client. What a proxy forwards may be no
-    address but any text; all of these count as one.
+    One host or household has a whole /64 network. A socket on `::` shows the client 198.51.100.7
+    as `::ffff:198.51.100.7` (RFC 4291); both are counted as one. A proxy may forward text that is
+    not an address; all such text is counted as one.
     """
     try:
         client = ip_address(address)

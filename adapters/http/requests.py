@@ -1,7 +1,7 @@
-"""Reading requests: JSON bodies, query parameters and path segments, as they came.
+"""Reading JSON bodies and query parameters.
 
-What a value must look like is the domain's to judge, each at its turn; here only what is no proper
-JSON or no proper query is refused. The schemas are those of the OpenAPI document.
+Only malformed JSON and malformed queries are refused here. Values are passed on unchanged: the
+domain checks each of them, in the order of the interface (section 4.1).
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ class AddCardBody(Struct, frozen=True, kw_only=True):
     ] = DEFAULT_SOURCE.value
 
 
+# msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
+# decoder registers the type here, while there is only one thread.
+msgspec.json.Decoder(AddCardBody)
+
+
 def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
     """Read a request to add a card.
 
@@ -83,7 +88,7 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
     try:
         body = msgspec.convert(read_json_object(req), AddCardBody)
     except UnicodeEncodeError as error:
-        # The name of a field, escaped as half a character: no text has it.
+        # The name of a field is an escaped lone surrogate.
         raise InvalidRequestBody from error
     return AddCardRequest(
         guest_id=guest_id,
@@ -96,8 +101,17 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
 
 
 def read_json_object(req: falcon.Request) -> dict[str, object]:
-    """Read a JSON object of at most 16 KiB (RFC 8259, and no key twice)."""
-    _require_json(req)
+    """Read a JSON object of at most 16 KiB (RFC 8259), without repeated keys.
+
+    Raises the same errors as `read_add_card`.
+    """
+    media_type, parameters = falcon.parse_header(req.content_type or "")
+    if (
+        media_type.strip().lower() != "application/json"
+        or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8")
+        or req.get_header("Content-Encoding", default="identity").lower() != "identity"
+    ):
+        raise UnsupportedMediaType
     raw = read_bytes(req, MAX_BODY_BYTES)
     try:
         body = _JSON.decode(raw.decode("utf-8"))
@@ -109,10 +123,13 @@ def read_json_object(req: falcon.Request) -> dict[str, object]:
 
 
 def read_bytes(req: falcon.Request, at_most: int) -> bytes:
-    """Read a body of at most so many bytes, and no more. Raises RequestBodyTooLarge."""
+    """Read the whole body, reading no more than `at_most` + 1 bytes.
+
+    Raises RequestBodyTooLarge if it has more than `at_most` bytes.
+    """
     if (req.content_length or 0) > at_most:
         raise RequestBodyTooLarge
-    # A chunked body has no length. A server that ends the stream with the body says so.
+    # A chunked body has no Content-Length. A server that ends the stream itself sets this flag.
     is_ended_by_server = req.env.get("wsgi.input_terminated", False)
     stream = req.stream if is_ended_by_server else req.bounded_stream
     raw = b""
@@ -123,31 +140,21 @@ def read_bytes(req: falcon.Request, at_most: int) -> bytes:
     return raw
 
 
-def _require_json(req: falcon.Request) -> None:
-    media_type, parameters = falcon.parse_header(req.content_type or "")
-    if (
-        media_type.strip().lower() != "application/json"
-        or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8")
-        or req.get_header("Content-Encoding", default="identity").lower() != "identity"
-    ):
-        raise UnsupportedMediaType
-
-
 def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("repeated key")
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if not isfinite(value):
-        raise ValueError("a number is too large")
+        raise ValueError("number too large")
     return value
 
 
@@ -157,7 +164,7 @@ _JSON = json.JSONDecoder(
 
 
 class Query:
-    """The parameters of a query, each with every value that it was given."""
+    """The query parameters of a request, with every value of each. Raises HTTPBadRequest."""
 
     def __init__(self, req: falcon.Request) -> None:
         try:
@@ -168,20 +175,14 @@ class Query:
             raise falcon.HTTPBadRequest from error
 
     def all(self, name: str) -> Sequence[str]:
-        """Give every value of a parameter, in order."""
+        """Return every value of a parameter, in order."""
         return self._values.get(name, ())
 
     def only(self, name: str) -> str:
-        """Give the value of a parameter that is given once, and empty text otherwise."""
+        """Return the value of a parameter, or "" if it is missing or repeated."""
         values = self.all(name)
         return values[0] if len(values) == 1 else ""
 
     def except_for(self, name: str) -> dict[str, str]:
-        """Give the first value of every other parameter."""
+        """Return the first value of every other parameter."""
         return {key: values[0] for key, values in self._values.items() if key != name}
-
-
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
-for _type in (AddCardBody,):
-    msgspec.json.Decoder(_type)

@@ -1,4 +1,4 @@
-"""The address of a client behind a proxy, as WSGI middleware that works with every server."""
+"""WSGI middleware that finds the address of a client behind a reverse proxy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _FORWARDED: Final = (
 
 
 class TrustedProxy:
-    """Puts what one proxy says of its client in place of the proxy's own address.
+    """Replaces the address of the trusted proxy by the last one in its X-Forwarded-For header.
 
-    Of the addresses in X-Forwarded-For the last one counts: the proxy has added it itself. Whatever
-    else is said about forwarding, by anybody, does not reach the application.
+    The proxy itself appended that last address; earlier ones may be forged. All forwarding headers
+    are removed, so that the application cannot depend on one.
     """
 
     def __init__(self, app: WSGIApplication, address: str | None) -> None:
-        """Take the application, and the IP address of the proxy, if there is one."""
+        """Wrap `app`. `address` is the IP address of the proxy, None if there is no proxy."""
         self._app = app
         self._address = address
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
+        """Pass a request on to the application."""
         forwarded_for: str = environ.get("HTTP_X_FORWARDED_FOR", "")
         for name in _FORWARDED:
             environ.pop(name, None)
@@ -40,7 +40,7 @@ class TrustedProxy:
 
 
 def _plain(address: str) -> str:
-    """Give an address as it is set: a socket on `::` shows IPv4 clients as `::ffff:10.0.0.5`."""
+    """Return an IPv4 address also for `::ffff:10.0.0.5`, as a socket on `::` shows its clients."""
     try:
         read = ip_address(address)
     except ValueError:

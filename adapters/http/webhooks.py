@@ -1,4 +1,4 @@
-"""Events from PSPs: `/webhooks/{provider}`, and `/webhooks/{provider}/{account}`."""
+"""Webhooks from PSPs: `/webhooks/{provider}` and `/webhooks/{provider}/{account}`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import falcon
 
-from adapters.http.answers import Health, json_body
 from adapters.http.errors import NotFound
 from adapters.http.requests import read_bytes
+from adapters.http.responses import Health, json_body
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable
@@ -21,7 +21,7 @@ MAX_WEBHOOK_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Webhooks:
-    """Take a PSP's events in; the reconciler settles the sessions that they speak of."""
+    """Store a PSP's events; the reconciler then settles their sessions (section 4.9)."""
 
     receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
@@ -29,7 +29,7 @@ class Webhooks:
     def on_post(
         self, req: falcon.Request, resp: falcon.Response, provider: str, account: str | None = None
     ) -> None:
-        """Verify an event over its raw bytes and keep it; 200 means that it is kept."""
+        """Verify the raw bytes of an event and store it; 200 means that it is stored."""
         delivery = WebhookDelivery(
             headers={name.lower(): value for name, value in req.headers.items()},
             body=read_bytes(req, MAX_WEBHOOK_BYTES),

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     use_after_free,
 )
 
-from adapters.http.openapi import OPERATIONS, Operation
+from adapters.http.operations import OPERATIONS, Operation
 from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId

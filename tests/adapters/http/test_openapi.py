@@ -13,7 +13,7 @@ from falcon import inspect as falcon_inspect
 import adapters.http.errors
 import domain.errors
 from adapters.http.errors import MethodNotAllowed
-from adapters.http.openapi import OPERATIONS
+from adapters.http.operations import OPERATIONS
 from domain.errors import Refusal
 from tests.adapters.http.api import DOCUMENT, Api
 from tests.installation import Installation

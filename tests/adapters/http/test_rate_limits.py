@@ -130,9 +130,9 @@ def test_a_redis_that_cannot_be_used_is_told_of_at_the_start_without_its_passwor
 ) -> None:
     wrong = RateLimits(shared=counts_in_redis(redis.url.replace(PASSWORD, "wr0ng")))
     with capture_logs() as lines:
-        wrong.look_for_shared()
-        a_process(redis).look_for_shared()
-        RateLimits().look_for_shared()
+        wrong.check_storage()
+        a_process(redis).check_storage()
+        RateLimits().check_storage()
 
     assert [line["fault"] for line in lines] == ["AuthenticationError"]
     assert "wr0ng" not in repr(lines)

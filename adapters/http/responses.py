@@ -1,6 +1,6 @@
-"""The bodies of answers, as the interface names their fields (sections 2.3 to 2.5).
+"""The response bodies, with the field names of the interface (sections 2.3 to 2.8).
 
-These same types make the schemas of the OpenAPI document.
+The schemas of the OpenAPI document are made from these types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domain.products import Product
 
 
 def json_body(resp: falcon.Response, body: Struct) -> None:
-    """Make `body` the answer, as JSON."""
+    """Set the body of the response to `body`, as JSON."""
     resp.content_type = "application/json"
     resp.data = msgspec.json.encode(body)
 
@@ -31,11 +31,17 @@ def _example(value: object, description: str = "", **schema: object) -> Meta:
 
 
 def _uuid(description: str) -> Meta:
-    return _example("8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21", description, format="uuid")
+    return _example("8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21", description)
 
 
 def _time(description: str) -> Meta:
     return _example("2026-11-20T12:00:00Z", description, format="date-time")
+
+
+# The generators of clients need the type of fixed values, which msgspec leaves out.
+_True = Annotated[Literal[True], Meta(extra_json_schema={"type": "boolean"})]
+_False = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})]
+_Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class ErrorObject(Struct, frozen=True):
@@ -46,52 +52,56 @@ class ErrorObject(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """The envelope of a refusal under `/api/v1`."""
+    """The body of an error response under `/api/v1`."""
 
-    success: Literal[False] = False
+    success: _False = False
     error: ErrorObject
 
 
 class Done(Struct, frozen=True):
-    """The envelope of an answer under `/api/v1`, alone when there is nothing to add."""
+    """What every successful response under `/api/v1` contains, except for lists."""
 
-    success: Literal[True] = True
+    success: _True = True
     error: None = None
 
 
 class CardSessionStarted(Done, frozen=True, kw_only=True):
-    """The answer to add-card."""
+    """The response to add-card."""
 
     hosted_payment_uri: Annotated[
         str,
         _example(
             "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
             "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards",
-            "Where the guest must be redirected to; the hosted page collects the card.",
+            "Where to redirect the guest: the link to the hosted page, which collects the card.",
             format="uri",
         ),
     ]
-    token_id: Annotated[str, _uuid("The token of the card-addition session.")]
+    token_id: Annotated[_Uuid, _uuid("The token of the card-addition session.")]
 
     @classmethod
     def of(cls, session: CardSession, links: HostedLinks) -> CardSessionStarted:
-        """Tell of a session that has just been started."""
+        """Return the response for a session that has just been started."""
         return cls(hosted_payment_uri=links.hosted_payment_uri(session), token_id=session.token_id)
 
 
 class CardSessionState(Done, frozen=True, kw_only=True):
-    """How a card-addition session stands."""
+    """The state of a card-addition session."""
 
-    status: Annotated[Literal["open", "completed", "failed", "expired"], _example("completed")]
-    account_id: Annotated[str | None, _uuid("The stored card, once the session is completed.")]
-    failure: Annotated[
-        ErrorObject | None, Meta(description="Why the card was refused, once it has failed.")
+    status: Annotated[
+        Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
     ]
-    expires_at: Annotated[datetime, _time("Until when the link, or its page, can be used.")]
+    account_id: Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
+    failure: Annotated[
+        ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
+    ]
+    expires_at: Annotated[
+        datetime, _time("When the link expires; once opened, when its page does.")
+    ]
 
     @classmethod
     def of(cls, session: CardSession) -> CardSessionState:
-        """Tell how a session stands."""
+        """Return the state of a session."""
         failure = session.failure
         return cls(
             status=session.status.value,
@@ -110,25 +120,27 @@ class PageInfo(Struct, frozen=True):
 
     @classmethod
     def of(cls, page: Page[Product] | Page[PaymentAccount]) -> PageInfo:
-        """Tell which page this is."""
+        """Return the page info of `page`."""
         return cls(total=page.total, page=page.request.page, size=page.request.size)
 
 
 class StoredCard(Struct, frozen=True, kw_only=True):
     """A card on file."""
 
-    account_id: Annotated[str, _uuid("The payment account identifier.")]
-    center_id: Annotated[str, _uuid("The center that may charge it.")]
+    account_id: Annotated[_Uuid, _uuid("The payment account identifier.")]
+    center_id: Annotated[_Uuid, _uuid("The center that may charge it.")]
     card_logo: Annotated[str, _example("visa", "The card scheme.")]
-    last_four: Annotated[str, _example("4242", "The last digits of its number.")]
+    last_four: Annotated[str, _example("4242", "The last four digits of its number.")]
     expiry_on: Annotated[str, _example("09/31", "Month and year of its expiry.")]
     expired: Annotated[bool, _example(False, "Whether that month is over.")] = False
-    source: Annotated[Literal[1, 5], _example(1, "Where it was added: 1 web store, 5 mobile.")]
+    source: Annotated[
+        Literal[1, 5], _example(1, "Where it was added: 1 web store, 5 mobile.", type="integer")
+    ]
     created_at: Annotated[datetime, _time("When it was added.")]
 
     @classmethod
     def of(cls, account: PaymentAccount, now: datetime) -> Self:
-        """Tell of a card on file as it is at `now`."""
+        """Return the fields of a card as of `now`, which decides whether it has expired."""
         card = msgspec.convert(account, cls, from_attributes=True)
         return msgspec.structs.replace(card, expired=account.has_expired(now))
 
@@ -139,15 +151,15 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
     provider: Annotated[str, _example("fake", "The payment service provider.")]
     merchant_account: Annotated[str, _example("default", "The merchant account there.")]
     guest_reference: Annotated[
-        str, _example("guest_5f0c", "The guest, as the provider knows them.")
+        str, _example("guest_5f0c", "The provider's identifier of the guest.")
     ]
-    token: Annotated[str, _example("card_91be", "The stored card, as the provider knows it.")]
+    token: Annotated[str, _example("card_91be", "The provider's identifier of the stored card.")]
 
 
 class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
-    """One card on file, with its payment reference where the caller may use it."""
+    """One card on file, with its payment reference if the caller may charge it."""
 
-    success: Literal[True] = True
+    success: _True = True
     error: None = None
     payment_reference: Annotated[
         PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
@@ -169,7 +181,7 @@ class StoredCards(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[PaymentAccount], now: datetime) -> StoredCards:
-        """Tell of a page of accounts as they are at `now`."""
+        """Return a page of cards as of `now`, which decides which of them have expired."""
         cards = [StoredCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
@@ -184,7 +196,7 @@ class Price(Struct, frozen=True):
 class ProductForSale(Struct, frozen=True, kw_only=True):
     """A product of a center."""
 
-    id: Annotated[str, _uuid("The product.")]
+    id: Annotated[_Uuid, _uuid("The product.")]
     code: Annotated[str, _example("OIL-50")]
     name: Annotated[str, _example("Massage oil, 50 ml")]
     description: Annotated[str, _example("Almond and lavender")]
@@ -199,7 +211,7 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Product]) -> ProductsForSale:
-        """Tell of a page of products."""
+        """Return a page of products."""
         products = [
             ProductForSale(
                 id=product.id,
@@ -214,12 +226,12 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True):
-    """How the service itself is."""
+    """The state of the service itself."""
 
     status: Annotated[str, _example("ok")]
 
 
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
+# msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
+# decoder registers the type here, while there is only one thread.
 for _type in (StoredCard, StoredCardDetails, PaymentReference):
     msgspec.json.Decoder(_type)

@@ -1,0 +1,324 @@
+"""Every operation of the interface, as the OpenAPI document describes it (section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from adapters.http.errors import (
+    InvalidRequestBody,
+    InvalidWebhook,
+    NotFound,
+    RequestBodyTooLarge,
+    UnsupportedMediaType,
+)
+from adapters.http.requests import AddCardBody
+from adapters.http.responses import (
+    CardSessionStarted,
+    CardSessionState,
+    Done,
+    Health,
+    ProductsForSale,
+    StoredCardDetails,
+    StoredCards,
+)
+from domain import errors
+from domain.errors import Refusal
+from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
+
+Json: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One method of one path: its parameters, its responses, and how it refuses."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    description: str = ""
+    parameters: Sequence[Json] = ()
+    body: type[AddCardBody] | None = None
+    has_signed_body: bool = False
+    """Whether it takes a body in the provider's own format."""
+    response: type[Struct] | None = None
+    """The body of status 200."""
+    refusals: Sequence[Refusal] = ()
+    """Its own refusals, besides those of every operation with a `response`."""
+    is_authenticated: bool = False
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
+    pages: Mapping[int, str] = field(default_factory=dict)
+    """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
+
+
+def _parameter(
+    name: str, place: str, description: str, *, required: bool = False, **schema: object
+) -> Json:
+    return {
+        "name": name,
+        "in": place,
+        "required": required or place == "path",
+        "description": description,
+        "schema": schema or {"type": "string", "format": "uuid"},
+    }
+
+
+_GUEST_ID: Final = _parameter("guest_id", "path", "The guest.")
+_ACCOUNT_ID: Final = _parameter("account_id", "path", "The payment account.")
+_TOKEN_ID: Final = _parameter("token_id", "path", "The token of the card-addition session.")
+_LINK_TOKEN: Final = _parameter("token_id", "query", "The token of the session.", required=True)
+_PAGING: Final = (
+    _parameter("page", "query", "Which page.", type="integer", minimum=1, default=DEFAULT_PAGE),
+    _parameter(
+        "size",
+        "query",
+        "Records per page.",
+        type="integer",
+        minimum=1,
+        maximum=MAX_SIZE,
+        default=DEFAULT_SIZE,
+    ),
+)
+
+_PAGING_REFUSALS: Final = (
+    errors.TooManyItems(),
+    errors.PageParameterInvalid("page"),
+    errors.PageParameterInvalid("size"),
+)
+_GUEST_REFUSALS: Final = (errors.GuestNotFound(), errors.GuestIdNotUsable())
+
+_SAME_GUEST: Final = {"guest_id": "$request.path.guest_id"}
+_SAME_CARD: Final = {**_SAME_GUEST, "account_id": "$request.path.account_id"}
+_ITS_CARD: Final = {**_SAME_GUEST, "account_id": "$response.body#/account_id"}
+_FIRST_CARD: Final = {**_SAME_GUEST, "account_id": "$response.body#/accounts/0/account_id"}
+
+_LINK_PROBLEMS: Final = {
+    404: "The link is not known.",
+    503: "Try again in a moment.",
+    500: "A fault of the service.",
+}
+_WAY_BACK: Final = {303: "Back to redirect_uri.", 400: "Malformed request.", **_LINK_PROBLEMS}
+
+_ACCOUNTS: Final = "/api/v1/guests/{guest_id}/accounts"
+
+_WEBHOOK: Final = Operation(
+    method="post",
+    path="/webhooks/{provider}",
+    name="receiveWebhook",
+    summary="Where a payment service provider sends its events",
+    description="Signed by the provider, in its own format. Unknown events are ignored.",
+    parameters=(
+        _parameter("provider", "path", "The provider's name.", type="string", examples=["fake"]),
+    ),
+    has_signed_body=True,
+    response=Health,
+    refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
+)
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="post",
+        path=_ACCOUNTS,
+        name="addCard",
+        summary="Start adding a card to a guest's profile",
+        description=(
+            "Returns the link to a hosted page that collects the card. Redirect the guest's "
+            "browser to it. The card is stored after the guest has entered it; the browser then "
+            "comes back to redirect_uri. Needs `guests:add` or `guests:edit`."
+        ),
+        parameters=(
+            _GUEST_ID,
+            _parameter(
+                "Idempotency-Key",
+                "header",
+                "Within 24 hours, the same key and request return the same session.",
+                type="string",
+                minLength=1,
+                maxLength=255,
+                pattern="^[!-~]+$",
+            ),
+        ),
+        body=AddCardBody,
+        response=CardSessionStarted,
+        is_authenticated=True,
+        links={
+            "readSession": {**_SAME_GUEST, "token_id": "$response.body#/token_id"},
+            "openHostedPage": {
+                "token_id": "$response.body#/token_id",
+                "redirect_uri": "$request.body#/redirect_uri",
+            },
+            "listCards": _SAME_GUEST,
+        },
+        refusals=(
+            UnsupportedMediaType(),
+            RequestBodyTooLarge(),
+            InvalidRequestBody(),
+            errors.InvalidCenterId(),
+            errors.RedirectUriRequired(),
+            errors.RedirectUriInvalid(),
+            errors.InvalidSource(),
+            errors.BillingInfoInvalid("email"),
+            errors.IdempotencyKeyInvalid(),
+            errors.IdempotencyKeyReused(),
+            *_GUEST_REFUSALS,
+            errors.PaymentConfigurationNotDone(),
+            errors.PaymentMethodAlreadyExists(),
+            errors.BillingInfoRequired("address"),
+            errors.IncorrectBillingAddress(),
+        ),
+    ),
+    Operation(
+        method="get",
+        path=_ACCOUNTS,
+        name="listCards",
+        summary="List a guest's cards on file",
+        description=(
+            "Active cards, oldest first. Needs `guests:view`, `guests:add` or `guests:edit`."
+        ),
+        parameters=(
+            _GUEST_ID,
+            _parameter("center_id", "query", "Only cards of this center."),
+            *_PAGING,
+        ),
+        response=StoredCards,
+        is_authenticated=True,
+        links={"readCard": _FIRST_CARD, "removeCard": _FIRST_CARD},
+        refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId(), *_GUEST_REFUSALS),
+    ),
+    Operation(
+        method="get",
+        path=_ACCOUNTS + "/{account_id}",
+        name="readCard",
+        summary="Read one card on file",
+        description=(
+            "A caller with `payments:use` also gets what is needed to charge the card. "
+            "Needs `guests:view`, `guests:add` or `guests:edit`."
+        ),
+        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        response=StoredCardDetails,
+        is_authenticated=True,
+        links={"removeCard": _SAME_CARD},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="delete",
+        path=_ACCOUNTS + "/{account_id}",
+        name="removeCard",
+        summary="Remove a card on file",
+        description=(
+            "It is discarded at the payment service provider too. Needs `guests:edit` or "
+            "`guests:delete`."
+        ),
+        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        response=Done,
+        is_authenticated=True,
+        links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="get",
+        path=_ACCOUNTS + "/sessions/{token_id}",
+        name="readSession",
+        summary="Read the state of a card-addition session",
+        description="Needs `guests:view`, `guests:add` or `guests:edit`.",
+        parameters=(_GUEST_ID, _TOKEN_ID),
+        response=CardSessionState,
+        is_authenticated=True,
+        links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
+        refusals=(errors.SessionNotFound(),),
+    ),
+    Operation(
+        method="get",
+        path="/v1/centers/{center_id}/products",
+        name="listProducts",
+        summary="List the products of a center",
+        description="In the order of their creation. Needs `products:view`.",
+        parameters=(_parameter("center_id", "path", "The center."), *_PAGING),
+        response=ProductsForSale,
+        is_authenticated=True,
+        refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId()),
+    ),
+    Operation(
+        method="get",
+        path="/hosted-payments",
+        name="openHostedPage",
+        summary="The link to which the client redirects the guest's browser",
+        parameters=(
+            _LINK_TOKEN,
+            _parameter(
+                "redirect_uri",
+                "query",
+                "The redirect_uri of the add-card request.",
+                required=True,
+                type="string",
+                format="uri",
+            ),
+        ),
+        pages={
+            303: "To the hosted page, or back to redirect_uri once the session is settled.",
+            400: "The link has been changed.",
+            410: "The link has expired.",
+            **_LINK_PROBLEMS,
+        },
+    ),
+    Operation(
+        method="get",
+        path="/hosted-payments/return",
+        name="returnFromHostedPage",
+        summary="Where the hosted page sends a guest who has finished",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    ),
+    Operation(
+        method="get",
+        path="/hosted-payments/cancel",
+        name="cancelHostedPage",
+        summary="Where the hosted page sends a guest who goes back without a card",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    ),
+    _WEBHOOK,
+    replace(
+        _WEBHOOK,
+        path="/webhooks/{provider}/{account}",
+        name="receiveWebhookOfAccount",
+        summary="Where a payment service provider sends the events of one merchant account",
+        description="As above, verified with the secrets of that account.",
+        parameters=(
+            *_WEBHOOK.parameters,
+            _parameter(
+                "account",
+                "path",
+                "The merchant account's name.",
+                type="string",
+                examples=["harbor"],
+            ),
+        ),
+    ),
+    Operation(
+        method="get",
+        path="/healthz",
+        name="alive",
+        summary="Whether the process is alive",
+        response=Health,
+    ),
+    Operation(
+        method="get",
+        path="/readyz",
+        name="ready",
+        summary="Whether the service can read and write its records",
+        response=Health,
+    ),
+    Operation(
+        method="get",
+        path="/openapi.json",
+        name="openapi",
+        summary="This document",
+        pages={200: "The OpenAPI document."},
+    ),
+)
