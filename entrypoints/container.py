@@ -19,10 +19,10 @@ from adapters.http.trusted_proxy import TrustedProxy
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp.settings import SettingsError
-from adapters.psp_identity import RecognizedProvider
-from adapters.psp_limits import Bulkhead, GuardedProvider
-from adapters.psp_limits.circuit_breaker import CircuitBreakers
-from adapters.psp_limits.outages import OutageLog
+from adapters.psp_calls import Bulkhead, GuardedProvider
+from adapters.psp_calls.circuit_breaker import CircuitBreakers
+from adapters.psp_calls.merchants import MerchantCheck
+from adapters.psp_calls.outages import OutageLog
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
@@ -57,24 +57,25 @@ def make_psps(
     return {name: psp.make(clock, ids) for name, psp in psps.items() if psp.is_set_up}
 
 
-def recognize_psps(
-    adapters: Mapping[ProviderName, PaymentProvider], recognize: RecognizeMerchant
-) -> Mapping[ProviderName, PaymentProvider]:
-    """Have no call made before it is known whose keys it would be made with."""
-    return {name: RecognizedProvider(name, psp, recognize) for name, psp in adapters.items()}
-
-
 def guard(
     psps: Mapping[ProviderName, PaymentProvider],
     *,
     bulkhead: Bulkhead | None,
     breakers: CircuitBreakers,
     outages: OutageLog,
+    merchants: MerchantCheck,
 ) -> Providers:
-    """Put limits around the calls to each PSP, and log its outages."""
+    """Wrap each adapter so that its calls pass everything in `adapters.psp_calls`."""
     return Providers(
         {
-            name: GuardedProvider(name, psp, bulkhead=bulkhead, breakers=breakers, outages=outages)
+            name: GuardedProvider(
+                name,
+                psp,
+                bulkhead=bulkhead,
+                breakers=breakers,
+                outages=outages,
+                merchants=merchants,
+            )
             for name, psp in psps.items()
         }
     )
@@ -143,19 +144,25 @@ class Container(containers.DeclarativeContainer):
     bulkhead: providers.Provider[Bulkhead] = providers.ThreadSafeSingleton(
         Bulkhead, settings.provided.psp_calls
     )
-    recognized_psps: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
-        providers.ThreadSafeSingleton(
-            recognize_psps,
-            psp_adapters,
-            providers.Factory(RecognizeMerchant, storage=storage),
-        )
+    merchants: providers.Provider[MerchantCheck] = providers.ThreadSafeSingleton(
+        MerchantCheck, providers.Factory(RecognizeMerchant, storage=storage)
     )
     psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
-        guard, recognized_psps, bulkhead=bulkhead, breakers=breakers, outages=outages
+        guard,
+        psp_adapters,
+        bulkhead=bulkhead,
+        breakers=breakers,
+        outages=outages,
+        merchants=merchants,
     )
-    # The reconciler bounds its calls by itself: the threads of the server are not its own.
+    # The reconciler limits its calls itself, and has threads of its own.
     worker_psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
-        guard, recognized_psps, bulkhead=None, breakers=breakers, outages=outages
+        guard,
+        psp_adapters,
+        bulkhead=None,
+        breakers=breakers,
+        outages=outages,
+        merchants=merchants,
     )
     links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
         HostedLinks, base_url=settings.provided.public_base_url

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from adapters.psp_limits.circuit_breaker import CircuitBreakers
+from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.identifiers import PspAccount

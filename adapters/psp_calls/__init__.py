@@ -1,4 +1,4 @@
-"""What stands around calls to PSPs: a bulkhead, circuit breakers, and a log of outages."""
+"""What every call to a PSP passes: bulkhead, circuit breaker, outage log, check of the merchant."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from typing_extensions import override
 
-from adapters.psp_limits.circuit_breaker import CircuitBreakers
-from adapters.psp_limits.outages import OutageLog
+from adapters.psp_calls.circuit_breaker import CircuitBreakers
+from adapters.psp_calls.merchants import MerchantCheck
+from adapters.psp_calls.outages import OutageLog
 from domain.hosted_pages import (
     Evidence,
     HostedPage,
@@ -29,19 +30,18 @@ from domain.identifiers import (
 from domain.ports import PaymentProvider, ProviderUnavailable
 
 WAIT_SECONDS: Final = 0.5
-"""How long a call waits for its turn: longer than a burst of guests takes, shorter than a hang."""
+"""How long a call waits for a free place: longer than a burst of guests, shorter than a hang."""
 
 
 class Bulkhead:
-    """Bounds how many calls are under way, so that a PSP that hangs cannot hold every thread."""
+    """Limits how many calls run at once, so that a PSP that hangs cannot hold every thread."""
 
     def __init__(self, calls: int) -> None:
-        """Take how many calls there may be at once."""
         self._free = BoundedSemaphore(calls)
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Hold a place. Raises ProviderUnavailable when none gets free within half a second."""
+        """Hold a place. Raises ProviderUnavailable if none becomes free within half a second."""
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise ProviderUnavailable("too many calls to PSPs are under way")
         try:
@@ -51,10 +51,10 @@ class Bulkhead:
 
 
 class GuardedProvider(PaymentProvider):
-    """A PSP whose calls pass a bulkhead, if there is one, and a circuit breaker.
+    """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    Its outages are logged. A call that is stopped before it reaches the PSP says nothing of the PSP
-    and is not logged.
+    Outages are logged. A call stopped by the bulkhead or the breaker never reached the PSP, so it
+    is not logged as an outage.
     """
 
     def __init__(
@@ -65,22 +65,25 @@ class GuardedProvider(PaymentProvider):
         bulkhead: Bulkhead | None,
         breakers: CircuitBreakers,
         outages: OutageLog,
+        merchants: MerchantCheck,
     ) -> None:
         self._name = name
         self._provider = provider
         self._bulkhead = bulkhead
         self._breakers = breakers
         self._outages = outages
+        self._merchants = merchants
 
     @contextmanager
-    def _call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[None]:
+    def _call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[PaymentProvider]:
         account = PspAccount(self._name, merchant_account)
         with (
             self._bulkhead.around_call() if self._bulkhead else nullcontext(),
             self._breakers.of(account).around_call(),
             self._outages.around_call(account, operation),
         ):
-            yield
+            self._merchants.require_known(account, self._provider)
+            yield self._provider
 
     @property
     @override
@@ -89,34 +92,33 @@ class GuardedProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        with self._call(merchant_account, "identity"):
-            return self._provider.identity(merchant_account)
+        return self._provider.identity(merchant_account)
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
-        with self._call(request.merchant_account, "start"):
-            return self._provider.start(request)
+        with self._call(request.merchant_account, "start") as psp:
+            return psp.start(request)
 
     @override
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        with self._call(request.merchant_account, "outcome"):
-            return self._provider.outcome(request, page, evidence)
+        with self._call(request.merchant_account, "outcome") as psp:
+            return psp.outcome(request, page, evidence)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        with self._call(request.merchant_account, "close"):
-            self._provider.close(request, page)
+        with self._call(request.merchant_account, "close") as psp:
+            psp.close(request, page)
 
     @override
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        with self._call(merchant_account, "discard"):
-            self._provider.discard(merchant_account, guest_reference, token)
+        with self._call(merchant_account, "discard") as psp:
+            psp.discard(merchant_account, guest_reference, token)
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        # It makes no call.
+        # No call is made, and the webhook secret shows which merchant it belongs to.
         return self._provider.read_webhook(delivery)

@@ -1,4 +1,4 @@
-"""A circuit breaker for each merchant account: a PSP that hangs, or asks for a pause, gets one."""
+"""Circuit breakers, one per merchant account: no calls for a while to a PSP that hangs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from domain.identifiers import PspAccount
 from domain.ports import ProviderUnavailable
 
 HANGS_AFTER_SECONDS: Final = 4.0
-"""A call that ended without a response after so long ran out of time; a quick failure did not."""
+"""A call that fails after this long counts as a time-out; a quicker failure does not."""
 
 HANGS_BEFORE_PAUSE: Final = 3
 PAUSE_SECONDS: Final = 10.0
 MAX_PAUSE: Final = timedelta(minutes=1)
-"""The longest pause that a PSP can ask for: a mistaken header must not end all work for a day."""
+"""The longest pause that a PSP can request: a wrong header must not stop all work for a day."""
 
 log = structlog.get_logger()
 
 
 class CircuitBreaker:
-    """Spares one merchant account further calls for a while.
+    """Stops calls for one merchant account for a while.
 
-    It opens for 10 seconds when three calls in a row ran out of time, and for as long as the PSP
-    asks, up to a minute, when it answers that there were too many. Then one call tries again, and
-    the breaker closes once a call gets a response in time.
+    It opens for 10 seconds after three time-outs in a row. When the PSP sends Retry-After, it opens
+    for that long, up to a minute. Then one trial call is let through. The breaker closes once a
+    call does not time out.
     """
 
     def __init__(self, account: PspAccount, now: Callable[[], float] = time.monotonic) -> None:
-        """Take the account, and a clock in seconds."""
         self._account = account
         self._now = now
         self._lock = Lock()
@@ -44,13 +43,13 @@ class CircuitBreaker:
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Watch over a call. Raises ProviderUnavailable at once while the breaker is open."""
+        """Record how the call ends. Raises ProviderUnavailable at once while the breaker is open."""
         begun_at = self._now()
         with self._lock:
             if begun_at < self._open_until:
-                raise ProviderUnavailable("the PSP is left alone for a while")
+                raise ProviderUnavailable("the circuit breaker is open")
             if not self._is_closed:
-                # This call alone finds out whether the PSP is back.
+                # This is the trial call; others are stopped meanwhile.
                 self._open_until = begun_at + PAUSE_SECONDS
         pause_seconds, has_hung = 0.0, False
         try:
@@ -64,7 +63,7 @@ class CircuitBreaker:
             self._note(has_hung, pause_seconds)
 
     def capacity(self, most: int) -> int:
-        """Give how many calls may be under way: none while open, one to try again, else `most`."""
+        """Return how many calls may run at once: 0 while open, 1 for the trial call, else `most`."""
         with self._lock:
             if self._now() < self._open_until:
                 return 0
@@ -82,7 +81,7 @@ class CircuitBreaker:
 
 
 class CircuitBreakers:
-    """The circuit breakers of this process, each made when its merchant account is first called."""
+    """The circuit breakers of this process, each created on the first call to its account."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -90,12 +89,12 @@ class CircuitBreakers:
         self._breakers: dict[PspAccount, CircuitBreaker] = {}
 
     def of(self, account: PspAccount) -> CircuitBreaker:
-        """Give the breaker of a merchant account."""
+        """Return the breaker of a merchant account."""
         with self._lock:
             return self._breakers.setdefault(account, CircuitBreaker(account, self._now))
 
     def capacities(self, most: int) -> dict[PspAccount, int]:
-        """Give how many calls each merchant account may have under way, `most` at the most."""
+        """Return the capacity of each merchant account, as `CircuitBreaker.capacity` does."""
         with self._lock:
             breakers = dict(self._breakers)
         return {account: breaker.capacity(most) for account, breaker in breakers.items()}

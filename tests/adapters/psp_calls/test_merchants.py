@@ -1,4 +1,4 @@
-"""F50: with keys of another merchant than before, nothing is asked and nothing is lost."""
+"""F50: with keys of another merchant, no call is made and nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAME_ACCOUNT: Final = "rk_test_main"
 ANOTHER_ACCOUNT: Final = "sk_test_elsewhere"
 LIVE_MODE: Final = "sk_live_main"
 SILENT: Final = "rk_test_silent"
-"""A key of another account that may not read whose it is."""
+"""A key of another account, without the permission to read that account."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def stripe() -> Iterator[FakeStripeServer]:
 def process_with(
     key: str, folder: Path, stripe: FakeStripeServer, *, before: Installation | None = None
 ) -> Iterator[Installation]:
-    """Run a process with this key, on the records of the one before."""
+    """Run a process with this key, on the records of the previous process."""
     # Any: settings by name.
     records: Any = (
         {} if before is None else {"CARDONFILE_DATABASE_URL": f"sqlite:///{before.database}"}
@@ -117,15 +117,13 @@ def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
         assert attached(stripe) == 1
 
 
-def test_add_card_does_not_ask_whose_keys_they_are(
-    tmp_path: Path, stripe: FakeStripeServer
-) -> None:
+def test_add_card_makes_no_call(tmp_path: Path, stripe: FakeStripeServer) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
         installation.add_card()
     assert stripe.calls == []
 
 
-def test_whose_keys_they_are_is_asked_once(tmp_path: Path, stripe: FakeStripeServer) -> None:
+def test_the_account_is_read_once(tmp_path: Path, stripe: FakeStripeServer) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as installation:
         for number in (GOOD_CARD, OTHER_GOOD_CARD):
             installation.return_to_shop(typed(installation, stripe, number))
@@ -133,7 +131,7 @@ def test_whose_keys_they_are_is_asked_once(tmp_path: Path, stripe: FakeStripeSer
     assert stripe.calls.count("GET /v1/account") == 1
 
 
-def test_a_key_that_may_not_read_its_account_goes_on_after_one_warning(
+def test_a_key_that_may_not_read_its_account_is_used_after_one_warning(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.FORBIDDEN, "^GET /v1/account$")
@@ -145,7 +143,7 @@ def test_a_key_that_may_not_read_its_account_goes_on_after_one_warning(
     assert [(each["log_level"], each["account"]) for each in warnings] == [("warning", "default")]
 
 
-def test_while_stripe_does_not_say_whose_keys_they_are_work_waits(
+def test_while_the_account_cannot_be_read_work_waits(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.AWAY, "^GET /v1/account$")

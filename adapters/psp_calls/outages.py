@@ -1,4 +1,4 @@
-"""The log of PSPs' outages: a line when calls begin to fail, and one when they succeed again."""
+"""The log of PSP outages: one line when calls begin to fail, one when they succeed again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class OutageLog:
     """Logs the state of each operation at each merchant account, once per change.
 
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
-    `PaymentProvider`. A line of a failure has its `details`. Each process keeps the states for
-    itself.
+    `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.
     """
 
     def __init__(self) -> None:
@@ -30,22 +29,21 @@ class OutageLog:
 
     @contextmanager
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
-        """Watch over a call to the PSP. Whatever it raises is raised again."""
+        """Record whether the call fails; its exceptions pass through."""
         call = {**account._asdict(), "operation": operation}
-        # Of a failure only the kind, the place and the details are written: an adapter may have put
-        # into its text what the PSP sent.
+        # The text of an exception is not logged: an adapter may have put PSP data into it.
         try:
             yield
         except AnotherMerchant:
-            # Its own line in the log says what to do.
+            # `MerchantCheck` logs it, with what to do.
             raise
-        except ProviderUnavailable as failure:
-            if self._has_changed(account, operation, ProviderUnavailable):
-                log.error("psp_away", **call, **_given(failure.details), exc_info=failure)
-            raise
-        except ProviderRefused as refusal:
-            if self._has_changed(account, operation, ProviderRefused):
-                log.error("psp_refuses", **call, **_given(refusal.details), exc_info=refusal)
+        except (ProviderUnavailable, ProviderRefused) as failure:
+            is_away = isinstance(failure, ProviderUnavailable)
+            if self._has_changed(
+                account, operation, ProviderUnavailable if is_away else ProviderRefused
+            ):
+                event = "psp_away" if is_away else "psp_refuses"
+                log.error(event, **call, **_known(failure.details), exc_info=failure)
             raise
         if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)
@@ -53,7 +51,7 @@ class OutageLog:
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
-        """Keep the state that a call has shown, and tell whether it was another before."""
+        """Keep the new state, and return whether it differs from the one before."""
         with self._lock:
             before = self._failing.pop((account, operation), None)
             if failure is not None:
@@ -61,5 +59,5 @@ class OutageLog:
         return before is not failure
 
 
-def _given(details: FailureDetails) -> dict[str, str | int]:
+def _known(details: FailureDetails) -> dict[str, str | int]:
     return {name: value for name, value in asdict(details).items() if value is not None}

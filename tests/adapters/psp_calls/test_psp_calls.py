@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from datetime import timedelta
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp_calls import Bulkhead, GuardedProvider
+from adapters.psp_calls.circuit_breaker import (
+    HANGS_BEFORE_PAUSE,
+    PAUSE_SECONDS,
+    CircuitBreaker,
+    CircuitBreakers,
+)
+from adapters.psp_calls.outages import OutageLog
+from domain.identifiers import CardToken, MerchantAccount, PspAccount
+from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from tests.installation import MERCHANT, Installation, Trouble
+
+AT_FAKE: Final = PspAccount(FAKE, MERCHANT)
+AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
+
+
+class TestBulkhead:
+    def test_a_psp_that_hangs_leaves_threads_for_adding_cards(
+        self, installation: Installation
+    ) -> None:
+        session, opened = installation.add_card(), installation.opened_session()
+        bulkhead = installation.container.bulkhead()
+        with capture_logs() as lines, ExitStack() as hanging:
+            for _ in range(installation.settings.psp_calls):
+                hanging.enter_context(bulkhead.around_call())
+            with pytest.raises(ProviderUnavailable):
+                installation.open_page(session)
+            installation.return_to_shop(opened)
+            assert installation.add_card().token_id != session.token_id
+
+        # A call that the bulkhead stops says nothing about the PSP.
+        assert [line for line in lines if line["event"].startswith("psp_")] == []
+        assert installation.open_page(session)
+
+    def test_a_burst_of_guests_is_served(self, installation: Installation) -> None:
+        sessions = [installation.add_card() for _ in range(24)]
+
+        with ThreadPoolExecutor(12) as pool:
+            addresses = set(pool.map(installation.open_page, sessions))
+
+        assert len(addresses) == 24
+
+
+class TestCircuitBreaker:
+    @pytest.fixture(autouse=True)
+    def _own_time(self) -> None:
+        self.seconds = 0.0
+        self.breaker = CircuitBreaker(AT_FAKE, lambda: self.seconds)
+
+    def call(self, *, takes: float, fault: Exception | None = None) -> None:
+        with self.breaker.around_call():
+            self.seconds += takes
+            if fault is not None:
+                raise fault
+
+    def hang(self, times: int = HANGS_BEFORE_PAUSE) -> None:
+        for _ in range(times):
+            with pytest.raises(ProviderUnavailable, match="timed out"):
+                self.call(takes=5, fault=ProviderUnavailable("timed out"))
+
+    def assert_open(self) -> None:
+        with pytest.raises(ProviderUnavailable, match="breaker is open"):
+            self.call(takes=0)
+
+    def test_it_opens_after_three_time_outs_in_a_row(self) -> None:
+        with capture_logs() as lines:
+            self.hang()
+
+        self.assert_open()
+        assert self.breaker.capacity(12) == 0
+        (line,) = lines
+        assert (line["event"], line["provider"], line["merchant_account"]) == (
+            "psp_paused",
+            *AT_FAKE,
+        )
+
+    def test_after_the_pause_one_trial_call_closes_it(self) -> None:
+        self.hang()
+        self.seconds += PAUSE_SECONDS
+        assert self.breaker.capacity(12) == 1
+        with self.breaker.around_call():
+            self.assert_open()
+        self.call(takes=0)
+        assert self.breaker.capacity(12) == 12
+
+    def test_a_trial_call_that_times_out_opens_it_again(self) -> None:
+        self.hang()
+        self.seconds += PAUSE_SECONDS
+        self.hang(1)
+        self.assert_open()
+
+    @pytest.mark.parametrize(
+        ("takes", "fault"),
+        [(1, None), (1, ProviderUnavailable("503")), (5, ProviderRefused("no")), (5, None)],
+    )
+    def test_any_response_in_between_starts_the_count_again(
+        self, takes: float, fault: Exception | None
+    ) -> None:
+        self.hang(2)
+        with suppress(ProviderUnavailable, ProviderRefused):
+            self.call(takes=takes, fault=fault)
+        self.hang(2)
+        self.call(takes=0)
+
+    @pytest.mark.parametrize(
+        ("asked", "seconds"), [(timedelta(seconds=7), 7), (timedelta(days=1), 60)]
+    )
+    def test_it_opens_for_as_long_as_the_psp_says_up_to_a_minute(
+        self, asked: timedelta, seconds: int
+    ) -> None:
+        with pytest.raises(ProviderUnavailable, match="429"):
+            self.call(takes=0, fault=ProviderUnavailable("429", retry_after=asked))
+        self.seconds += seconds - 1
+        self.assert_open()
+        self.seconds += 1
+        self.call(takes=0)
+
+    def test_each_merchant_account_has_its_own(self, installation: Installation) -> None:
+        breakers = CircuitBreakers(lambda: self.seconds)
+        self.breaker = breakers.of(AT_FAKE)
+        self.hang()
+        guarded = GuardedProvider(
+            FAKE,
+            installation.provider,
+            bulkhead=Bulkhead(1),
+            breakers=breakers,
+            outages=OutageLog(),
+            merchants=installation.container.merchants(),
+        )
+        attempt = installation.opened_session().current_attempt
+        request, page, card = attempt.request, attempt.page, CardToken("card_1")
+        assert page is not None
+
+        for call in (
+            lambda: guarded.start(request),
+            lambda: guarded.outcome(request, page, ()),
+            lambda: guarded.close(request, page),
+            lambda: guarded.discard(MERCHANT, page.guest_reference, card),
+        ):
+            with pytest.raises(ProviderUnavailable, match="breaker is open"):
+                call()
+        guarded.discard(AT_HARBOR.merchant_account, page.guest_reference, card)
+        assert breakers.capacities(12) == {AT_FAKE: 0, AT_HARBOR: 12}
+
+
+class TestOutages:
+    def test_an_outage_is_logged_once_and_so_is_its_end(self, installation: Installation) -> None:
+        sessions = [installation.opened_session() for _ in range(2)]
+        with capture_logs() as lines:
+            installation.provider.have(Trouble.AFTER_IT_ACTED)
+            for session in sessions:
+                installation.return_to_shop(session)
+            installation.provider.recover()
+            for session in sessions:
+                installation.return_to_shop(session)
+
+        assert [(line["event"], line["log_level"]) for line in lines] == [
+            ("psp_away", "error"),
+            ("psp_back", "warning"),
+        ]
+        for line in lines:
+            assert (line["provider"], line["merchant_account"]) == AT_FAKE
+            assert line["operation"] == "outcome"
+
+    def test_each_merchant_account_and_operation_has_its_own_state(self) -> None:
+        outages = OutageLog()
+        with capture_logs() as lines:
+            for account in (AT_FAKE, AT_HARBOR):
+                for operation in ("start", "discard", "start"):
+                    with suppress(ProviderUnavailable), outages.around_call(account, operation):
+                        raise ProviderUnavailable
+                with outages.around_call(account, "close"):
+                    pass
+
+        assert [(line["merchant_account"], line["operation"]) for line in lines] == [
+            (MERCHANT, "start"),
+            (MERCHANT, "discard"),
+            ("harbor", "start"),
+            ("harbor", "discard"),
+        ]
+
+    def test_a_refusal_during_an_outage_is_another_state(self) -> None:
+        outages = OutageLog()
+        with capture_logs() as lines:
+            for failure in (ProviderUnavailable, ProviderRefused, ProviderRefused):
+                with suppress(failure), outages.around_call(AT_FAKE, "start"):
+                    raise failure
+
+        assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
+
+    @pytest.mark.parametrize("failure", [ProviderUnavailable, ProviderRefused])
+    def test_its_line_holds_the_known_details_of_the_failure(
+        self, failure: type[ProviderUnavailable | ProviderRefused]
+    ) -> None:
+        with (
+            capture_logs() as lines,
+            suppress(failure),
+            OutageLog().around_call(AT_FAKE, "start"),
+        ):
+            raise failure("zoe@", details=FailureDetails(status=402, code="odd"))
+
+        (line,) = lines
+        assert line.keys() - {"event", "log_level", "exc_info", *AT_FAKE._fields, "operation"} == {
+            "status",
+            "code",
+        }
+        assert (line["status"], line["code"]) == (402, "odd")
+
+    def test_no_detail_overwrites_a_field_of_every_line(self) -> None:
+        of_every_line = {"event", "level", "timestamp", "exc_info", "fault", "where"}
+        of_every_line |= {*PspAccount._fields, "operation"}
+        assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))
