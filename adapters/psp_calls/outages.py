@@ -37,13 +37,13 @@ class OutageLog:
         except AnotherMerchant:
             # `MerchantCheck` logs it, with what to do.
             raise
-        except (ProviderUnavailable, ProviderRefused) as failure:
-            is_away = isinstance(failure, ProviderUnavailable)
-            if self._has_changed(
-                account, operation, ProviderUnavailable if is_away else ProviderRefused
-            ):
-                event = "psp_away" if is_away else "psp_refuses"
-                log.error(event, **call, **_known(failure.details), exc_info=failure)
+        except ProviderUnavailable as failure:
+            if self._has_changed(account, operation, ProviderUnavailable):
+                log.error("psp_away", **call, **_known(failure.details), exc_info=failure)
+            raise
+        except ProviderRefused as refusal:
+            if self._has_changed(account, operation, ProviderRefused):
+                log.error("psp_refuses", **call, **_known(refusal.details), exc_info=refusal)
             raise
         if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)

@@ -1,7 +1,7 @@
-"""The option `--psp` of pytest, which names the PSPs that the contract suite asks.
+"""pytest's option `--psp`, which names the PSPs that the contract suite tests.
 
-pytest loads this in every run where cardonfile is installed, so it imports nothing else before the
-suite is collected. `-p no:cardonfile-psp` leaves it out.
+pytest loads this module in every run where cardonfile is installed, so it imports nothing else
+before the suite is collected. `-p no:cardonfile-psp` switches it off.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="ask this PspUnderTest in the contract suite of cardonfile; may be repeated",
+        help="test this PspUnderTest in the contract suite of cardonfile; may be repeated",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the suite's marks known."""
-    config.addinivalue_line("markers", "psp_needs(*abilities): asks only PSPs that state them")
-    config.addinivalue_line("markers", "psp_cases(names, stated): asks about what a PSP states")
+    """Register the suite's marks."""
+    config.addinivalue_line(
+        "markers", "psp_needs(*abilities): tests only PSPs with these abilities"
+    )
+    config.addinivalue_line("markers", "psp_cases(names, cases): parameters from a PSP's facts")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Load the classes before the suite is collected; a UsageError here ends the run.
+    """Load the classes before the suite is collected, so that a UsageError ends the run.
 
-    In a worker of pytest-xdist it would end in silence; there `psps` loads them.
+    A worker of pytest-xdist would end silently; there `psps` loads them.
     """
     config = collector.config
     if (
@@ -51,32 +53,32 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         and isinstance(collector, pytest.Module)
         and not hasattr(config, "workerinput")
     ):
-        config.stash[_psps] = _load(config.getoption("psp"))
+        config.stash[_psps] = load(config.getoption("psp"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that none of the PSPs is asked."""
-    left_out = [item for item in items if item.path == SUITE and _asks_nobody(item)]
+    """Deselect the tests that no PSP is able to pass."""
+    left_out = [item for item in items if item.path == SUITE and _has_no_psp(item)]
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
 
 
 def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:
-    """Give the classes that `--psp` names, by the names that tests show."""
+    """Return the classes that `--psp` names, by the names that test ids show."""
     if _psps not in config.stash:
         try:
-            config.stash[_psps] = _load(config.getoption("psp"))
+            config.stash[_psps] = load(config.getoption("psp"))
         except pytest.UsageError as error:
             raise pytest.Collector.CollectError(str(error)) from None
     return config.stash[_psps]
 
 
-def _asks_nobody(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and item.callspec.params.get("psp") is None
+def load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
+    """Import each `MODULE:CLASS`; the keys are the names of the PSPs, or of classes if equal.
 
-
-def _load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
+    Raises pytest.UsageError with one sentence.
+    """
     if not named:
         raise pytest.UsageError(
             "the contract suite needs to know what to ask: --psp MODULE:CLASS names a subclass of "
@@ -90,6 +92,10 @@ def _load(named: Sequence[str]) -> dict[str, type[PspUnderTest]]:
     }
 
 
+def _has_no_psp(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and item.callspec.params.get("psp") is None
+
+
 def _load_one(named: str) -> type[PspUnderTest]:
     from adapters.psp.contract.under_test import PspUnderTest
 
@@ -101,7 +107,7 @@ def _load_one(named: str) -> type[PspUnderTest]:
     except Exception as error:
         raise pytest.UsageError(
             f"--psp {named}: {module_name} cannot be imported ({type(error).__name__}: {error}); "
-            "`python -m pytest` looks for it in the present folder too"
+            "`python -m pytest` searches the current folder too"
         ) from error
     found = getattr(module, class_name, None)
     if not isinstance(found, type) or not issubclass(found, PspUnderTest):

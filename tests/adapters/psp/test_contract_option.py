@@ -1,4 +1,4 @@
-"""The option `--psp`: what is named is asked, and a mistake ends in one sentence."""
+"""The option `--psp` of the contract suite."""
 
 from __future__ import annotations
 
@@ -9,70 +9,77 @@ from typing import Final
 
 import pytest
 
+from adapters.psp.contract.pytest_plugin import load
 from tests.programs import ROOT
 
-SUITE: Final = "adapters.psp.contract"
+SUITE: Final = ("--pyargs", "adapters.psp.contract")
 UNDER_TEST: Final = "tests.adapters.fake_psp.under_test:FakePspUnderTest"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder without settings of its own; this project is on the path."""
+    """Run pytest in a folder without settings, with no plugin but the suite's; others are slow."""
+    plugin = ("-p", "adapters.psp.contract.pytest_plugin")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *arguments],
         cwd=folder,
-        env={"PYTHONPATH": f"{ROOT}", "PATH": ""},
+        env={"PYTHONPATH": f"{ROOT}", "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    (tmp_path / "acme.py").write_text(
-        "from adapters.psp.contract.under_test import PspUnderTest\n"
-        "class NotDone(PspUnderTest):\n"
-        "    plugin = None\n"
-        "class Psp: ...\n"
-    )
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
         ([], "the contract suite needs to know what to ask: --psp MODULE:CLASS"),
-        (["acme"], "--psp acme: expected MODULE:CLASS"),
+        (["broken"], "--psp broken: expected MODULE:CLASS"),
         (["nowhere:Psp"], "--psp nowhere:Psp: nowhere cannot be imported (ModuleNotFoundError"),
         (["broken:Psp"], "--psp broken:Psp: broken cannot be imported (ZeroDivisionError"),
-        (["acme:Other"], "acme has no subclass of PspUnderTest named Other"),
-        (["acme:Psp"], "acme has no subclass of PspUnderTest named Psp"),
-        (["acme:NotDone"], "NotDone lacks __init__, adapter, answer_challenge,"),
-        ([UNDER_TEST, "acme"], "--psp acme: expected MODULE:CLASS"),
+        ([f"{__name__}:Other"], "has no subclass of PspUnderTest named Other"),
+        ([f"{__name__}:Path"], "has no subclass of PspUnderTest named Path"),
+        (["unfinished:NotDone"], "NotDone lacks __init__, adapter, answer_challenge,"),
+        ([UNDER_TEST, "broken"], "--psp broken: expected MODULE:CLASS"),
     ],
 )
-def test_a_mistake_ends_in_one_sentence(folder: Path, named: list[str], sentence: str) -> None:
-    ended = run(folder, SUITE, *(f"--psp={each}" for each in named))
+def test_a_mistake_is_described_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: list[str], sentence: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "unfinished.py").write_text(
+        "from adapters.psp.contract.under_test import PspUnderTest\n"
+        "class NotDone(PspUnderTest):\n"
+        "    plugin = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(pytest.UsageError) as raised:
+        load(named)
+
+    assert sentence in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_mistake_ends_the_run_with_that_sentence(tmp_path: Path) -> None:
+    ended = run(tmp_path, *SUITE, "--psp=nowhere:Psp")
 
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
-    assert ended.stderr.startswith("ERROR: ")
-    assert sentence in ended.stderr
+    assert ended.stderr.startswith("ERROR: --psp nowhere:Psp: nowhere cannot be imported")
     assert len(ended.stderr.strip().splitlines()) == 1
 
 
-def test_a_mistake_is_no_success_in_several_processes(folder: Path) -> None:
-    ended = run(folder, SUITE, "-n", "2", "--psp=acme:Psp")
+def test_a_mistake_ends_a_run_of_pytest_xdist_too(tmp_path: Path) -> None:
+    ended = run(tmp_path, *SUITE, "-p", "xdist", "-n", "1", "--psp=nowhere:Psp")
 
     assert ended.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "acme has no subclass" in ended.stdout
+    assert "nowhere cannot be imported" in ended.stdout
 
 
-def test_the_class_that_is_named_is_asked_and_nothing_that_it_is_unable_to(folder: Path) -> None:
-    ended = run(folder, SUITE, f"--psp={UNDER_TEST}", "-k", "TestBatch or TestDeadline", "-vv")
+def test_tests_that_the_named_psp_is_not_able_to_are_left_out(tmp_path: Path) -> None:
+    ended = run(tmp_path, *SUITE, f"--psp={UNDER_TEST}", "--collect-only")
 
     assert ended.returncode == pytest.ExitCode.OK
-    assert "test_every_event_of_it_is_read[fake] PASSED" in ended.stdout
+    assert "TestBatch::test_every_event_of_it_is_read[fake]" in ended.stdout
     assert "TestDeadline" not in ended.stdout
 
 
@@ -88,10 +95,3 @@ def test_other_runs_load_nothing_of_the_suite(tmp_path: Path) -> None:
     ended = run(tmp_path, "test_other.py")
 
     assert ended.returncode == pytest.ExitCode.OK, ended.stdout
-
-
-def test_it_can_be_left_out(tmp_path: Path) -> None:
-    ended = run(tmp_path, "-p", "no:cardonfile-psp", "--help")
-
-    assert ended.returncode == pytest.ExitCode.OK
-    assert "--psp" not in ended.stdout
