@@ -1,7 +1,7 @@
-"""An installation copied from its SQLite file into a PostgreSQL database: all of it, or nothing.
+"""Copying an installation from its SQLite file into a PostgreSQL database: everything or nothing.
 
-Both schemas have the same tables and columns, so nothing here knows what they are about. Values
-cross as text, of which PostgreSQL makes what its columns hold: UUIDs, times, booleans, JSON.
+Both schemas have the same tables and columns, so the copy is generic. Values are sent as text, and
+PostgreSQL converts them to the types of its columns: UUIDs, times, booleans, JSON.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from entrypoints.databases import first_line
 from entrypoints.settings import PostgresqlDatabase
 
 WAIT_SECONDS: Final = 5
-"""How long to wait for whoever writes to the SQLite file."""
+"""How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""How many columns that only one side has are named."""
+"""How many columns an error about different schemas names."""
 
 _ONLY_IN_SQLITE: Final = "import_id"
-"""It names the import that a row was last in; PostgreSQL finds a repeated row without it."""
+"""A column for imports, which PostgreSQL does without."""
 
-_OF_THE_MOMENT: Final = "worker_heartbeats"
-"""It tells of processes that run, and so is not copied."""
+_NOT_COPIED: Final = "worker_heartbeats"
+"""It is about running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
@@ -44,16 +44,16 @@ _COLUMNS: Final = """
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]
-"""The columns to copy, by table; tables that others refer to come before them."""
+"""The columns to copy, by table; a table comes after those that it refers to."""
 
 
 class CopyFailed(Exception):
-    """A copy that did not come about; the text says why."""
+    """The copy has failed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many rows a table has on both sides."""
+    """The number of rows of a table in both databases."""
 
     table: str
     in_sqlite: int
@@ -61,10 +61,10 @@ class Counted:
 
 
 class Copy:
-    """A copy under way. Nobody else writes to either side before it is committed or given up."""
+    """A copy in progress, which locks both databases against other writers until it ends."""
 
     def __init__(self, source: Database, target: Connection) -> None:
-        """Begin it in two open transactions, of which the source's holds the write lock.
+        """Take two open transactions; the source's must hold the write lock.
 
         Raises CopyFailed when the schemas differ, or the target is not empty.
         """
@@ -72,23 +72,24 @@ class Copy:
         self._target = target
         self._columns = _columns_to_copy(source, target)
         self._all_tables = sql.SQL(", ").join(map(sql.Identifier, self._columns))
-        # Reading goes on, so that a service that waits there for its records is healthy.
+        # This mode lets others read, so that a waiting service stays healthy.
         self._on_target("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self._all_tables)
         for table in self._columns:
             if self._on_target("SELECT FROM {} LIMIT 1", sql.Identifier(table)).rowcount:
                 raise CopyFailed(f"nothing was copied: there are rows in {table} of TO_URL already")
-        # Nobody else writes, so they are the same at the end.
+        # The write lock keeps these numbers true.
         self._rows = {table: source.table(table).count for table in self._columns}
 
     @property
     def total(self) -> int:
-        """How many rows there are to copy."""
+        """The number of rows to copy."""
         return sum(self._rows.values())
 
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
-        """Copy all rows at constant memory, and count what has arrived.
+        """Copy all rows at constant memory; return the numbers of rows by table.
 
-        `on_copied` is told the number of rows, as they are sent. Raises CopyFailed.
+        `on_copied` is called with the number of rows just sent. Raises CopyFailed, also when the
+        numbers differ.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -101,12 +102,12 @@ class Copy:
                     f"nothing was copied: {each.table} has {each.in_sqlite} rows in SQLite, of "
                     f"which {each.in_postgresql} arrived in PostgreSQL"
                 )
-        # Until PostgreSQL has looked at the rows, its planner takes the tables for empty.
+        # Otherwise the planner assumes that the tables are empty.
         self._on_target("ANALYZE {}", self._all_tables)
         return counted
 
     def commit(self) -> None:
-        """Have the target keep the rows. Raises CopyFailed when it did not say that it does."""
+        """Commit the target. Raises CopyFailed when its response was lost."""
         try:
             self._target.commit()
         except psycopg.OperationalError as error:
@@ -116,7 +117,7 @@ class Copy:
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
-        # In the order of creation, in which PostgreSQL numbers the rows of some tables itself.
+        # By rowid, the order of creation: PostgreSQL fills its identity columns in the same order.
         rows = self._source.table(table).rows_where(select=", ".join(columns), order_by="rowid")
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
             sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
@@ -143,21 +144,19 @@ class Copy:
 
 @contextmanager
 def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
-    """Begin a copy, and leave nothing of it in the target at the end unless it was committed.
+    """Begin a copy; at the end, roll the target back unless the copy was committed.
 
-    The target is migrated first, in the same transaction. Raises CopyFailed, and what
-    `databases.in_a_sentence` knows.
+    The target is migrated first, in the same transaction. Raises CopyFailed, and errors that
+    `databases.in_a_sentence` describes.
     """
     with (
         closing(Connections(source, busy_timeout_seconds=WAIT_SECONDS)) as connections,
         connections.transaction(writing=True) as reading,
         _in_a_sentence(),
         closing(connect(target.url)) as connection,
-        connection.within(None),
+        connection.limited_to(None),
     ):
-        # Whoever had to wait for another copy has to see its rows.
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Limits that may be set for the service; it is the copy that takes long here.
+        # The service may have limits of time, which the copy must not have.
         connection.execute(
             "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         )
@@ -166,21 +165,21 @@ def copying(source: Path, target: PostgresqlDatabase) -> Iterator[Copy]:
 
 
 def _columns_to_copy(source: Database, target: Connection) -> _Columns:
-    """Give the columns of both sides, but for those that PostgreSQL numbers by itself."""
+    """Return the columns to copy: all but the identity columns of PostgreSQL."""
     tables = [
         name
         for name in source.table_names()
-        if not name.startswith(("sqlite_", "_sqlite_")) and name != _OF_THE_MOMENT
+        if not name.startswith(("sqlite_", "_sqlite_")) and name != _NOT_COPIED
     ]
     listed = target.execute(_COLUMNS).fetchall()
-    numbered = {(table, column) for table, column, is_numbered in listed if is_numbered}
-    in_postgresql = {(table, column) for table, column, _ in listed} - numbered
+    identities = {(table, column) for table, column, is_identity in listed if is_identity}
+    in_postgresql = {(table, column) for table, column, _ in listed} - identities
     in_sqlite = {
         (table, column.name)
         for table in tables
         for column in source.table(table).columns
         if column.name != _ONLY_IN_SQLITE
-    } - numbered
+    } - identities
     if in_sqlite != in_postgresql:
         differing = sorted(f"{table}.{column}" for table, column in in_sqlite ^ in_postgresql)
         raise CopyFailed(

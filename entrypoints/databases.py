@@ -1,4 +1,4 @@
-"""Which storage stands behind CARDONFILE_DATABASE_URL. What one of them needs is imported here."""
+"""The storage behind CARDONFILE_DATABASE_URL. Each adapter is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
 from domain.errors import ServiceUnavailable
 from domain.ports import Storage
 from entrypoints.settings import PostgresqlDatabase
 
 
-class DatabaseOutdated(Exception):
+class DatabaseOutdated(DatabaseUnusable):
     """A database is missing, or lacks migrations."""
 
     def __init__(self, database: Path | PostgresqlDatabase) -> None:
@@ -21,8 +22,8 @@ class DatabaseOutdated(Exception):
         )
 
 
-class PostgresqlNotInstalled(Exception):
-    """A PostgreSQL database is to be used, and its client is not installed."""
+class PostgresqlNotInstalled(DatabaseUnusable):
+    """The client of PostgreSQL is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -32,10 +33,9 @@ class PostgresqlNotInstalled(Exception):
 
 
 def migrate(database: Path | PostgresqlDatabase) -> list[str]:
-    """Bring a database up to date, and name the migrations that it took, in their order.
+    """Apply all pending migrations, or none; return their names in order.
 
-    All of them are applied, or none; it may run twice, and in several processes at once. Raises
-    what `in_a_sentence` knows.
+    It may run again, and in several processes at once. Raises errors that `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -47,9 +47,9 @@ def migrate(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def pending(database: Path | PostgresqlDatabase) -> list[str]:
-    """Name the migrations that a database lacks, in their order; changes nothing.
+    """Return the names of the pending migrations in order; change nothing.
 
-    Raises what `in_a_sentence` knows.
+    Raises errors that `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         from adapters.sqlite import migrations
@@ -61,15 +61,15 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
 
 
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
-    """Raise DatabaseOutdated, or what else `in_a_sentence` knows, if it cannot be used as it is."""
+    """Raise DatabaseOutdated when migrations are pending; otherwise as `pending`."""
     if pending(database):
         raise DatabaseOutdated(database)
 
 
 def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Storage:
-    """Give a storage over a database; nothing is opened before it is needed.
+    """Return a storage over a database; nothing is opened before it is needed.
 
-    `connections` is how many a PostgreSQL server may be asked for. Raises PostgresqlNotInstalled.
+    `connections` is the maximum for a PostgreSQL server. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -81,40 +81,27 @@ def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Stor
 
 
 def name_of(database: Path | PostgresqlDatabase) -> str:
-    """Say which database it is, for the log: the path of a file, or where a server has it.
+    """Return the path of a file, or the host and name of a server's database, without passwords.
 
-    It holds no password. Raises what `in_a_sentence` knows.
+    Raises errors that `in_a_sentence` describes.
     """
     if isinstance(database, Path):
         return str(database.absolute())
     with _extra():
-        from adapters.postgresql import connection as postgresql
-    return postgresql.name_of(database.url)
+        from adapters.postgresql import address
+    return address.name_of(database.url)
 
 
 def in_a_sentence(error: Exception) -> str | None:
-    """Say what is wrong with the database; None for an error that is of no database."""
+    """Describe an error of a database in one sentence; return None for any other error."""
     from adapters.sqlite import connection as sqlite
-    from adapters.sqlite import migrations as sqlite_migrations
 
-    sentences: tuple[type[Exception], ...] = (
-        DatabaseOutdated,
-        PostgresqlNotInstalled,
-        sqlite.SqliteIsTooOld,
-        sqlite_migrations.DatabaseIsNewer,
-    )
     errors: tuple[type[Exception], ...] = (sqlite.Error,)
-    if "adapters.postgresql.migrations" in sys.modules:
+    if "adapters.postgresql.connection" in sys.modules:
         from adapters.postgresql import connection as postgresql
-        from adapters.postgresql import migrations as postgresql_migrations
 
-        sentences = (
-            *sentences,
-            postgresql.AddressInvalid,
-            postgresql_migrations.DatabaseIsNewer,
-        )
         errors = (*errors, postgresql.Error)
-    if isinstance(error, sentences):
+    if isinstance(error, DatabaseUnusable):
         return str(error)
     if isinstance(error, ServiceUnavailable):
         return f"the database cannot be used ({cause_of(error)})"
@@ -124,33 +111,26 @@ def in_a_sentence(error: Exception) -> str | None:
 
 
 def cause_of(unavailable: ServiceUnavailable) -> str:
-    """Say why the storage could not be used, in one line; it names the file of SQLite."""
+    """Describe in one line why the storage was unavailable."""
     cause = unavailable.__cause__
     return first_line(cause) if cause else "it is away, or others were writing all the time"
 
 
 def refuse_read_only(storage: Storage) -> None:
-    """Raise ServiceUnavailable when a storage can be read and not written, now and later.
+    """Raise ServiceUnavailable when a storage can be read, but not written, now or later.
 
-    One that is busy, full or away for a moment is not refused: a service waits for it.
+    A storage that is busy, full or away for a moment passes: a service waits for it.
     """
-    from adapters.sqlite.connection import FileUnusable
-
     try:
         storage.check()
     except ServiceUnavailable as unavailable:
         cause = unavailable.__cause__
-        if isinstance(cause, FileUnusable) and cause.is_read_only:
+        if isinstance(cause, DatabaseUnavailable) and cause.is_read_only:
             raise
-        if "adapters.postgresql.connection" in sys.modules:
-            from adapters.postgresql.connection import ReadOnly
-
-            if isinstance(cause, ReadOnly):
-                raise
 
 
 def first_line(error: BaseException) -> str:
-    """Give what an error says, without what follows: hints, or the row that it is about."""
+    """Return the message of an error without what may follow: hints, or the values of a row."""
     return str(error).partition("\n")[0]
 
 

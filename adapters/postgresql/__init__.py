@@ -1,1 +1,1 @@
-"""The storage port over PostgreSQL, for several processes on several machines."""
+"""Storage in PostgreSQL, for several processes on several machines."""

@@ -1,4 +1,9 @@
-"""Connections to the PostgreSQL server: a pool, one transaction at a time, what errors mean."""
+"""Connections to the PostgreSQL server: the pool, transactions, in-doubt commits and errors.
+
+The pool is psycopg's. Around it stand three things that it lacks: statements that end even when the
+server hangs, quick failure while the server is away, and the outcome of a commit whose response was
+lost.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +19,35 @@ from typing import Final, TypeAlias, TypeVar
 import psycopg
 import structlog
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool
 from typing_extensions import override
 
+from adapters.postgresql.address import AddressInvalid, require_readable
 from adapters.sql.transaction import Dialect, Values
 from domain.errors import ServiceUnavailable
 
 Error: TypeAlias = psycopg.Error
-"""Whatever PostgreSQL or its client has to complain about."""
+"""Any error of PostgreSQL or its client."""
 
-ReadOnly: TypeAlias = psycopg.errors.ReadOnlySqlTransaction
-"""What a server says to who writes, when it is a standby or set to read only."""
-
-Answer = TypeVar("Answer")
+Received = TypeVar("Received")
 
 log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
-"""How long a unit waits for a connection, and a new connection for the server."""
-RETURN_SECONDS: Final = 0.5
-"""How long a unit waits for a server that is known to be away."""
+"""How long a unit waits for a connection of the pool, and a new connection for the server."""
+AWAY_SECONDS: Final = 0.5
+"""How long a unit waits for a connection while the server is known to be away."""
 CHECK_SECONDS: Final = 1.5
-"""How long a server may take to say that it is there, before the connection is given up."""
+"""How long the server may take to answer the check of a connection before use."""
 LOCK_SECONDS: Final = 5
-"""How long a unit waits for another one."""
+"""How long a statement waits for a lock."""
 STATEMENT_SECONDS: Final = 8
-"""How long any statement may take, but for those of an import: more than it may wait for a lock."""
-FATE_SECONDS: Final = 3
-"""How long to go on asking what became of a commit whose answer was lost."""
+"""How long a statement may take, except in imports. More than LOCK_SECONDS."""
+IN_DOUBT_SECONDS: Final = 3
+"""How long to try to find out the outcome of a commit whose response was lost."""
 
 _CONFLICTS: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 _UNAVAILABLE: Final = (
@@ -56,13 +58,7 @@ _UNAVAILABLE: Final = (
     psycopg.errors.DataCorrupted,
     psycopg.errors.IndexCorrupted,
 )
-"""What a server says that cannot be used just now, however right the SQL."""
-
-_IS_READ_AS_MEANT: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
-"""Of any other address, a part of the password would be taken for the host that errors name."""
-
-_SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
-"""What of an address may be shown. Passwords may also be in `options`, `sslpassword` and others."""
+"""Errors that mean the database is unavailable, not that the statement is wrong."""
 
 _DIALECT: Final = Dialect(
     page_reference="attempt #>> '{page,reference}'",
@@ -72,164 +68,171 @@ _DIALECT: Final = Dialect(
     skip_locked=" FOR UPDATE SKIP LOCKED",
 )
 
-_PLACE: Final = re.compile(r"(?<!:):([a-z_]+)")
-"""A named place in a statement, and no cast."""
+_PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
+"""A named parameter in a statement; `::` is a cast."""
 
-_ROLLED_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
-# One statement for the whole of it: each would be a round trip.
+# One statement, to save round trips.
 _CONFIGURE: Final = f"""
 SELECT set_config('TimeZone', 'UTC', false),
        set_config('lock_timeout', '{LOCK_SECONDS}s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),
-       -- What was answered must be on disk, whatever a role's defaults say. More is fine.
+       -- A committed transaction must be on disk. A role may ask for more, not for less.
        CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', false) END,
-       -- When the server lost its statistics: whenever it comes up after a crash.
+       -- Crash recovery resets these statistics, so their reset time identifies it.
        (SELECT stats_reset FROM pg_stat_bgwriter)
 """
 
 
-class AddressInvalid(Exception):
-    """The address of the database cannot be understood."""
-
-    def __init__(self) -> None:
-        # What the client says of it may hold a part of the password.
-        super().__init__(
-            "the address of the PostgreSQL database cannot be read; special characters in a "
-            "password are written as %40 and the like"
-        )
-
-
 class Conflict(Exception):
-    """The transaction got in the way of others; done again from its start it may well succeed."""
+    """A deadlock or serialization failure; a repeat of the transaction may well succeed."""
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection whose statements end in time even when the server hangs or the network is gone.
+    """A connection whose statements end in time even when the server or the network hangs.
 
-    `seconds` is what a statement may take, None for as long as it likes. `recovered_at` is when
-    the server came up after its last crash.
+    `statement_seconds` limits each statement; None means no limit. `recovered_at` tells one crash
+    recovery of the server from another.
     """
 
-    seconds: float | None = STATEMENT_SECONDS
-    _asked_at: float | None = None
+    statement_seconds: float | None = STATEMENT_SECONDS
     recovered_at: datetime | None = None
+    _waiting_since: float | None = None
 
     @override
     def wait(
-        self, gen: PQGen[Answer], interval: float = 0.1, timeout: float | None = None
-    ) -> Answer:
-        self._asked_at = time.monotonic()
+        self, gen: PQGen[Received], interval: float = 0.1, timeout: float | None = None
+    ) -> Received:
+        self._waiting_since = time.monotonic()
         try:
-            return super().wait(gen, interval, self.seconds if timeout is None else timeout)
+            seconds = self.statement_seconds if timeout is None else timeout
+            return super().wait(gen, interval, seconds)
         finally:
-            self._asked_at = None
+            self._waiting_since = None
 
     @property
-    def is_alive(self) -> bool:
-        """Tell whether it is not lost, and has not waited for the server for long."""
-        asked_at = self._asked_at
-        is_waiting = asked_at is not None and time.monotonic() - asked_at > CHECK_SECONDS
-        return not (self.closed or is_waiting)
+    def is_responsive(self) -> bool:
+        """Whether it is open, and has not waited for the server for more than CHECK_SECONDS."""
+        since = self._waiting_since
+        return not self.closed and (since is None or time.monotonic() - since <= CHECK_SECONDS)
 
     @contextmanager
-    def within(self, seconds: float | None) -> Iterator[None]:
-        """Give the statements of a block another time limit."""
-        before, self.seconds = self.seconds, seconds
+    def limited_to(self, seconds: float | None) -> Iterator[None]:
+        """Change `statement_seconds` for the statements of a block."""
+        before, self.statement_seconds = self.statement_seconds, seconds
         try:
             yield
         finally:
-            self.seconds = before
+            self.statement_seconds = before
 
 
 class Transaction:
-    """One transaction, whose statements are refused once it is over."""
+    """An open transaction, which runs no statement once it is over."""
 
     dialect: Final = _DIALECT
 
-    def __init__(self, connection: Connection, *, writing: bool) -> None:
-        """Begin it on a connection that is in none."""
+    def __init__(self, connection: Connection, *, url: str, writing: bool) -> None:
+        """Begin it on a connection to `url` that has no transaction."""
         self._connection: Connection | None = connection
-        self.is_writing = writing
-        self.number: str | None = None
+        self._url = url
+        self._is_writing = writing
+        self._xid: str | None = None
         if writing:
-            # Both in one round trip; the server knows by its number what became of a transaction.
+            # One round trip. The id identifies the transaction if its commit is in doubt.
             begun = connection.execute(
                 "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text",
                 prepare=False,
             )
             begun.nextset()
-            (self.number,) = _one(begun)
+            (self._xid,) = _one(begun)
         else:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     @property
     def connection(self) -> Connection:
-        """The connection. Raises RuntimeError when the transaction is over."""
+        """The connection. Raises RuntimeError once the transaction is over."""
         if self._connection is None:
             raise RuntimeError("this unit of work is over")
         return self._connection
 
     def execute(self, statement: str, values: Values | None = None) -> psycopg.Cursor[TupleRow]:
-        """Run one statement, whose places are written `:name`."""
-        return self.connection.execute(_with_places_of_psycopg(statement), values)
+        """Run a statement. Raises RuntimeError once the transaction is over."""
+        return self.connection.execute(_for_psycopg(statement), values)
 
     def one(self, statement: str, values: Values | None = None) -> TupleRow:
-        """Run a statement that gives one row, and give the row."""
+        """Run a statement that returns exactly one row, and return the row."""
         return _one(self.execute(statement, values))
 
     @property
     def for_update(self) -> str:
-        """What a SELECT ends with so that nobody changes its rows meanwhile, in a write unit."""
-        return " FOR UPDATE" if self.is_writing else ""
+        """The end of a SELECT that, in a write transaction, locks the rows that it reads."""
+        return " FOR UPDATE" if self._is_writing else ""
 
-    def take_turns(self, *about: str) -> None:
-        """Wait, in a write unit, until nobody else who takes turns about the same is in one.
-
-        It is for what cannot be locked as a row, because it may not be there yet.
-        """
-        if self.is_writing:
+    def lock(self, *key: str) -> None:
+        """Take an advisory lock on a key until the transaction ends, if it is for writing."""
+        if self._is_writing:
             self.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(:about, 0))",
-                {"about": "\x1f".join(about)},
+                "SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))",
+                {"key": "\x1f".join(key)},
             )
 
+    def commit(self) -> None:
+        """Commit; the transaction is over then, even if this fails.
+
+        If the connection is lost before the response, the outcome is looked up over another one.
+        Raises ServiceUnavailable when it was not committed, or the outcome stays unknown.
+        """
+        connection = self.connection
+        self.end()
+        try:
+            committed = connection.execute("COMMIT").statusmessage
+        except _CONFLICTS:
+            raise
+        except psycopg.OperationalError as error:
+            connection.close()
+            if not _was_committed(self._url, self._xid, connection.recovered_at):
+                raise ServiceUnavailable from error
+        else:
+            if committed != "COMMIT":
+                # PostgreSQL rolls back when an earlier statement of the transaction has failed.
+                raise RuntimeError("this unit of work has failed before")
+
     def end(self) -> None:
-        """Refuse every statement from now on. It may be called again."""
+        """Run no further statement. It may be called again."""
         self._connection = None
 
 
 class Connections:
-    """A pool of connections, made when it is first needed and so after any fork."""
+    """A pool of connections, opened when it is first needed and so after any fork."""
 
     def __init__(self, url: str, *, connections: int) -> None:
-        """Take the address of the database, and how many connections may be open to it."""
+        """Take the address of the database, and the maximum number of connections."""
         self._url = url
         self._max_connections = connections
         self._pool: ConnectionPool[Connection] | None = None
         self._opening = threading.Lock()
         self._in_use: set[Connection] = set()
         self._is_away = False
-        self._waiting_for_return = threading.Lock()
+        self._trial = threading.Lock()
         self._of_thread = threading.local()
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Lend a transaction, and leave nothing of it open at the end.
+        """Open a transaction; what the block does not commit is rolled back.
 
-        What the block has not committed is rolled back. Raises RuntimeError when the thread is in
-        a transaction already, or writes in one that is not for writing; Conflict when others got
-        in its way; ServiceUnavailable when the database cannot be used just now, or a lock is not
-        to be had in time.
+        Raises RuntimeError when the thread has a transaction already, or writes in a read
+        transaction; Conflict after a deadlock or serialization failure; ServiceUnavailable when the
+        database is unavailable, or a lock is not free in time.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with _translated(writing=writing), self._lent() as connection:
-                transaction = Transaction(connection, writing=writing)
+            with _translated(writing=writing), self._pooled() as connection:
+                transaction = Transaction(connection, url=self._url, writing=writing)
                 try:
                     yield transaction
                 finally:
@@ -237,36 +240,15 @@ class Connections:
         finally:
             mine.is_in_transaction = False
 
-    def commit(self, transaction: Transaction) -> None:
-        """Commit a transaction, which is over then. Raises ServiceUnavailable and RuntimeError.
-
-        When the connection is lost before the answer, the server is asked over another one what
-        became of the transaction.
-        """
-        connection = transaction.connection
-        transaction.end()
-        try:
-            committed = connection.execute("COMMIT").statusmessage
-        except _CONFLICTS:
-            raise
-        except psycopg.OperationalError as error:
-            connection.close()
-            if not self._was_committed(transaction.number, connection.recovered_at):
-                raise ServiceUnavailable from error
-        else:
-            if committed != "COMMIT":
-                # PostgreSQL answers so when a statement had failed, and somebody went on.
-                raise RuntimeError("this unit of work has failed before")
-
     def close(self) -> None:
-        """Close every connection; nothing may be in a transaction. It may be called again."""
+        """Close every connection; no transaction may be open. It may be called again."""
         with self._opening:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
     @contextmanager
-    def _lent(self) -> Iterator[Connection]:
+    def _pooled(self) -> Iterator[Connection]:
         pool = self._opened()
         connection = self._taken_from(pool)
         self._in_use.add(connection)
@@ -275,29 +257,29 @@ class Connections:
         finally:
             self._in_use.discard(connection)
             with suppress(psycopg.Error):
-                if connection.info.transaction_status in _ROLLED_BACK:
+                if connection.info.transaction_status in _TO_ROLL_BACK:
                     connection.execute("ROLLBACK")
             pool.putconn(connection)
 
     def _taken_from(self, pool: ConnectionPool[Connection]) -> Connection:
-        """Take a connection; while the server is away, only one thread waits for it to be back.
+        """Take a connection of the pool, guarded by a circuit breaker.
 
-        The others are told at once, and free to answer what needs no database.
+        While the server is away, one thread at a time tries to connect; the others fail at once.
         """
-        waits = self._is_away
-        if waits and not self._waiting_for_return.acquire(blocking=False):
+        was_away = self._is_away
+        if was_away and not self._trial.acquire(blocking=False):
             raise ServiceUnavailable
         try:
-            connection = pool.getconn(RETURN_SECONDS if waits else None)
+            connection = pool.getconn(AWAY_SECONDS if was_away else None)
         except psycopg.OperationalError:
-            # Where others have one, the server is there, and it is connections that are wanting.
-            if not self._is_away and not any(each.is_alive for each in tuple(self._in_use)):
+            # While another thread has a responsive connection, the pool is only exhausted.
+            if not self._is_away and not any(each.is_responsive for each in tuple(self._in_use)):
                 log.error("database_away")
                 self._is_away = True
             raise
         finally:
-            if waits:
-                self._waiting_for_return.release()
+            if was_away:
+                self._trial.release()
         if self._is_away:
             log.warning("database_back")
         self._is_away = False
@@ -306,7 +288,7 @@ class Connections:
     def _opened(self) -> ConnectionPool[Connection]:
         with self._opening:
             if self._pool is None:
-                _require_readable(self._url)
+                require_readable(self._url)
                 self._pool = ConnectionPool(
                     self._url,
                     connection_class=Connection,
@@ -314,10 +296,10 @@ class Connections:
                     min_size=1,
                     max_size=self._max_connections,
                     timeout=CONNECT_SECONDS,
-                    # Those who waited in vain would count until a connection is there again, and
-                    # where they are too many, the pool opens none. There are few threads to wait.
+                    # No limit: the pool counts waiters that have timed out until it has a connection
+                    # again, and above the limit it would not open one.
                     max_waiting=0,
-                    # A server that is away is tried again when somebody asks, not ever more rarely.
+                    # Without backoff: the next unit makes the pool connect again.
                     reconnect_timeout=1,
                     check=self._check,
                     configure=_configure,
@@ -328,36 +310,21 @@ class Connections:
 
     def _check(self, connection: Connection) -> None:
         try:
-            with connection.within(CHECK_SECONDS):
+            with connection.limited_to(CHECK_SECONDS):
                 ConnectionPool.check_connection(connection)
         except psycopg.Error:
-            # Whatever cut this one off most likely cut them all.
+            # A restart or failover has most likely cut the other connections as well.
             if self._pool is not None:
                 self._pool.drain()
             raise
 
-    def _was_committed(self, number: str | None, recovered_at: datetime | None) -> bool:
-        give_up_at = time.monotonic() + FATE_SECONDS
-        while time.monotonic() < give_up_at:
-            # Not one of the pool: those may all be held by threads that are asking the same.
-            with suppress(psycopg.Error), closing(connect(self._url)) as connection:
-                if connection.recovered_at != recovered_at:
-                    # After a crash, others get the numbers of those that it cut off.
-                    return False
-                asked = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,))
-                (status,) = _one(asked)
-                if status != "in progress":
-                    return bool(status == "committed")
-            time.sleep(0.05)
-        return False
-
 
 def connect(url: str) -> Connection:
-    """Open a connection outside of any pool, that commits nothing by itself.
+    """Open a connection outside of any pool, without autocommit.
 
     Raises AddressInvalid, and psycopg.Error.
     """
-    _require_readable(url)
+    require_readable(url)
     try:
         connection = Connection.connect(url, connect_timeout=CONNECT_SECONDS)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
@@ -365,7 +332,7 @@ def connect(url: str) -> Connection:
     try:
         connection.autocommit = True
         _configure(connection)
-        # Who has waited for a lock is to see what the others have done.
+        # A statement must see what was committed while it waited for a lock.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.autocommit = False
     except BaseException:
@@ -374,34 +341,12 @@ def connect(url: str) -> Connection:
     return connection
 
 
-def name_of(url: str) -> str:
-    """Say which database an address leads to: its host, port, name and user, and no password.
-
-    What the address leaves out is taken from the environment of libpq, as a connection takes it.
-    Raises AddressInvalid.
-    """
-    _require_readable(url)
-    given = conninfo_to_dict(url)
-    if "service" not in given:
-        for option in Conninfo.get_defaults():
-            if option.val:
-                given.setdefault(option.keyword.decode(), option.val.decode())
-    return make_conninfo(**{each: str(given[each]) for each in _SHOWN if each in given})
-
-
-def _require_readable(url: str) -> None:
-    """Raise AddressInvalid for an address that cannot be read, or is not read as it is meant."""
-    try:
-        conninfo_to_dict(url)
-    except (psycopg.ProgrammingError, UnicodeEncodeError):
-        raise AddressInvalid from None
-    if not _IS_READ_AS_MEANT.fullmatch(url):
-        raise AddressInvalid
-
-
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise ServiceUnavailable in place of the errors that mean it; others pass through."""
+    """Replace errors that mean an unavailable database by ServiceUnavailable; others pass through.
+
+    A deadlock or serialization failure becomes Conflict.
+    """
     with _translated(writing=True):
         yield
 
@@ -412,25 +357,42 @@ def _translated(*, writing: bool) -> Iterator[None]:
         yield
     except _CONFLICTS as error:
         raise Conflict from error
-    except ReadOnly as error:
+    except psycopg.errors.ReadOnlySqlTransaction as error:
         if not writing:
             raise RuntimeError("this unit of work may not write") from error
-        # The server is a standby, or about to become one.
         raise ServiceUnavailable from error
     except _UNAVAILABLE as error:
         raise ServiceUnavailable from error
 
 
+def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
+    """Return whether the server has committed a transaction; False if that stays unknown."""
+    give_up_at = time.monotonic() + IN_DOUBT_SECONDS
+    while time.monotonic() < give_up_at:
+        # Not from the pool, whose connections may all be held by threads in the same situation.
+        with suppress(psycopg.Error), closing(connect(url)) as connection:
+            if connection.recovered_at != recovered_at:
+                # A crash undoes open transactions, and the server assigns their ids again.
+                return False
+            found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (xid,))
+            (status,) = _one(found)
+            if status != "in progress":
+                return bool(status == "committed")
+        time.sleep(0.05)
+    return False
+
+
 def _configure(connection: Connection) -> None:
-    # The domain keeps UUIDs as text, and the rows of its records JSON.
+    # In records, UUIDs are text; `Rows` decodes JSON itself.
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("jsonb", TextLoader)
     *_, connection.recovered_at = _one(connection.execute(_CONFIGURE.encode()))
 
 
 @cache
-def _with_places_of_psycopg(statement: str) -> bytes:
-    return _PLACE.sub(r"%(\1)s", statement).encode()
+def _for_psycopg(statement: str) -> bytes:
+    """Write parameters as `%(name)s`."""
+    return _PARAMETER.sub(r"%(\1)s", statement).encode()
 
 
 def _one(cursor: psycopg.Cursor[TupleRow]) -> TupleRow:

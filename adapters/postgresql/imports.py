@@ -1,4 +1,4 @@
-"""Storing many records at once, at constant memory: copied beside their table, checked, moved."""
+"""Bulk imports at constant memory: COPY into a temporary table, check there, INSERT from there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_ANOTHER_CENTER: Final = (
 
 
 class Imports(sql.Imports):
-    """The imports of one transaction."""
+    """Imports within one transaction."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -55,7 +55,7 @@ class Imports(sql.Imports):
             )
             listed = ", ".join(f"incoming.{column}" for column in rows.columns)
             self._transaction.execute(
-                # Materialized, because what is inserted meanwhile would make it ever slower to find.
+                # Materialized: otherwise max(position) is looked up for each row, ever more slowly.
                 "WITH last AS MATERIALIZED (SELECT center_id, (SELECT coalesce(max(position), 0) "
                 "FROM products WHERE products.center_id = named.center_id) AS position "
                 "FROM (SELECT DISTINCT center_id FROM incoming) AS named) "
@@ -71,9 +71,9 @@ class Imports(sql.Imports):
 def _incoming(
     transaction: Transaction, rows: Rows[Record], records: Iterable[Record]
 ) -> Iterator[None]:
-    """Have the records in a table `incoming`, each with its place among them, counted from 0."""
-    with transaction.connection.within(None):
-        # Imports of a kind take turns; readers go on reading, and sessions are in other tables.
+    """Copy records into a temporary table `incoming`, numbered from 0 by `place`."""
+    with transaction.connection.limited_to(None):
+        # One import per table at a time. Readers do not wait for it.
         transaction.execute(f"LOCK TABLE {rows.table} IN SHARE ROW EXCLUSIVE MODE")
         transaction.execute(
             "CREATE TEMPORARY TABLE incoming ON COMMIT DROP AS "
@@ -85,14 +85,14 @@ def _incoming(
         ):
             for place, record in enumerate(records):
                 copy.write_row((place, *rows.row(record).values()))
-        # Nothing else gathers what the planner needs to know of a temporary table.
+        # Autovacuum does not analyze temporary tables.
         transaction.execute("ANALYZE incoming")
         yield
         transaction.execute("DROP TABLE incoming")
 
 
 def _refuse(transaction: Transaction, checks: Mapping[type[ports.ImportRefused], str]) -> None:
-    """Raise for the first record that a check finds; the first check says why."""
+    """Raise for the first record that violates a check; of several checks, the first one counts."""
     found = [
         (place, refused)
         for refused, check in checks.items()

@@ -1,22 +1,22 @@
-"""The schema, as the steps that lead to it. A step that has been released never changes.
+"""The schema, as a list of migrations. A released migration never changes.
 
-Tables and columns have the names that they have in SQLite. `sequence` tells the order of creation
-where several rows may have the same time.
+Tables and columns have the same names as in SQLite. `sequence` is the order of creation of rows
+that may have the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
 from adapters.postgresql.connection import Connection, connect, translated
+from adapters.sql.migrations import pending_migrations
 
 WAIT_SECONDS: Final = 60
-"""How long a process waits for another one that is migrating the same database."""
+"""How long to wait for another process that migrates the same database."""
 
 _LOCK: Final = 7_290_110_336_212
-"""The key of the advisory lock; any number that nobody else is likely to use."""
+"""The key of the advisory lock: a number that no other program is likely to use."""
 
 MIGRATIONS: Final = {
     "m001_records_on_file": """
@@ -51,8 +51,7 @@ MIGRATIONS: Final = {
             session_minutes integer NOT NULL
         );
     """,
-    # From here on no foreign key leads to guests or centers: either may be removed meanwhile, and
-    # the history of their cards stays.
+    # From here on no foreign key refers to guests or centers: when one is deleted, its cards stay.
     "m002_card_sessions": """
         CREATE TABLE card_sessions (
             token_id uuid PRIMARY KEY,
@@ -171,23 +170,11 @@ MIGRATIONS: Final = {
 }
 
 
-class DatabaseIsNewer(Exception):
-    """The database has been through migrations that this release does not know."""
-
-    def __init__(self, unknown: Sequence[str]) -> None:
-        self.unknown = tuple(unknown)
-        super().__init__(
-            "the database was made by a newer release of cardonfile "
-            f"(it has been through {', '.join(unknown)}); run that release, or a later one"
-        )
-
-
 def migrate(url: str) -> list[str]:
-    """Bring the database up to date, and name the migrations that it took, in their order.
+    """Apply all pending migrations, or none; return their names in order.
 
-    All of them are applied, or none. It may run twice, and in several processes at once: one
-    applies them, the others wait and find nothing left to do. The database itself must be there.
-    Raises DatabaseIsNewer and ServiceUnavailable.
+    It may run again, and in several processes at once: one applies them, the others wait and
+    return []. The database itself must exist. Raises DatabaseIsNewer and ServiceUnavailable.
     """
     with translated(), closing(connect(url)) as connection:
         names = apply(connection)
@@ -196,8 +183,8 @@ def migrate(url: str) -> list[str]:
 
 
 def apply(connection: Connection) -> list[str]:
-    """Do as `migrate` does, within the transaction of a connection and without its commit."""
-    with connection.within(None):
+    """Do the same within the transaction of a connection, without a commit."""
+    with connection.limited_to(None):
         connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         connection.execute(
@@ -212,7 +199,7 @@ def apply(connection: Connection) -> list[str]:
 
 
 def pending(url: str) -> list[str]:
-    """Name the migrations that the database lacks, in their order; changes nothing.
+    """Return the names of the pending migrations in order; change nothing.
 
     Raises DatabaseIsNewer and ServiceUnavailable.
     """
@@ -221,11 +208,8 @@ def pending(url: str) -> list[str]:
 
 
 def _pending(connection: Connection) -> list[str]:
-    there = connection.execute("SELECT to_regclass('cardonfile_migrations') IS NOT NULL").fetchone()
-    if there != (True,):
+    found = connection.execute("SELECT to_regclass('cardonfile_migrations')").fetchone()
+    if found == (None,):
         return list(MIGRATIONS)
     applied = connection.execute("SELECT name FROM cardonfile_migrations ORDER BY name").fetchall()
-    unknown = [name for (name,) in applied if name not in MIGRATIONS]
-    if unknown:
-        raise DatabaseIsNewer(unknown)
-    return [name for name in MIGRATIONS if (name,) not in applied]
+    return pending_migrations(list(MIGRATIONS), [name for (name,) in applied])

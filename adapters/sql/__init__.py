@@ -1,1 +1,1 @@
-"""What the storages share: the SQL of the repositories, which both databases understand."""
+"""What the storages share: the repositories, whose SQL both databases understand."""

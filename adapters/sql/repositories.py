@@ -1,9 +1,9 @@
-"""The repositories, each over the transaction of the unit of work that it belongs to.
+"""The repositories, each over the transaction of its unit of work.
 
-The SQL is such that each database understands it; where they have no common words, those of the
-`Dialect` stand. In a write unit, what is read in order to be changed is locked until its end: a row
-by FOR UPDATE, what may not be there yet by taking turns about it. On SQLite both are nothing,
-because a write unit has the whole database for itself.
+Both databases understand the SQL; where it differs, the `Dialect` has the fragment. In a write
+unit, what is read in order to be changed is locked until the unit ends: a row by FOR UPDATE, what
+may not exist yet by a lock on a key. On SQLite neither does anything, because a write unit locks
+the whole database.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from typing_extensions import override
 
 from adapters.sql.imports import Imports
-from adapters.sql.rows import Rows
+from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
@@ -46,7 +46,9 @@ from domain.products import Product
 
 MAX_EVIDENCE_PER_ORIGIN: Final = 50
 MAX_KEYS_FORGOTTEN: Final = 1_000
-"""How many idempotency keys one call removes, so that no unit of work grows long."""
+"""How many idempotency keys one call removes at most, to keep units of work short."""
+
+RecordId = TypeVar("RecordId", bound=str)
 
 _CENTERS = Rows("centers", Center, key=("id",))
 _GUESTS = Rows("guests", Guest, key=("id",))
@@ -70,7 +72,7 @@ def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
     return {"now": now, "except_at": ["/".join(each) for each in except_at]}
 
 
-class _InUnit:
+class _Repository:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._dialect = transaction.dialect
@@ -79,38 +81,42 @@ class _InUnit:
         return self._transaction.execute(statement, values).fetchone() is not None
 
 
-class _Imported(_InUnit):
+class _Imported(_Repository, Generic[RecordId, Record]):
+    """Records that are imported, and found by their id."""
+
+    _rows: Rows[Record]
+
     def __init__(self, transaction: Transaction, imports: Imports) -> None:
         super().__init__(transaction)
         self._imports = imports
 
+    def get(self, record_id: RecordId) -> Record | None:
+        """Return the record, or None."""
+        return self._rows.find_one(self._transaction, "WHERE id = :id", {"id": record_id})
 
-class Centers(_Imported, ports.Centers):
+    def put_many(self, records: Iterable[Record]) -> None:
+        """Insert or update records. Raises DuplicateInImport."""
+        self._imports.put_records(self._rows, records)
+
+
+class Centers(_Imported[CenterId, Center]):
     """The centers on file."""
 
-    @override
-    def get(self, center_id: CenterId) -> Center | None:
-        return _CENTERS.find_one(self._transaction, "WHERE id = :id", {"id": center_id})
-
-    @override
-    def put_many(self, centers: Iterable[Center]) -> None:
-        self._imports.put_records(_CENTERS, centers)
+    _rows = _CENTERS
 
 
-class Guests(_Imported, ports.Guests):
+class Guests(_Imported[GuestId, Guest]):
     """The guests on file."""
 
-    @override
-    def get(self, guest_id: GuestId) -> Guest | None:
-        return _GUESTS.find_one(self._transaction, "WHERE id = :id", {"id": guest_id})
-
-    @override
-    def put_many(self, guests: Iterable[Guest]) -> None:
-        self._imports.put_records(_GUESTS, guests)
+    _rows = _GUESTS
 
 
-class Products(_Imported, ports.Products):
-    """The products on file. Each keeps the position that it got within its center at first."""
+class Products(_Repository, ports.Products):
+    """The products on file. Each keeps its first position within its center."""
+
+    def __init__(self, transaction: Transaction, imports: Imports) -> None:
+        super().__init__(transaction)
+        self._imports = imports
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
@@ -137,8 +143,8 @@ class Products(_Imported, ports.Products):
         self._imports.put_products(_PRODUCTS, products)
 
 
-class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
-    """What each center has set up."""
+class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
+    """The payment configuration of each center."""
 
     @override
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
@@ -171,7 +177,7 @@ class PaymentConfigurations(_InUnit, ports.PaymentConfigurations):
         )
 
 
-class CardSessions(_InUnit, ports.CardSessions):
+class CardSessions(_Repository, ports.CardSessions):
     """Card-addition sessions."""
 
     @property
@@ -189,7 +195,7 @@ class CardSessions(_InUnit, ports.CardSessions):
     @override
     def get(self, token_id: TokenId) -> CardSession | None:
         if plain_uuid(token_id) is None:
-            # What a PSP's event names may be anything, and PostgreSQL's column takes only UUIDs.
+            # An event of a PSP may name anything, and PostgreSQL's column takes only UUIDs.
             return None
         return _SESSIONS.find_one(
             self._transaction,
@@ -238,12 +244,12 @@ class CardSessions(_InUnit, ports.CardSessions):
         )
 
 
-class EvidenceLog(_InUnit, ports.EvidenceLog):
-    """What PSPs said of sessions outside of their answers."""
+class EvidenceLog(_Repository, ports.EvidenceLog):
+    """What PSPs sent about sessions by webhook or browser."""
 
     @override
     def add(self, token_id: TokenId, evidence: Evidence) -> None:
-        self._transaction.take_turns("evidence", token_id)
+        self._transaction.lock("evidence", token_id)
         (kept,) = self._transaction.one(
             "SELECT count(*) FROM evidence WHERE token_id = :token_id AND origin = :origin",
             {"token_id": token_id, "origin": evidence.origin},
@@ -264,8 +270,8 @@ class EvidenceLog(_InUnit, ports.EvidenceLog):
         )
 
 
-class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
-    """Which session a caller's Idempotency-Key stands for."""
+class IdempotencyKeys(_Repository, ports.IdempotencyKeys):
+    """The session that each caller's Idempotency-Key belongs to."""
 
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
@@ -280,7 +286,7 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        # It waits for another claim that is not committed yet, and has the row locked in any case.
+        # This waits for an uncommitted claim of the same key, and locks the row either way.
         self._transaction.execute(
             "INSERT INTO idempotency_keys AS kept (caller, key, token_id, used_at) "
             "VALUES (:caller, :key, :token_id, :now) "
@@ -289,11 +295,11 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
             "WHERE kept.used_at <= :since",
             {"caller": caller, "key": key, "token_id": token_id, "now": now, "since": since},
         )
-        (standing,) = self._transaction.one(
+        (current,) = self._transaction.one(
             "SELECT token_id FROM idempotency_keys WHERE caller = :caller AND key = :key",
             {"caller": caller, "key": key},
         )
-        return TokenId(standing)
+        return TokenId(current)
 
     @override
     def forget(self, *, before: datetime) -> int:
@@ -306,7 +312,7 @@ class IdempotencyKeys(_InUnit, ports.IdempotencyKeys):
         return forgotten.rowcount
 
 
-class PaymentAccounts(_InUnit, ports.PaymentAccounts):
+class PaymentAccounts(_Repository, ports.PaymentAccounts):
     """Cards on file."""
 
     @override
@@ -331,9 +337,8 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
-        # Per guest and not per center, so that a guest's accounts get their sequence in the order
-        # in which they are committed.
-        self._transaction.take_turns("accounts", guest_id)
+        # Per guest, not per center: a guest's accounts get their sequence in the order of commit.
+        self._transaction.lock("accounts", guest_id)
         return _ACCOUNTS.find(
             self._transaction,
             "WHERE guest_id = :guest_id AND center_id = :center_id AND removed_at IS NULL "
@@ -345,7 +350,7 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
     def is_held(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> bool:
-        self._transaction.take_turns("token", provider, merchant_account, token)
+        self._transaction.lock("token", provider, merchant_account, token)
         return self._is_any(
             "SELECT 1 FROM payment_accounts WHERE provider = :provider "
             "AND merchant_account = :merchant_account AND token = :token "
@@ -374,7 +379,7 @@ class PaymentAccounts(_InUnit, ports.PaymentAccounts):
         return Page(items=items, total=total, request=request)
 
 
-class GuestReferences(_InUnit, ports.GuestReferences):
+class GuestReferences(_Repository, ports.GuestReferences):
     """The PSPs' own references for our guests."""
 
     @override
@@ -410,8 +415,8 @@ class GuestReferences(_InUnit, ports.GuestReferences):
         )
 
 
-class MerchantIdentities(_InUnit, ports.MerchantIdentities):
-    """Whose keys the merchant accounts have."""
+class MerchantIdentities(_Repository, ports.MerchantIdentities):
+    """The identity at the PSP behind each merchant account's keys."""
 
     @override
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
@@ -426,7 +431,7 @@ class MerchantIdentities(_InUnit, ports.MerchantIdentities):
     def claim(
         self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
     ) -> str:
-        # It waits for another claim that is not committed yet.
+        # This waits for an uncommitted claim of the same merchant account.
         self._transaction.execute(
             "INSERT INTO merchant_identities (provider, merchant_account, identity) "
             "VALUES (:provider, :merchant_account, :identity) ON CONFLICT DO NOTHING",
@@ -435,8 +440,8 @@ class MerchantIdentities(_InUnit, ports.MerchantIdentities):
         return self.get(provider, merchant_account) or identity
 
 
-class Discards(_InUnit, ports.Discards):
-    """Tokens that are to be discarded at their PSP, and those that have been."""
+class Discards(_Repository, ports.Discards):
+    """Tokens to discard at their PSP, and those that have been discarded."""
 
     @property
     def _longest_due(self) -> str:
@@ -456,7 +461,7 @@ class Discards(_InUnit, ports.Discards):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
-        self._transaction.take_turns("token", provider, merchant_account, token)
+        self._transaction.lock("token", provider, merchant_account, token)
         return _DISCARDS.find_one(
             self._transaction,
             "WHERE provider = :provider AND merchant_account = :merchant_account "
@@ -497,7 +502,7 @@ class Discards(_InUnit, ports.Discards):
         return taken[0] if taken else None
 
 
-class AccessTokens(_InUnit, ports.AccessTokens):
+class AccessTokens(_Repository, ports.AccessTokens):
     """Issued access tokens, by hash."""
 
     @override
@@ -520,7 +525,7 @@ class AccessTokens(_InUnit, ports.AccessTokens):
         self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
 
 
-class WorkerHeartbeats(_InUnit, ports.WorkerHeartbeats):
+class WorkerHeartbeats(_Repository, ports.WorkerHeartbeats):
     """The last heartbeat of any worker, in one row."""
 
     @override

@@ -1,8 +1,8 @@
-"""How records become rows and rows become records, read off the fields of the record itself.
+"""The mapping between records and rows, derived from the fields of each record.
 
-A field is a column of the same name. Times stay times, decimals become text, and what holds more
-than one value (a nested record, a list) becomes JSON, as text. So a new field needs its line in the
-dataclass and a migration, and nothing in between.
+A field is a column of the same name. Times stay times, decimals become text, and nested records
+and lists become JSON. So a new field needs its line in the dataclass and a migration, and nothing
+in between.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ _ONE_VALUE = (
 
 
 class Rows(Generic[Record]):
-    """The rows of one table, and the records that they stand for.
+    """The rows of one table and their records, with the usual statements.
 
-    `key` names the columns of the primary key, `beside` the columns that the record lacks and
-    that are bound beside it. The statements hold nothing but SQL and names of ours, and named
-    places.
+    `key` names the columns of the primary key, `beside` further columns to store that the record
+    lacks. Every value in a statement is a named parameter.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class Rows(Generic[Record]):
         self.table = table
         self.columns = tuple(field.name for field in fields(record_type))
         self._record_type = record_type
-        # msgspec learns a type when it first reads one, and crashes when several threads do so at
-        # once (0.22). Making a decoder teaches it the type here, where there is one thread.
+        # msgspec (0.22) crashes when several threads convert to a new type for the first time.
+        # Making a decoder prepares the type here, in one thread.
         msgspec.json.Decoder(record_type)
         self._documents = _documents(record_type)
 
@@ -64,14 +63,14 @@ class Rows(Generic[Record]):
         from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
 
         self.listed = ", ".join(self.columns)
-        self.places = ", ".join(f":{column}" for column in stored)
+        self.parameters = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
-        self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.places}) "
+        self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.parameters}) "
         self.update = f"UPDATE {table} SET {changes} WHERE {keys}"
         self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded}"
 
     def row(self, record: Record) -> dict[str, object]:
-        """Give the row of a record, by column."""
+        """Return the row of a record, by column."""
         row: dict[str, object] = msgspec.to_builtins(
             record, builtin_types=(datetime,), order="deterministic"
         )
@@ -81,30 +80,30 @@ class Rows(Generic[Record]):
         return row
 
     def record(self, row: Sequence[object]) -> Record:
-        """Give the record of a row, whose values are in the order of `columns`."""
+        """Return the record of a row, whose values are in the order of `columns`."""
         values = dict(zip(self.columns, row, strict=True))
         for column in self._documents:
             document = values[column]
             if isinstance(document, str):
                 values[column] = msgspec.json.decode(document)
-        # Not strict, because SQLite has no booleans of its own.
+        # Not strict, because SQLite stores booleans as integers.
         return msgspec.convert(values, self._record_type, strict=False)
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
-        """Give the records of the rows that a condition (WHERE and what may follow) selects."""
+        """Return the records that a condition (WHERE, ORDER BY …) selects."""
         return self.take(transaction, self.select + condition, values)
 
     def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
-        """Give the first record that a condition selects, or None."""
+        """Return the first record that a condition selects, or None."""
         return next(iter(self.find(transaction, condition, values)), None)
 
     def take(self, transaction: Transaction, statement: str, values: Values) -> tuple[Record, ...]:
-        """Run a statement that gives rows of `columns`, to its end, and give their records."""
+        """Run a statement that returns rows of `columns`, and return their records."""
         return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
 
 
 def _documents(record_type: type[Record]) -> tuple[str, ...]:
-    """Name the fields that hold more than one value."""
+    """Return the names of the fields that are stored as JSON."""
     described = inspect.type_info(record_type)
     assert isinstance(described, inspect.DataclassType)
     kinds_of = {

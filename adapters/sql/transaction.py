@@ -1,4 +1,4 @@
-"""What the repositories need of a database, and where the databases go ways of their own."""
+"""What the repositories need of a database, and where the SQL of the databases differs."""
 
 from __future__ import annotations
 
@@ -7,61 +7,61 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 Values: TypeAlias = Mapping[str, object]
-"""What is bound to the named places of a statement."""
+"""The values of a statement's named parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The few pieces of SQL that the databases have no common words for."""
+    """The fragments of SQL that differ between the databases."""
 
     page_reference: str
-    """The reference of a session's current page, in the words of the index on it."""
+    """The reference of a session's current page, written as in its index."""
 
     among_centers: str
-    """What follows a center to say that it is one of `:centers`, a list."""
+    """The condition that the column before it is in `:centers`, a list."""
 
     not_excepted: str
-    """What follows text to say that it is none of `:except_at`, a list of text."""
+    """The condition that the text before it is not in `:except_at`, a list of text."""
 
     order_of_creation: str
-    """The column that tells it where several rows may have the same time."""
+    """The column that orders rows with the same time."""
 
     skip_locked: str
-    """What a SELECT within a change ends with, to pass over rows that others are changing."""
+    """The end of a subquery that skips rows locked by other transactions."""
 
 
 class Cursor(Protocol):
-    """The rows that a statement gave. They hold whatever the columns do."""
+    """The result of a statement. A row holds whatever the columns do."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows the statement changed."""
+        """The number of rows that the statement changed."""
         ...
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Give the next row, or None."""
+        """Return the next row, or None."""
         ...
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Give all rows that are left."""
+        """Return all remaining rows."""
         ...
 
 
 class Transaction(Protocol):
-    """An open transaction of a database.
+    """An open transaction.
 
-    A place in a statement is written `:name`. Besides numbers, flags and text, it takes a time, and
-    a list where the dialect has one.
+    A parameter is written `:name` in a statement. Besides numbers, booleans and text, its value may
+    be a time, and a list where the dialect has one.
     """
 
     @property
     def dialect(self) -> Dialect:
-        """The database's own words."""
+        """The SQL of this database."""
         ...
 
     @property
     def for_update(self) -> str:
-        """What a SELECT ends with so that nobody changes its rows meanwhile, in a write unit."""
+        """The end of a SELECT that, in a write transaction, locks the rows that it reads."""
         ...
 
     def execute(self, statement: str, values: Values | None = None) -> Cursor:
@@ -69,12 +69,20 @@ class Transaction(Protocol):
         ...
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
-        """Run a statement that gives one row, and give the row."""
+        """Run a statement that returns exactly one row, and return the row."""
         ...
 
-    def take_turns(self, *about: str) -> None:
-        """Wait, in a write unit, until nobody else who takes turns about the same is in one.
+    def lock(self, *key: str) -> None:
+        """Lock a key until the transaction ends; in a read transaction, do nothing.
 
-        It is for what cannot be locked as a row, because it may not be there yet.
+        Use it for what cannot be locked as a row because the row may not exist yet. Waits for
+        another transaction that holds the key.
+        """
+        ...
+
+    def commit(self) -> None:
+        """Commit; the transaction is over then, even if this fails.
+
+        Raises ServiceUnavailable when nothing, or possibly nothing, was committed.
         """
         ...

@@ -1,1 +1,1 @@
-"""Records in one SQLite file, for a service that runs on one machine."""
+"""Storage in one SQLite file, for a service on one machine."""

@@ -1,4 +1,4 @@
-"""Connections to the database file: one per thread, and what their errors mean."""
+"""Connections to the database file: one writer for all threads, one reader per thread."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from weakref import WeakSet
 import msgspec
 from sqlite_utils import Database
 
+from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
 from adapters.sql.transaction import Dialect, Values
 from domain.errors import ServiceUnavailable
 
@@ -25,35 +26,35 @@ else:
     import pysqlite3 as sqlite3
 
 Error: TypeAlias = sqlite3.Error
-"""Whatever SQLite has to complain about."""
+"""Any error of SQLite."""
 
 IntegrityError: TypeAlias = sqlite3.IntegrityError
-"""A row that breaks a rule of its table."""
+"""A row that violates a constraint."""
 
 MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
-"""What is left of the write-ahead log once a large import has been moved out of it."""
+"""The size that the write-ahead log is truncated to after a large import."""
 
 FIRST_SAFE_SQLITE: Final = (3, 51, 3)
-"""Earlier ones may corrupt a database whose write-ahead log is reset by two connections at once."""
+"""Earlier versions may corrupt a database when two connections reset its write-ahead log at once."""
 
 POLL_SECONDS: Final = 0.0005
-"""How often a writer looks whether other processes have let go of the database."""
+"""How often a writer tries again while another process writes."""
 
-MOST_IN_QUEUE: Final = 8
-"""How many threads wait for their turn to write, so that the others go on with what reads."""
-QUEUE_SECONDS: Final = 0.5
-"""How long those wait that come when so many wait already."""
+MAX_QUEUED_WRITERS: Final = 8
+"""How many threads may queue to write, so that other threads stay free for reading requests."""
+QUEUE_FULL_SECONDS: Final = 0.5
+"""How long a further writer waits for a place in the queue."""
 
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
     among_centers="IN (SELECT value FROM json_each(:centers))",
     not_excepted="NOT IN (SELECT value FROM json_each(:except_at))",
     order_of_creation="rowid",
-    # Nobody else is changing anything.
+    # A write transaction locks the whole database.
     skip_locked="",
 )
 
-_JOURNAL_TRIES = 20
+_WAL_ATTEMPTS: Final = 20
 
 _UNAVAILABLE: Final = frozenset(
     {
@@ -69,13 +70,13 @@ _UNAVAILABLE: Final = frozenset(
         sqlite3.SQLITE_CANTOPEN,
     }
 )
-"""The primary result codes of a database that cannot be used just now, however right the SQL."""
+"""Primary result codes that mean the database is unavailable, not that the statement is wrong."""
 
-_OF_THE_PATH: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
-"""Those of them that are often about the path or its permissions."""
+_ABOUT_THE_PATH: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
+"""Those that the path or its permissions often cause."""
 
 
-class SqliteIsTooOld(Exception):
+class SqliteIsTooOld(DatabaseUnusable):
     """The SQLite that pysqlite3 was built with is not safe to use."""
 
     def __init__(self) -> None:
@@ -85,23 +86,22 @@ class SqliteIsTooOld(Exception):
         )
 
 
-class FileUnusable(Exception):
-    """A database file that cannot be read or written; the text names the file and says why.
-
-    `is_read_only` tells that it can be read and not written, now and later.
-    """
+class FileUnusable(DatabaseUnavailable):
+    """A database file that cannot be used; the message names the file and the cause."""
 
     def __init__(self, path: Path, error: sqlite3.Error) -> None:
-        code = _result_code(error) & 0xFF
-        self.is_read_only = code == sqlite3.SQLITE_READONLY
-        why = _what_is_wrong_with(path) if code in _OF_THE_PATH else None
-        super().__init__(f"{path.absolute()}: {error}" + (f"; {why}" if why else ""))
+        code = _primary_code(error)
+        reason = _problem_with(path) if code in _ABOUT_THE_PATH else None
+        super().__init__(
+            f"{path.absolute()}: {error}" + (f"; {reason}" if reason else ""),
+            is_read_only=code == sqlite3.SQLITE_READONLY,
+        )
 
 
-def _what_is_wrong_with(path: Path) -> str | None:
-    """Say what SQLite does not: which part of a path keeps a file from being opened or written."""
+def _problem_with(path: Path) -> str | None:
+    """Return why a file cannot be opened or written, which SQLite does not say."""
     folder = path.absolute().parent
-    # `os.path` says no where `Path` raises PermissionError.
+    # `os.path` returns False where `Path` raises PermissionError.
     if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
         return "it is a folder"
     if not os.path.exists(path):  # noqa: PTH110 - as above, for Path.exists()
@@ -117,30 +117,30 @@ def _what_is_wrong_with(path: Path) -> str | None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise ServiceUnavailable in place of the SQLite errors that mean it; others pass through.
+    """Replace errors that mean an unavailable database by ServiceUnavailable; others pass through.
 
-    Its cause is a FileUnusable about the database file at `path`.
+    Its cause is a FileUnusable about `path`.
     """
     try:
         yield
     except sqlite3.Error as error:
-        if _result_code(error) & 0xFF in _UNAVAILABLE:
+        if _primary_code(error) in _UNAVAILABLE:
             raise ServiceUnavailable from FileUnusable(path, error)
         raise
 
 
 def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
-    """Open a connection that may change nothing until `PRAGMA query_only` is set off.
+    """Open a connection that is read-only until `PRAGMA query_only` is switched off.
 
-    The file must be there: a mistyped path makes no new one. A transaction starts with an explicit
-    BEGIN and at no other time. The connection may be closed from any thread. Raises SqliteIsTooOld.
+    The file must exist: a mistyped path creates none. Only an explicit BEGIN starts a transaction.
+    The connection may be used from any thread, one at a time. Raises SqliteIsTooOld.
     """
     if sqlite3.sqlite_version_info < FIRST_SAFE_SQLITE:
         raise SqliteIsTooOld
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
-        # The busy timeout comes first: the statements below may have to wait as well.
+        # Set here, because the statements below may have to wait as well.
         timeout=busy_timeout_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -159,15 +159,16 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
 
 
 class Transaction:
-    """A transaction that is open on a connection, until it is over."""
+    """An open transaction on a connection."""
 
     dialect: Final = _DIALECT
     for_update: Final = ""
-    """Nothing: while one transaction writes, no other one does."""
+    """Empty, because a write transaction locks the whole database."""
 
-    def __init__(self, db: Database) -> None:
-        """Take a connection on which one has begun."""
+    def __init__(self, db: Database, path: Path) -> None:
+        """Take a connection to the file at `path`, on which a transaction has begun."""
         self.db = db
+        self._path = path
         self._is_over = False
 
     def execute(self, statement: str, values: Values | None = None) -> sqlite3.Cursor:
@@ -178,24 +179,26 @@ class Transaction:
         return self.db.conn.execute(statement, _bound(values or {}))
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
-        """Run a statement that gives one row, and give the row, of whatever its columns hold."""
+        """Run a statement that returns exactly one row, and return the row."""
         row: tuple[Any, ...] = self.execute(statement, values).fetchone()
         return row
 
-    def take_turns(self, *about: str) -> None:
-        """Do nothing: those who write take turns about everything."""
+    def lock(self, *key: str) -> None:
+        """Do nothing: a write transaction locks the whole database."""
 
     def commit(self) -> None:
-        """Make what was written durable. It is over then, also when that fails."""
+        """Commit; the transaction is over then, even if this raises ServiceUnavailable."""
         try:
             self.db.conn.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise ServiceUnavailable from FileUnusable(self._path, error)
         finally:
             self._is_over = True
 
     def end(self) -> bool:
-        """Undo what was not committed, and tell whether the connection can be used again.
+        """Roll back what was not committed. Return whether the connection is still usable.
 
-        If not, it is closed, and all of the transaction is gone with it.
+        An unusable connection is closed, which ends its transaction too.
         """
         self._is_over = True
         try:
@@ -207,32 +210,30 @@ class Transaction:
 
 
 class Connections:
-    """One connection that writes, and one per thread that reads, each opened when first needed."""
+    """The connections of one process; each is opened when it is first needed."""
 
     def __init__(self, path: Path, *, busy_timeout_seconds: float) -> None:
         self._path = path
         self._busy_timeout_seconds = busy_timeout_seconds
         self._of_thread = threading.local()
-        # Weak, so that the connection of a thread that has ended is closed with it.
+        # Weak, so that the connection of a thread that has ended is closed.
         self._readers: WeakSet[Database] = WeakSet()
-        self._opening = threading.Lock()
-        # One for all threads: what it has read of the file stays true while nobody else writes.
+        self._readers_lock = threading.Lock()
+        # One writer for all threads keeps its page cache valid while no other process writes.
         self._writer: Database | None = None
-        # Threads that queue for a lock get on far sooner than threads that poll SQLite's own.
-        self._writing = threading.Lock()
-        self._queue = threading.BoundedSemaphore(MOST_IN_QUEUE)
+        # A lock of the process wakes the next writer much sooner than polling SQLite's lock does.
+        self._write_lock = threading.Lock()
+        self._queue = threading.BoundedSemaphore(MAX_QUEUED_WRITERS)
 
     @contextmanager
     def transaction(
         self, *, writing: bool, wait_seconds: float | None = None
     ) -> Iterator[Transaction]:
-        """Open a transaction, and leave nothing of it open at the end.
+        """Open a transaction; what the block does not commit is rolled back.
 
-        `wait_seconds` is for those who write and would rather not wait as long as the others do.
-
-        What the block has not committed is rolled back. Raises RuntimeError when the thread is in
-        a transaction already, or writes in one that is not for writing; ServiceUnavailable when
-        the database cannot be used just now, or the right to write is not to be had in time.
+        `wait_seconds` replaces the busy timeout of a write transaction. Raises RuntimeError when
+        the thread has a transaction already, or writes in a read transaction; ServiceUnavailable
+        when the database is unavailable, or the write lock is not free in time.
         """
         mine = self._of_thread
         if getattr(mine, "is_in_transaction", False):
@@ -248,15 +249,15 @@ class Connections:
             mine.is_in_transaction = False
 
     def close(self) -> None:
-        """Close all connections, none of which may be in a transaction.
+        """Close all connections; no transaction may be open.
 
-        It may be called again; a transaction after it opens a new connection.
+        It may be called again. A later transaction opens a new connection.
         """
-        with self._opening:
+        with self._readers_lock:
             self._of_thread = threading.local()
             connections = list(self._readers)
             self._readers.clear()
-        with self._writing:
+        with self._write_lock:
             if self._writer is not None:
                 connections.append(self._writer)
                 self._writer = None
@@ -269,9 +270,9 @@ class Connections:
         if db is None:
             db = self._connect()
             self._of_thread.reader = db
-            with self._opening:
+            with self._readers_lock:
                 self._readers.add(db)
-        transaction = Transaction(db)
+        transaction = Transaction(db, self._path)
         try:
             db.conn.execute("BEGIN")
             yield transaction
@@ -286,27 +287,27 @@ class Connections:
     @contextmanager
     def _write(self, wait_seconds: float | None) -> Iterator[Transaction]:
         seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
-        if not self._take_turn(seconds):
+        if not self._acquire_write_lock(seconds):
             raise ServiceUnavailable
         try:
             db = self._writer = self._writer or self._connect(writing=True)
-            transaction = Transaction(db)
+            transaction = Transaction(db, self._path)
             try:
-                _begin_writing(db, within_seconds=seconds)
+                _begin_immediate(db, within_seconds=seconds)
                 yield transaction
             finally:
                 if not transaction.end():
                     self._writer = None
         finally:
-            self._writing.release()
+            self._write_lock.release()
 
-    def _take_turn(self, seconds: float) -> bool:
-        if self._writing.acquire(blocking=False):
+    def _acquire_write_lock(self, seconds: float) -> bool:
+        if self._write_lock.acquire(blocking=False):
             return True
-        if not self._queue.acquire(timeout=min(seconds, QUEUE_SECONDS)):
+        if not self._queue.acquire(timeout=min(seconds, QUEUE_FULL_SECONDS)):
             return False
         try:
-            return self._writing.acquire(timeout=seconds)
+            return self._write_lock.acquire(timeout=seconds)
         finally:
             self._queue.release()
 
@@ -319,20 +320,20 @@ class Connections:
 
 
 def _bound(values: Values) -> dict[str, object]:
-    """Give the values that SQLite has no type for as text: times in UTC, lists as JSON."""
+    """Convert the values that SQLite has no type for to text: times in UTC, lists as JSON."""
     bound = dict(values)
     for name, value in values.items():
         if isinstance(value, datetime):
-            # Of fixed width, so that the order as text is the order in time.
+            # Of fixed width, so that sorting by text sorts by time.
             bound[name] = value.astimezone(UTC).isoformat(timespec="microseconds")
         elif isinstance(value, list):
             bound[name] = msgspec.json.encode(value).decode()
     return bound
 
 
-def _begin_writing(db: Database, *, within_seconds: float) -> None:
-    # SQLite's own busy handler looks less and less often, up to ten times a second, and so leaves
-    # the database to another process that is busy writing.
+def _begin_immediate(db: Database, *, within_seconds: float) -> None:
+    # SQLite's own busy handler backs off to ten tries a second, so it rarely gets the lock while
+    # another process writes all the time.
     until = time.monotonic() + within_seconds
     while True:
         try:
@@ -345,9 +346,9 @@ def _begin_writing(db: Database, *, within_seconds: float) -> None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    # Leaving the rollback journal does not wait while another process does the same, whatever the
-    # timeout. BEGIN IMMEDIATE does wait, and afterwards there is most likely nothing left to do.
-    for _ in range(_JOURNAL_TRIES):
+    # Switching from the rollback journal fails at once, whatever the timeout, while another process
+    # does the same. BEGIN IMMEDIATE waits for that process; then most likely the file is switched.
+    for _ in range(_WAL_ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
@@ -360,10 +361,14 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    return _result_code(error) & 0xFF == sqlite3.SQLITE_BUSY
+    return _primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return _result_code(error) & 0xFF
 
 
 def _result_code(error: sqlite3.Error) -> int:
-    # Errors of the module itself, such as the use of a closed connection, carry no code.
+    # Errors of the Python module itself, such as using a closed connection, carry no code.
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code

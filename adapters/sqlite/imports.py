@@ -1,7 +1,7 @@
-"""Storing many records at once, at constant memory: one by one, updating those that are there.
+"""Bulk imports at constant memory: one INSERT … ON CONFLICT DO UPDATE for each record.
 
-Each row keeps the id of the import that it was last in, which tells a record that comes twice from
-one that was there before.
+Each row keeps the id of the import that wrote it last. So a record that is repeated within an
+import differs from one that existed before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEXT_POSITION: Final = (
 
 
 class Imports(sql.Imports):
-    """The imports of one transaction."""
+    """Imports within one transaction."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -32,7 +32,7 @@ class Imports(sql.Imports):
     def put_records(self, rows: Rows[Record], records: Iterable[Record]) -> None:
         self._put(
             f"INSERT INTO {rows.table} ({rows.listed}, import_id) "
-            f"VALUES ({rows.places}, :import_id) {_or_replace(rows)}",
+            f"VALUES ({rows.parameters}, :import_id) {_or_replace(rows)}",
             rows,
             records,
         )
@@ -41,7 +41,7 @@ class Imports(sql.Imports):
     def put_products(self, rows: Rows[Record], products: Iterable[Record]) -> None:
         self._put(
             f"INSERT INTO products ({rows.listed}, import_id, position) "
-            f"VALUES ({rows.places}, :import_id, {_NEXT_POSITION}) {_or_replace(rows)} "
+            f"VALUES ({rows.parameters}, :import_id, {_NEXT_POSITION}) {_or_replace(rows)} "
             "AND center_id = excluded.center_id",
             rows,
             products,
@@ -54,7 +54,7 @@ class Imports(sql.Imports):
             try:
                 stored = self._transaction.execute(statement, row)
             except IntegrityError as error:
-                # The one constraint that a record can break is the foreign key to its center.
+                # The only constraint that a record can violate is the foreign key to its center.
                 raise ports.UnknownCenterInImport(index) from error
             if stored.rowcount == 0:
                 if rows.find(self._transaction, "WHERE id = :id AND import_id = :import_id", row):

@@ -1,7 +1,7 @@
-"""The schema, as the steps that lead to it. A step that has been released never changes.
+"""The schema, as a list of migrations. A released migration never changes.
 
-Table names are plural nouns, columns are named as the fields of their record. Times are text of
-fixed width in UTC, so that their order as text is their order in time.
+Tables are plural nouns; columns have the names of their record's fields. Times are text of fixed
+width in UTC, so that sorting by text sorts by time.
 """
 
 from __future__ import annotations
@@ -13,32 +13,21 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
+from adapters.sql.migrations import pending_migrations
 from adapters.sqlite.connection import connect, translated
 
 MIGRATIONS: Final = Migrations("cardonfile")
 
 BUSY_TIMEOUT_SECONDS: Final = 60
-"""How long a process waits for another one that is migrating the same database."""
-
-
-class DatabaseIsNewer(Exception):
-    """The database has been through migrations that this release does not know."""
-
-    def __init__(self, unknown: Sequence[str]) -> None:
-        self.unknown = tuple(unknown)
-        super().__init__(
-            "the database was made by a newer release of cardonfile "
-            f"(it has been through {', '.join(unknown)}); run that release, or a later one"
-        )
+"""How long to wait for another process that migrates the same database."""
 
 
 def migrate(path: Path) -> list[str]:
-    """Bring the database file up to date, and name the migrations that it took, in their order.
+    """Apply all pending migrations, or none; return their names in order.
 
-    All of them are applied, or none. It may run twice, and in several processes at once: all but
-    one find nothing left to do. A file that is missing is made, for its owner's eyes only; SQLite
-    gives the files beside it the same mode. Raises DatabaseIsNewer, ServiceUnavailable, and OSError
-    when the file cannot be made.
+    It may run again, and in several processes at once: one applies them, the others return [].
+    A missing file is created with mode 0600, which SQLite also gives to the files beside it. Raises
+    DatabaseIsNewer, ServiceUnavailable, and OSError when the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
@@ -52,9 +41,9 @@ def migrate(path: Path) -> list[str]:
 
 
 def pending(path: Path) -> list[str]:
-    """Name the migrations that the database file lacks, in their order; changes nothing.
+    """Return the names of the pending migrations in order; change nothing.
 
-    A file that is missing lacks them all. Raises DatabaseIsNewer and ServiceUnavailable.
+    All are pending for a missing file. Raises DatabaseIsNewer and ServiceUnavailable.
     """
     if not path.exists():
         return _known()
@@ -67,11 +56,7 @@ def _connect(path: Path) -> Database:
 
 
 def _pending(db: Database) -> list[str]:
-    known = _known()
-    unknown = [each.name for each in MIGRATIONS.applied(db) if each.name not in known]
-    if unknown:
-        raise DatabaseIsNewer(unknown)
-    return [migration.name for migration in MIGRATIONS.pending(db)]
+    return pending_migrations(_known(), [each.name for each in MIGRATIONS.applied(db)])
 
 
 def _known() -> list[str]:
@@ -99,8 +84,8 @@ def _create(
 
 @MIGRATIONS()
 def m001_records_on_file(db: Database) -> None:
-    """Create what is imported, and what each center has set up."""
-    # `import_id` names the import that a row was last in.
+    """Create centers, guests, products and payment configurations."""
+    # `import_id` identifies the import that wrote the row last.
     _create(db, "centers", {"id": str, "name": str, "import_id": int}, key="id")
     _create(
         db,
@@ -143,13 +128,12 @@ def m001_records_on_file(db: Database) -> None:
     )
 
 
-# From here on no foreign key leads to guests or centers: either may be removed meanwhile, and the
-# history of their cards stays.
+# From here on no foreign key refers to guests or centers: when one is deleted, its cards stay.
 
 
 @MIGRATIONS()
 def m002_card_sessions(db: Database) -> None:
-    """Create the sessions, and what is known of them besides."""
+    """Create card sessions, evidence and idempotency keys."""
     _create(
         db,
         "card_sessions",
@@ -212,12 +196,12 @@ def m002_card_sessions(db: Database) -> None:
 
 @MIGRATIONS()
 def m003_payment_accounts(db: Database) -> None:
-    """Create the cards on file, and what is kept for their PSPs."""
+    """Create payment accounts, guest references and discards."""
     _create(
         db,
         "payment_accounts",
         {
-            # The order of creation: no two rows share it, as times of creation may.
+            # The order of creation, unique even when times of creation are equal.
             "sequence": int,
             "account_id": str,
             "token_id": str,
@@ -282,7 +266,7 @@ def m003_payment_accounts(db: Database) -> None:
 
 @MIGRATIONS()
 def m004_access_tokens(db: Database) -> None:
-    """Create the issued access tokens."""
+    """Create access tokens."""
     _create(
         db,
         "access_tokens",
@@ -301,7 +285,7 @@ def m004_access_tokens(db: Database) -> None:
 
 @MIGRATIONS()
 def m005_merchant_identities(db: Database) -> None:
-    """Create whose keys the merchant accounts have."""
+    """Create merchant identities."""
     _create(
         db,
         "merchant_identities",
@@ -312,5 +296,5 @@ def m005_merchant_identities(db: Database) -> None:
 
 @MIGRATIONS()
 def m006_worker_heartbeats(db: Database) -> None:
-    """Create the one row that says when a background worker has run last."""
+    """Create the single row with the time of the last worker heartbeat."""
     _create(db, "worker_heartbeats", {"id": int, "left_at": str}, key="id")

@@ -1,1 +1,1 @@
-"""The clock and the random source of the machine."""
+"""The system clock and the random source of the operating system."""

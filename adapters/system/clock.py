@@ -1,4 +1,4 @@
-"""The machine's clock."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from domain.ports import Clock
 
 
 class SystemClock(Clock):
-    """Tells the machine's time."""
+    """The clock of the operating system."""
 
     @override
     def now(self) -> datetime:

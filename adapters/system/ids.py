@@ -1,4 +1,4 @@
-"""Identifiers from the operating system's random source."""
+"""Identifiers from the random source of the operating system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.ports import Ids
 
 
 class RandomIds(Ids):
-    """Makes identifiers that nobody can guess."""
+    """Identifiers that cannot be guessed."""
 
     @override
     def uuid(self) -> str:

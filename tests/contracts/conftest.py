@@ -13,7 +13,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Storage
 from tests.databases import make_database
-from tests.postgresql import new_database
+from tests.postgresql import empty_database
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def _in_sqlite(folder: Path, _: str) -> Iterator[Storage]:
 
 @contextmanager
 def _in_postgresql(_: Path, server: str) -> Iterator[Storage]:
-    with new_database(server) as url, closing(PostgresqlStorage(url)) as storage:
+    with empty_database(server) as url, closing(PostgresqlStorage(url)) as storage:
         yield storage
 
 

@@ -380,7 +380,7 @@ class TestCopied:
     def test_limits_of_time_that_a_service_has_do_not_end_it(
         self, filled: CommandLine, migrated_target: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Connection, "seconds", 1)
+        monkeypatch.setattr(Connection, "statement_seconds", 1)
         run(
             migrated_target,
             """

@@ -46,8 +46,8 @@ def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have storages wait for nothing for long, but for a server to take a connection."""
     monkeypatch.setattr(connection, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(connection, "FATE_SECONDS", 0.5)
-    monkeypatch.setattr(Connection, "seconds", 0.7)
+    monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.5)
+    monkeypatch.setattr(Connection, "statement_seconds", 0.7)
     lock_timeout = f"'{connection.LOCK_SECONDS}s'"
     assert lock_timeout in connection._CONFIGURE
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from adapters.postgresql.connection import Conflict
-from adapters.postgresql.storage import REPEAT_WITHIN_SECONDS, PostgresqlStorage
+from adapters.postgresql.storage import BACKOFF_SECONDS, PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
@@ -79,12 +79,12 @@ def test_work_is_done_again_from_the_start_until_nobody_is_in_the_way(
     def work(unit: WriteUnit) -> int:
         units.append(unit)
         unit.sessions.add(a_session())
-        if len(units) <= len(REPEAT_WITHIN_SECONDS):
+        if len(units) <= len(BACKOFF_SECONDS):
             conflict(unit, code)
         unit.commit()
         return len(units)
 
-    assert storage.transact(work) == len(REPEAT_WITHIN_SECONDS) + 1
+    assert storage.transact(work) == len(BACKOFF_SECONDS) + 1
     assert len(set(map(id, units))) == len(units)
     assert has_session(storage)
 
@@ -101,7 +101,7 @@ def test_work_that_never_gets_through_is_given_up(storage: PostgresqlStorage, co
     with pytest.raises(ServiceUnavailable) as refused:
         storage.transact(work)
     assert isinstance(refused.value.__cause__, Conflict)
-    assert len(calls) == len(REPEAT_WITHIN_SECONDS) + 1
+    assert len(calls) == len(BACKOFF_SECONDS) + 1
     assert not has_session(storage)
 
 

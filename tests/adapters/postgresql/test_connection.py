@@ -14,8 +14,10 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from adapters.postgresql import address as addresses
 from adapters.postgresql import connection
-from adapters.postgresql.connection import AddressInvalid, connect
+from adapters.postgresql.address import AddressInvalid
+from adapters.postgresql.connection import connect
 from adapters.postgresql.migrations import migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
@@ -268,7 +270,7 @@ class TestOutage:
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.005)
-        monkeypatch.setattr(connection, "RETURN_SECONDS", 0.005)
+        monkeypatch.setattr(connection, "AWAY_SECONDS", 0.005)
         relay.stop()
         for _ in range(120):
             assert not is_back(relayed)
@@ -277,7 +279,7 @@ class TestOutage:
         # Until it has given up, and tries again only when somebody asks.
         wait_until(lambda: pool.get_stats()["pool_size"] == 0)
         relay.start()
-        monkeypatch.setattr(connection, "RETURN_SECONDS", 0.5)
+        monkeypatch.setattr(connection, "AWAY_SECONDS", 0.5)
         wait_until(lambda: is_back(relayed))
 
     def test_while_it_is_away_one_thread_waits_and_the_others_are_told_at_once(
@@ -522,7 +524,7 @@ class TestSecrets:
             monkeypatch.setenv(f"PG{name}", value)
         monkeypatch.setenv("PGPASSWORD", SECRET)
 
-        assert connection.name_of(address) == shown
+        assert addresses.name_of(address) == shown
 
     def test_nor_by_a_connection_that_works(
         self, url: str, caplog: pytest.LogCaptureFixture

@@ -11,9 +11,10 @@ import pytest
 from sqlite_utils import Database
 
 from adapters.postgresql import migrations
-from adapters.postgresql.migrations import DatabaseIsNewer, migrate, pending
+from adapters.postgresql.migrations import migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
+from adapters.sql.migrations import DatabaseIsNewer
 from adapters.sqlite import migrations as sqlite_migrations
 from domain.errors import ServiceUnavailable
 from tests.adapters.postgresql.by_hand import execute

@@ -202,7 +202,7 @@ def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
 def test_who_comes_when_many_wait_to_write_does_not_wait_as_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "QUEUE_SECONDS", 0)
+    monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 0)
 
     def write(_: int) -> None:
         with storage.write():
@@ -210,14 +210,14 @@ def test_who_comes_when_many_wait_to_write_does_not_wait_as_long(
 
     with (
         closing(SqliteStorage(path, busy_timeout_seconds=30)) as storage,
-        ThreadPoolExecutor(connection.MOST_IN_QUEUE) as pool,
+        ThreadPoolExecutor(connection.MAX_QUEUED_WRITERS) as pool,
     ):
         with storage.write():
-            waiting = pool.map(write, range(connection.MOST_IN_QUEUE))
+            waiting = pool.map(write, range(connection.MAX_QUEUED_WRITERS))
             wait_until(lambda: storage._connections._queue._value == 0)
             with pytest.raises(ServiceUnavailable):
                 elsewhere(lambda: write(0))
-        assert len(list(waiting)) == connection.MOST_IN_QUEUE
+        assert len(list(waiting)) == connection.MAX_QUEUED_WRITERS
         elsewhere(lambda: write(0))
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
+from adapters.sql.migrations import DatabaseIsNewer
 from adapters.sqlite import migrations
 from adapters.sqlite.connection import connect
-from adapters.sqlite.migrations import DatabaseIsNewer, migrate, pending
+from adapters.sqlite.migrations import migrate, pending
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
+from adapters.sql.unit_of_work import WriteUnit
 from adapters.sqlite.connection import Connections
-from adapters.sqlite.storage import SqliteStorage, WriteUnit
+from adapters.sqlite.imports import Imports
+from adapters.sqlite.storage import SqliteStorage
 from domain.identifiers import CardToken
 from domain.pagination import PageRequest
 from tests.builders import (
@@ -43,7 +45,7 @@ def plan_of(storage: SqliteStorage, use: Callable[[WriteUnit], object]) -> list[
     connections: Connections = storage._connections
     statements: list[str] = []
     with connections.transaction(writing=True) as transaction:
-        unit = WriteUnit(transaction, storage._path)
+        unit = WriteUnit(transaction, Imports(transaction))
         fill(unit)
         transaction.db.conn.set_trace_callback(statements.append)
         use(unit)

@@ -1,0 +1,54 @@
+"""Addresses of databases, which may hold passwords that must not be shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
+
+from adapters.sql.errors import DatabaseUnusable
+
+_UNAMBIGUOUS: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
+"""In any other address, libpq takes part of the password for the host, and shows it in errors."""
+
+_SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
+"""The parts that may be shown. `options`, `sslpassword` and others may hold passwords too."""
+
+
+class AddressInvalid(DatabaseUnusable):
+    """The address of the database cannot be read."""
+
+    def __init__(self) -> None:
+        # The error of the client may contain part of the password.
+        super().__init__(
+            "the address of the PostgreSQL database cannot be read; special characters in a "
+            "password are written as %40 and the like"
+        )
+
+
+def require_readable(url: str) -> None:
+    """Raise AddressInvalid for an address that cannot be read, or that libpq misreads."""
+    try:
+        conninfo_to_dict(url)
+    except (psycopg.ProgrammingError, UnicodeEncodeError):
+        raise AddressInvalid from None
+    if not _UNAMBIGUOUS.fullmatch(url):
+        raise AddressInvalid
+
+
+def name_of(url: str) -> str:
+    """Return the host, port, name and user of a database, for the log, without passwords.
+
+    Parts that the address lacks come from the environment of libpq, as in a connection. Raises
+    AddressInvalid.
+    """
+    require_readable(url)
+    given = conninfo_to_dict(url)
+    if "service" not in given:
+        for option in Conninfo.get_defaults():
+            if option.val:
+                given.setdefault(option.keyword.decode(), option.val.decode())
+    return make_conninfo(**{each: str(given[each]) for each in _SHOWN if each in given})
