@@ -41,7 +41,7 @@ from domain.redirects import parse_allowed_origin
 from domain.text import is_clean
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
 from entrypoints.plain_errors import plain_errors
-from entrypoints.psps import PSPS_SETTING, installed_names
+from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
 from entrypoints.settings import (
     DEFAULT_HOST,
     DEFAULT_PORT,
@@ -586,9 +586,10 @@ def _read_center(unit: UnitOfWork, text: str, option: str) -> Center:
 
 
 def _require_psp(container: Container, name: str, account: MerchantAccount) -> None:
-    """Refuse a PSP that is not here or not set up, and an account without keys."""
-    psp = container.settings().psps.get(ProviderName(name))
-    if psp is None:
+    """Refuse a PSP that is not loaded or not set up, and an account without keys."""
+    psps = container.settings().psps
+    missing = what_is_missing(psps, name, account)
+    if missing is Missing.PSP:
         installed = installed_names()
         if name in installed:
             raise click.ClickException(
@@ -597,15 +598,14 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
         raise click.ClickException(
             f"--provider: {name!a} is not known; known: {', '.join(installed)}"
         )
-    if not psp.is_set_up:
+    if missing is not None:
+        how = psps[ProviderName(name)].how_to_set_up(account)
         raise click.ClickException(
-            f"--provider: {name} is not set up: {psp.how_to_set_up(account)}"
+            f"--provider: {name} is not set up: {how}"
+            if missing is Missing.SETTINGS
+            else f"--account: {name} has no keys for {account}: {how}"
         )
-    if not psp.has_keys_for(account):
-        raise click.ClickException(
-            f"--account: {name} has no keys for {account}: {psp.how_to_set_up(account)}"
-        )
-    # What it needs may be missing, and it says so here rather than when guests come.
+    # Shows here, and not to the first guest, when a package that the PSP needs is not installed.
     container.psp_adapters()
 
 

@@ -1,6 +1,7 @@
-"""The only place that puts parts together: which adapter stands behind which port.
+"""Builds the application from its settings: which adapter implements which port.
 
-A new storage or way to authenticate is one line here. PSPs register themselves (`psps.py`).
+`databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker.py` builds the background
+worker from the parts here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from entrypoints.settings import Settings
 def make_psps(
     psps: Mapping[ProviderName, InstalledPsp], clock: Clock, ids: Ids
 ) -> Mapping[ProviderName, PaymentProvider]:
-    """Give the adapter of each PSP that is set up. Raises SettingsError."""
+    """Return the adapter of each PSP that is set up. Raises SettingsError."""
     return {name: psp.make(clock, ids) for name, psp in psps.items() if psp.is_set_up}
 
 
@@ -82,9 +83,9 @@ def guard(
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
-    """Give where processes count rate limits together, or None where each does so for itself.
+    """Return the Redis in which processes count rate limits together, or None without one.
 
-    Raises SettingsError when the client that it needs is not installed.
+    Connects to nothing yet. Raises SettingsError when the Redis client is not installed.
     """
     if settings.rate_limit_storage is None:
         return None
@@ -100,7 +101,7 @@ def shared_counts(settings: Settings) -> CountStorage | None:
 
 
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
-    """Give what wakes the reconciler of this process, and looks whether there is one anywhere."""
+    """Return a function that wakes this process's reconciler, and checks that a worker runs."""
 
     def wake() -> None:
         work.set()
@@ -114,14 +115,14 @@ def build_app(
     psps: Mapping[ProviderName, InstalledPsp],
     adapters: Mapping[ProviderName, PaymentProvider],
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Give the application, with the pages that PSPs bring."""
+    """Add the pages of the PSPs to the application, and return it."""
     for name, adapter in adapters.items():
         psps[name].add_routes(adapter, app)
     return app
 
 
 class Container(containers.DeclarativeContainer):
-    """Builds each part once, when it is first asked for."""
+    """Builds each part once, when it is first needed."""
 
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
 
@@ -268,7 +269,7 @@ class Container(containers.DeclarativeContainer):
 
 
 def build(settings: Settings) -> Container:
-    """Give the container of an installation with these settings."""
+    """Return the container for these settings. Nothing is opened before it is needed."""
     container = Container()
     container.settings.override(settings)
     return container

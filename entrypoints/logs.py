@@ -1,4 +1,4 @@
-"""How log lines are written: one line an event, to standard error, without secrets."""
+"""Logging: one line per event, to standard error, without secrets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FRAMES_SHOWN: Final = 8
 def configure_logs(
     log_format: LogFormat, *, at_least: int = logging.INFO, name_process: bool = False
 ) -> None:
-    """Have every logger of this process write lines of this format. May be called again.
+    """Configure every logger of this process. It may be called again.
 
-    `at_least` is the level of the least important lines that are written. With `name_process`,
-    each line says which process wrote it; processes that are forked later name themselves.
+    Lines below the level `at_least` are dropped. With `name_process`, each line has the id of the
+    process that wrote it, also after a fork.
     """
     shared: list[Processor] = [
         *([add_process] if name_process else []),
@@ -51,20 +51,20 @@ def configure_logs(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(at_least)
-    # It writes several a second while the server is away, with its address.
+    # While PostgreSQL is away, the pool logs several lines a second, with the server's address.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 
 def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Put the id of the process that writes the line into it."""
+    """Add the id of the current process."""
     event["process"] = os.getpid()
     return event
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Put the kind and the place of an exception into the line, never its text.
+    """Replace an exception by its type and place, without its text.
 
-    The text may hold what a client, a guest or a PSP has sent.
+    The text may hold data that a client, a guest or a PSP sent.
     """
     fault = event.pop("exc_info", None)
     if fault is True:
@@ -79,7 +79,7 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Lines(structlog.WriteLogger):
-    """Writes lines. While that fails, as on a full disk, they are lost, and nothing else is."""
+    """Writes lines. Lines that cannot be written, as on a full disk, are dropped."""
 
     @override
     def msg(self, message: str) -> None:
@@ -89,8 +89,8 @@ class _Lines(structlog.WriteLogger):
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
 
-def give_up_unwritten() -> None:
-    """Leave out what could not be written until now, lest Python fails over it when it ends."""
+def drop_unwritten() -> None:
+    """Drop buffered lines that cannot be written. Python would exit with an error otherwise."""
     try:
         sys.stderr.flush()
     except OSError:
@@ -98,7 +98,7 @@ def give_up_unwritten() -> None:
 
 
 def _renderer(log_format: LogFormat) -> Processor:
-    # Both put control characters and line breaks into escapes, so that an event is one line.
+    # Both escape control characters and line breaks, so an event is one line.
     if log_format is LogFormat.JSON:
         return structlog.processors.JSONRenderer()
     return structlog.processors.KeyValueRenderer(

@@ -1,4 +1,4 @@
-"""What is wrong with an installation, in one sentence."""
+"""Errors of an installation, in one sentence each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from adapters.psp.settings import SettingsError
 
 @contextmanager
 def plain_errors(*also: type[Exception]) -> Iterator[None]:
-    """Put what is wrong with the installation into one sentence, as a ClickException.
+    """Turn errors of the installation into a ClickException of one sentence.
 
-    `also` names more exceptions whose text is such a sentence.
+    These are errors of settings, files and databases. `also` names further exceptions whose text
+    is such a sentence. Any other exception passes unchanged.
     """
     from entrypoints.databases import in_a_sentence
 
@@ -24,7 +25,7 @@ def plain_errors(*also: type[Exception]) -> Iterator[None]:
     except sentences as error:
         raise click.ClickException(str(error)) from error
     except (BrokenPipeError, click.ClickException):
-        # Click ends quietly when nobody reads on.
+        # Click handles both. It exits silently on a broken pipe.
         raise
     except OSError as error:
         of = f"{error.filename}: " if error.filename else ""

@@ -1,7 +1,7 @@
-"""The PSPs of an installation: those of cardonfile, and those that CARDONFILE_PSPS names.
+"""The PSPs of an installation: cardonfile's own, and those that CARDONFILE_PSPS names.
 
-Each is an entry point of the group `cardonfile.psps`. The code of a PSP sees every key, so one of
-another distribution is not imported before an operator has named it.
+Each is an entry point of the group `cardonfile.psps`. A plugin's code can read every key, so a
+plugin of another distribution is imported only when CARDONFILE_PSPS names it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import permutations
@@ -28,52 +29,57 @@ OWN_DISTRIBUTION: Final = "cardonfile"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
+Result = TypeVar("Result")
 
-Given = TypeVar("Given")
+
+class Missing(Enum):
+    """What keeps an installation from taking cards for a merchant account of a PSP."""
+
+    PSP = auto()
+    """The PSP is not installed, or CARDONFILE_PSPS does not name it."""
+    SETTINGS = auto()
+    """The PSP has none of its settings."""
+    KEYS = auto()
+    """The PSP has keys of other merchant accounts only."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
-    """A PSP that is here; its settings are None when it is not set up.
+    """A PSP that is loaded, and its settings: None when it is not set up.
 
-    Every method raises SettingsError, with one sentence, when the plugin fails in whatever way.
+    Whatever a plugin raises, every method raises SettingsError, with one sentence.
     """
 
     plugin: AnyPspPlugin
-    settings: Any = field(repr=False)  # each PSP's own, of which only its plugin knows more
+    settings: Any = field(repr=False)  # of a type that only its plugin knows
 
     @property
     def is_set_up(self) -> bool:
-        """Tell whether there is anything to reach it with."""
+        """Whether the PSP has settings."""
         return self.settings is not None
 
-    def has_keys_for(self, account: MerchantAccount) -> bool:
-        """Tell whether a center may take cards for this merchant account."""
-        if not self.is_set_up:
-            return False
-        accounts: Collection[MerchantAccount] | None = _ask(
-            self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings)
-        )
-        return accounts is None or account in accounts
+    def accounts(self) -> Collection[MerchantAccount] | None:
+        """Return the merchant accounts with keys, or None when it takes any account."""
+        return _call(self.plugin, "tell its accounts", lambda: self.plugin.accounts(self.settings))
 
     def how_to_set_up(self, account: MerchantAccount) -> str:
-        """End a sentence on an account that is not set up."""
-        return _ask(
+        """Return how to set up an account, such as "set CARDONFILE_ACME_API_KEY"."""
+        return _call(
             self.plugin, "tell how to set it up", lambda: str(self.plugin.how_to_set_up(account))
         )
 
     @property
     def live_setting(self) -> str | None:
-        """Name a setting that holds a key for real cards; None when there is none."""
+        """Name a setting that holds a key for real cards, or None."""
         if not self.is_set_up:
             return None
-        return _ask(
+        return _call(
             self.plugin, "tell its live keys", lambda: self.plugin.live_setting(self.settings)
         )
 
     def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
-        """Give its adapter."""
-        adapter: PaymentProvider = _ask(
+        """Return a new adapter. The PSP must be set up."""
+        adapter: PaymentProvider = _call(
             self.plugin,
             "be used with its settings",
             lambda: self.plugin.make(self.settings, clock, ids),
@@ -85,72 +91,94 @@ class InstalledPsp:
     def add_routes(
         self, adapter: PaymentProvider, app: falcon.App[falcon.Request, falcon.Response]
     ) -> None:
-        """Add its pages, if it has any."""
+        """Add the PSP's pages to the application, if it has any."""
         add_routes = self.plugin.add_routes
         if add_routes is not None:
-            _ask(self.plugin, "add its pages", lambda: add_routes(adapter, app))
+            _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Give what it runs beside the worker, or None."""
+        """Return what the PSP runs beside the worker, or None. `webhooks_url` is its webhooks'."""
         background = self.plugin.background
         if background is None:
             return None
-        return _ask(self.plugin, "run beside the worker", lambda: background(adapter, webhooks_url))
+        return _call(
+            self.plugin, "run beside the worker", lambda: background(adapter, webhooks_url)
+        )
 
 
-def _ask(plugin: AnyPspPlugin, what: str, ask: Callable[[], Given]) -> Given:
-    """Have a plugin do something. Raises SettingsError, without the text of any other failure."""
+def what_is_missing(
+    psps: Mapping[ProviderName, InstalledPsp], name: str, account: MerchantAccount
+) -> Missing | None:
+    """Return what is missing to take cards for a merchant account of a PSP, or None.
+
+    Raises SettingsError when the plugin fails.
+    """
+    psp = psps.get(ProviderName(name))
+    if psp is None:
+        return Missing.PSP
+    if not psp.is_set_up:
+        return Missing.SETTINGS
+    accounts = psp.accounts()
+    return None if accounts is None or account in accounts else Missing.KEYS
+
+
+def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Result]) -> Result:
+    """Call a plugin. Turn whatever it raises into SettingsError."""
     try:
-        return ask()
+        return function()
     except SettingsError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code of others does
-        # The code of others may put a secret into its text.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+        # The text of a foreign exception may hold a secret, so only its type is shown.
         raise SettingsError(
             f"the PSP {plugin.name} cannot {what} ({type(error).__name__})"
         ) from None
 
 
 def installed_names() -> Sequence[str]:
-    """Name every PSP that is installed, whether named by CARDONFILE_PSPS or not; imports none."""
-    return sorted(_offers())
+    """Name every installed PSP, loaded or not, in order. Imports none."""
+    return sorted(_entry_points())
 
 
 def load_psps(named: str | None) -> Mapping[ProviderName, AnyPspPlugin]:
-    """Import the PSPs of cardonfile, and those that CARDONFILE_PSPS names, with commas between.
+    """Import cardonfile's own PSPs and those in `named`, the value of CARDONFILE_PSPS.
 
-    Raises SettingsError for one that is unknown, broken, or offered twice.
+    Raises SettingsError for a PSP that is unknown, broken, or installed twice.
     """
     return _load(frozenset(name.strip() for name in (named or "").split(",") if name.strip()))
 
 
 def read_psps(
-    plugins: Mapping[ProviderName, AnyPspPlugin], here: Surroundings
+    plugins: Mapping[ProviderName, AnyPspPlugin], surroundings: Surroundings
 ) -> Mapping[ProviderName, InstalledPsp]:
     """Read the settings of each PSP. Raises SettingsError for the first that cannot be used."""
     return {
-        name: InstalledPsp(plugin, _ask(plugin, "read its settings", partial(plugin.read, here)))
+        name: InstalledPsp(
+            plugin, _call(plugin, "read its settings", partial(plugin.read, surroundings))
+        )
         for name, plugin in plugins.items()
     }
 
 
 @cache
 def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
-    offers = _offers()
-    unknown = sorted(named - offers.keys())
+    installed = _entry_points()
+    unknown = sorted(named - installed.keys())
     if unknown:
         raise SettingsError(
-            f"{PSPS_SETTING}: no PSP {unknown[0]!a} is installed; there are {', '.join(sorted(offers))}"
+            f"{PSPS_SETTING}: no PSP {unknown[0]!a} is installed; there are "
+            f"{', '.join(sorted(installed))}"
         )
     plugins: dict[ProviderName, AnyPspPlugin] = {}
-    for name, offered in sorted(offers.items()):
-        if name in named or any(map(_is_own, offered)):
-            if len(offered) > 1:
-                packages = " and ".join(sorted(map(_distribution, offered)))
-                raise SettingsError(
-                    f"the PSP {name} is offered by {packages}: uninstall all but one"
-                )
-            plugins[ProviderName(name)] = _plugin(offered[0])
+    for name, found in sorted(installed.items()):
+        distributions = sorted(map(_distribution, found))
+        if name not in named and OWN_DISTRIBUTION not in distributions:
+            continue
+        if len(found) > 1:
+            raise SettingsError(
+                f"the PSP {name} is offered by {' and '.join(distributions)}: uninstall all but one"
+            )
+        plugins[ProviderName(name)] = _plugin(found[0])
     for one, other in permutations(plugins, 2):
         if other.startswith(f"{one}_"):
             raise SettingsError(
@@ -160,25 +188,25 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
     return plugins
 
 
-def _offers() -> Mapping[str, Sequence[EntryPoint]]:
-    offers: dict[str, list[EntryPoint]] = defaultdict(list)
+def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
+    by_name: dict[str, list[EntryPoint]] = defaultdict(list)
     for entry_point in entry_points(group=ENTRY_POINTS):
-        offers[entry_point.name].append(entry_point)
-    return offers
+        by_name[entry_point.name].append(entry_point)
+    return by_name
 
 
-def _plugin(offered: EntryPoint) -> AnyPspPlugin:
-    where = f"{PSPS_SETTING}: the PSP {offered.name} of {_distribution(offered)}"
+def _plugin(found: EntryPoint) -> AnyPspPlugin:
+    where = f"{PSPS_SETTING}: the PSP {found.name} of {_distribution(found)}"
     try:
-        plugin = offered.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code of others does
-        # Of what the code of others says when it fails, only the kind is sure to hold no secret.
+        plugin = found.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
+        # The text of a foreign exception may hold a secret. The name of a module does not.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         why = f"there is no module {missing}" if missing else type(error).__name__
         raise SettingsError(f"{where} cannot be loaded: {why}") from None
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
-        raise SettingsError(f"{where} is no PspPlugin: {offered.value}")
-    if plugin.name != offered.name or not _NAME.fullmatch(offered.name):
+        raise SettingsError(f"{where} is no PspPlugin: {found.value}")
+    if plugin.name != found.name or not _NAME.fullmatch(found.name):
         raise SettingsError(
             f"{where} calls itself {plugin.name!a}: both names must be the same, of lower-case "
             "letters, digits and underscores"
@@ -186,9 +214,5 @@ def _plugin(offered: EntryPoint) -> AnyPspPlugin:
     return plugin
 
 
-def _is_own(offered: EntryPoint) -> bool:
-    return _distribution(offered) == OWN_DISTRIBUTION
-
-
-def _distribution(offered: EntryPoint) -> str:
-    return offered.dist.name if offered.dist is not None else "an unknown package"
+def _distribution(found: EntryPoint) -> str:
+    return found.dist.name if found.dist is not None else "an unknown package"

@@ -1,4 +1,4 @@
-"""The reconciler: in threads of a process that goes on, and as a command that ends."""
+"""The reconciler, as threads of a running process and as a command that ends."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0
 REPORT_AFTER: Final = 100
-"""After how many sessions and discards there is a line in the log, if there is no lull before."""
+"""A busy reconciler logs a line after this many sessions and discards."""
 
 log = structlog.get_logger()
 
 
 @dataclass(kw_only=True)
 class Chore:
-    """What is to be done now and then, the first time at once. It may raise ServiceUnavailable."""
+    """Something to do at intervals, the first time at once. It may raise ServiceUnavailable."""
 
     every: timedelta
     do: Callable[[], None]
@@ -44,15 +44,15 @@ class _Job(NamedTuple):
     account: PspAccount
     kind: str
     do: Callable[[], datetime | None]
-    """Gives since when the PSP has not answered, or None."""
+    """Returns since when the PSP has not answered, or None."""
 
 
 class Reconciler:
-    """Settles sessions and discards tokens that are due, several at once, in threads of its own.
+    """Settles due sessions and discards due tokens, several at once, in threads of its own.
 
-    One thread takes what is due and hands it to a pool. It looks every second, when it is woken, and
-    when a thread of the pool gets free. A merchant account holds three quarters of the pool at
-    most, and none of it while its circuit breaker is open: its sessions then stay where they are.
+    One thread takes what is due and submits it to a pool. It looks every second, when it is woken,
+    and when a thread of the pool becomes free. A merchant account gets at most three quarters of
+    the pool. While its circuit breaker is open it gets nothing, and its sessions stay due.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Reconciler:
         chores: Sequence[Chore] = (),
         threads: int = 16,
     ) -> None:
-        """Take the use cases, and the event that is set when there may be work."""
+        """Take the use cases, and `work`, the event that wakes the reconciler."""
         self._settle = settle
         self._discard_token = discard_token
         self._breakers = breakers
@@ -82,11 +82,11 @@ class Reconciler:
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> None:
-        """Start in the background; once."""
+        """Start the threads. Call it once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more, and return once what is under way is done, 20 seconds at most."""
+        """Take nothing more, and return when the jobs under way are done, within 20 seconds."""
         self._stopping.set()
         self._work.set()
         self._thread.join()
@@ -94,25 +94,23 @@ class Reconciler:
     def _run(self) -> None:
         with ThreadPoolExecutor(self._threads, "reconciler") as pool:
             while not self._stopping.is_set():
-                # Cleared before anything is looked at, so that no news is slept over.
+                # Cleared before looking, so that an event set meanwhile is not lost.
                 self._work.clear()
                 if not self._takes_turn(pool):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _takes_turn(self, pool: ThreadPoolExecutor) -> bool:
-        """Take a session and a discard; tell whether there was any. The thread outlives faults."""
-        # The log itself may fail, as on a full disk.
+        """Submit one session and one discard. Return whether there was any. Never raises."""
+        # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
                 self._do_chores()
-                jobs = [
-                    self._hand_over(pool, job)
-                    for take in (self._take_session, self._take_discard)
-                    if (job := take()) is not None
+                submitted = [
+                    self._submit(pool, take()) for take in (self._take_session, self._take_discard)
                 ]
                 self._note_storage(None)
-                self._report(is_lull=not jobs)
-                return bool(jobs)
+                self._report(is_idle=not any(submitted))
+                return any(submitted)
             except ServiceUnavailable as unavailable:
                 self._note_storage(unavailable)
             except Exception as fault:
@@ -120,7 +118,7 @@ class Reconciler:
         return False
 
     def _take_session(self) -> _Job | None:
-        if self._under_way.total() >= self._threads:
+        if self._is_full():
             return None
         session = self._settle.take(except_at=self._busy())
         if session is None:
@@ -134,7 +132,7 @@ class Reconciler:
         return _Job(session.psp_account, "sessions", settle)
 
     def _take_discard(self) -> _Job | None:
-        if self._under_way.total() >= self._threads:
+        if self._is_full():
             return None
         discard = self._discard_token.take(except_at=self._busy())
         if discard is None:
@@ -144,8 +142,11 @@ class Reconciler:
             taken.psp_account, "discards", lambda: self._discard_token(taken).unanswered_since
         )
 
+    def _is_full(self) -> bool:
+        return self._under_way.total() >= self._threads
+
     def _busy(self) -> frozenset[PspAccount]:
-        """Name the merchant accounts that have as many calls under way as they may have."""
+        """Return the merchant accounts that may have no further job now."""
         most = max(1, self._threads * 3 // 4)
         capacities = self._breakers.capacities(most)
         with self._lock:
@@ -156,11 +157,13 @@ class Reconciler:
             if under_way.get(account, 0) >= capacities.get(account, most)
         )
 
-    def _hand_over(self, pool: ThreadPoolExecutor, job: _Job) -> _Job:
+    def _submit(self, pool: ThreadPoolExecutor, job: _Job | None) -> bool:
+        if job is None:
+            return False
         with self._lock:
             self._under_way[job.account] += 1
         pool.submit(self._do, job)
-        return job
+        return True
 
     def _do(self, job: _Job) -> None:
         is_silent = False
@@ -183,7 +186,7 @@ class Reconciler:
                 chore.due_at = time.monotonic() + chore.every.total_seconds()
 
     def _note_storage(self, unavailable: ServiceUnavailable | None) -> None:
-        """Say once that the storage is away, and once that it is back."""
+        """Log once that the storage is unavailable, and once that it is back."""
         with self._lock:
             was_without = self._is_without_storage
             self._is_without_storage = unavailable is not None
@@ -196,10 +199,10 @@ class Reconciler:
         if unavailable is None and was_without:
             log.warning("reconciler_storage_back")
 
-    def _report(self, *, is_lull: bool) -> None:
+    def _report(self, *, is_idle: bool) -> None:
         with self._lock:
-            is_over = is_lull and not self._under_way.total()
-            if not is_over and self._done.total() < REPORT_AFTER:
+            is_all_done = is_idle and not self._under_way.total()
+            if not is_all_done and self._done.total() < REPORT_AFTER:
                 return
             done, self._done = self._done, Counter()
         report(Round(sessions=done["sessions"], discards=done["discards"], silent=done["silent"]))
@@ -216,7 +219,7 @@ def run_until_idle(reconcile: Callable[[], Round]) -> list[Round]:
 
 
 def report(done: Round) -> None:
-    """Write what an operator wants to know of a round."""
+    """Log a round, if it did anything."""
     for fault in done.faults:
         log.error("reconciling_one_failed", exc_info=fault)
     if done.silent:

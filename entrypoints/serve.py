@@ -23,13 +23,9 @@ from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.psp.settings import SettingsError
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, refuse_read_only
-from entrypoints.logs import give_up_unwritten
-from entrypoints.settings import (
-    DEFAULT_HOST,
-    DEFAULT_PORT,
-    WILDCARD_HOSTS,
-    Settings,
-)
+from entrypoints.logs import drop_unwritten
+from entrypoints.psps import Missing, what_is_missing
+from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
 from entrypoints.worker import Worker
 
 THREADS: Final = 8
@@ -37,33 +33,33 @@ MAX_CONNECTIONS: Final = 1000
 MAX_HEADER_BYTES: Final = 16 * 1024
 RECEIVE_BYTES: Final = 1024
 IDLE_SECONDS: Final = 20
-"""How long a connection may stay on which nothing comes and nothing goes."""
+"""A connection without traffic is closed after this time."""
 BACKLOG: Final = 1024
 SWITCH_SECONDS: Final = 0.0001
-"""How long a thread keeps the interpreter while another one waits for it.
+"""The interpreter's switch interval.
 
-One thread reads and writes for all connections. With Python's 5 ms it had to wait that long before
-each read and write, and a new client seconds while others kept the threads busy.
+One thread reads and writes for all connections. With Python's default of 5 ms it waited that long
+before each read and write, and under load new clients waited for seconds.
 """
 
 DRAIN_SECONDS: Final = 30
-"""How long responses may take once the server is told to stop."""
+"""A graceful stop waits this long for responses."""
 RECEIVE_SECONDS: Final = 5
-"""How long the rest of a request is waited for then."""
-LAST_LOOK_SECONDS: Final = 0.2
-"""How long nothing must be under way before the server stops."""
+"""A graceful stop waits this long for the rest of a request."""
+QUIET_SECONDS: Final = 0.2
+"""A graceful stop ends once nothing has been in flight for this time."""
 STOP_SECONDS: Final = 5
-"""How long threads that still run after the drain are waited for."""
+"""After the drain, threads that still run get this long."""
 
 log = structlog.get_logger()
 
 
 class ServeError(Exception):
-    """The service cannot be started; the text says why, and what to do."""
+    """The service cannot start. The text says why, and what to do."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Give a socket bound to an address; port 0 takes a free one. Raises ServeError."""
+    """Return a listening socket. Port 0 picks a free port. Raises ServeError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,18 +78,18 @@ class Server:
     """waitress on one listening socket, with a graceful stop."""
 
     def __init__(self, app: WSGIApplication, listening: socket.socket) -> None:
-        """Take an application and a socket that listens."""
+        """Take an application and a listening socket."""
         self._app = app
         self._listening = listening
         self._is_draining = False
-        # `put` may be called by a signal handler that interrupts another `put`.
-        self._told_to_stop: SimpleQueue[None] = SimpleQueue()
-        # Its lines about lost connections and faults name the path, which holds tokens and guests.
+        # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
+        self._stop_requests: SimpleQueue[None] = SimpleQueue()
+        # waitress logs the path of a lost or failed request. Paths hold session tokens and guests.
         logging.getLogger("waitress").addFilter(_without_path)
-        # It would write a line for each request that waits for a thread.
+        # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._channels: dict[int, Any] = {}
-        options: dict[str, Any] = {  # the stubs take all options for one type
+        options: dict[str, Any] = {  # the stubs give all options one type
             "sockets": [listening],
             "backlog": BACKLOG,
             "threads": THREADS,
@@ -102,53 +98,53 @@ class Server:
             "channel_timeout": IDLE_SECONDS,
             "cleanup_interval": 2,
             "max_request_header_size": MAX_HEADER_BYTES,
-            # waitress refuses a body of this size. It keeps a smaller one in memory: no body
-            # comes near 512 KiB, from where on it would be put into a file.
+            # waitress refuses a body of this size. Smaller ones stay in memory: it writes bodies to
+            # a file from 512 KiB on.
             "max_request_body_size": MAX_WEBHOOK_BYTES + 1,
             "channel_request_lookahead": 0,
-            # All requests that came in one read are answered before the next, also to a client that
-            # reads no response. So few fit in here that neither memory nor other clients suffer.
+            # waitress answers all requests of one read before it reads again, even if the client
+            # reads no response. A small read bounds the memory and time that this takes.
             "recv_bytes": RECEIVE_BYTES,
-            # Above the mark a thread waits until the client has read, which it may never do. What
-            # is unsent is bounded all the same: nothing is read from a client before it is sent.
+            # Above this mark a thread would block until the client reads, perhaps for ever. Unsent
+            # data is bounded anyway: waitress reads no further request before it has sent it all.
             "outbuf_high_watermark": 1 << 62,
             # `TrustedProxy` reads these headers.
             "clear_untrusted_proxy_headers": False,
             "log_socket_errors": False,
             "ident": None,
         }
-        # The stubs have two of its attributes wrong.
-        self._server: Any = create_server(self._answer, map=self._channels, **options)
+        # Any, because the stubs have two of its attributes wrong.
+        self._server: Any = create_server(self._respond, map=self._channels, **options)
 
     def run(self) -> None:
-        """Serve until `stop`, and until what was under way then is answered."""
+        """Serve until `stop` is called and the requests in flight are answered."""
         drain = threading.Thread(target=self._drain, name="drain", daemon=True)
         drain.start()
         self._server.run()
         drain.join()
         self._server.task_dispatcher.shutdown(timeout=STOP_SECONDS)
         if not self._server.task_dispatcher.threads:
-            # A thread that still runs may be about to write to it.
+            # Threads that still run may write to the trigger.
             self._server.trigger.close()
 
     def stop(self) -> None:
-        """Accept nothing more, answer what has arrived, then have `run` return.
+        """Accept no more connections, answer the requests in flight, then let `run` return.
 
-        Every response from now on ends its connection. It takes at most 30 s; the rest of a request
-        is waited for 5 s. Safe to call from a signal handler, and twice.
+        From now on every response closes its connection. Responses get 30 s, the rest of a request
+        gets 5 s. It returns at once, may be called from a signal handler, and twice.
         """
-        self._told_to_stop.put(None)
+        self._stop_requests.put(None)
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if self._is_draining:
-            self._end_connections_with_their_responses()
+            self._close_connections_after_responses()
         return self._app(environ, start_response)
 
     def _drain(self) -> None:
-        self._told_to_stop.get()
+        self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began = last_busy = time.monotonic()
-        while (now := time.monotonic()) - last_busy < LAST_LOOK_SECONDS:
+        while (now := time.monotonic()) - last_busy < QUIET_SECONDS:
             if now - began < DRAIN_SECONDS and self._is_busy(now - began):
                 last_busy = now
             time.sleep(0.02)
@@ -164,8 +160,8 @@ class Server:
 
     def _stop_accepting(self) -> None:
         self._is_draining = True
-        self._end_connections_with_their_responses()
-        # Clients that have connected are still served.
+        self._close_connections_after_responses()
+        # Connections in the backlog are served.
         waiting = select.poll()
         waiting.register(self._listening, select.POLLIN)
         for _ in range(BACKLOG):
@@ -175,7 +171,7 @@ class Server:
         self._server.del_channel()
         self._listening.close()
 
-    def _end_connections_with_their_responses(self) -> None:
+    def _close_connections_after_responses(self) -> None:
         for channel in list(self._server.active_channels.values()):
             for request in list(channel.requests):
                 request.headers["CONNECTION"] = "close"
@@ -183,7 +179,7 @@ class Server:
     def _leave_loop(self) -> None:
         for channel in list(self._server.active_channels.values()):
             channel.handle_close()
-        # The loop ends when it has nothing to watch.
+        # The loop of waitress ends when its map is empty.
         self._channels.clear()
 
 
@@ -194,20 +190,20 @@ def _without_path(record: logging.LogRecord) -> bool:
 
 
 def _connection_limit() -> int:
-    """Give how many connections leave half of the file descriptors for everything else."""
+    """Leave half of the file descriptors for everything else."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)
 
 
 class Service:
-    """The server, with or without the background worker."""
+    """The HTTP server, with or without the background worker."""
 
     def __init__(
         self, container: Container, listening: socket.socket, *, with_worker: bool = True
     ) -> None:
-        """Put the parts together. Raises what a PSP raises when it is made.
+        """Build the parts. Raises SettingsError when a PSP cannot be used.
 
-        The storage may be away: answering that it is belongs to the service.
+        The storage may be unavailable: the service then responds with 503.
         """
         self._container = container
         container.rate_limits().check_storage()
@@ -217,7 +213,7 @@ class Service:
             self._worker = Worker(container, base_url=_own_url(listening))
 
     def run(self) -> None:
-        """Serve until `stop`; then finish what is in flight."""
+        """Serve until `stop` is called and all work in flight is done."""
         if self._worker is not None:
             self._worker.start()
         self._server.run()
@@ -226,20 +222,20 @@ class Service:
         self._container.storage().close()
 
     def stop(self) -> None:
-        """Have `run` return once nothing is in flight. Twice is fine."""
+        """Stop gracefully, as `Server.stop` does. It may be called twice."""
         self._server.stop()
 
 
 def _own_url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     if host in WILDCARD_HOSTS:
-        # A service on every address is reached on this machine's own, of the same family.
+        # The loopback address of the same family.
         host = "::1" if ":" in host else "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
-    """Read the settings of a program that does not know where the service listens.
+    """Read the settings of a process that does not listen itself.
 
     Raises SettingsError, also when CARDONFILE_PUBLIC_BASE_URL is missing.
     """
@@ -252,40 +248,41 @@ def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
 
 
 def check(container: Container) -> None:
-    """Refuse what can only fail later. Raises ServeError, SettingsError and ServiceUnavailable."""
+    """Refuse what would only fail later. Raises ServeError, SettingsError or ServiceUnavailable."""
     refuse_missing_psps(container)
     refuse_read_only(container.storage())
     shared_counts(container.settings())
 
 
 def refuse_missing_psps(container: Container) -> None:
-    """Raise ServeError when a center is configured for what is not set up here.
-
-    That is a PSP, or a merchant account whose keys are not set.
-    """
+    """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
     with container.storage().read() as unit:
         configured = unit.configurations.merchant_accounts()
-    # Making the adapters shows which packages are missing.
-    made = container.psps()
+    # Raises SettingsError when a package that a PSP needs is not installed.
+    container.psp_adapters()
     psps = container.settings().psps
     for name, account in sorted(configured):
-        if name not in psps:
-            raise ServeError(
-                f"centers are configured for the PSP {name}, which is not here: install it, and "
-                "name it in CARDONFILE_PSPS"
-            )
-        how = psps[name].how_to_set_up(account)
-        if name not in made:
-            raise ServeError(f"centers are configured for the PSP {name}: {how}")
-        if not psps[name].has_keys_for(account):
-            raise ServeError(
-                f"centers are configured for the merchant account {account} of {name}, which has "
-                f"no keys: {how}"
-            )
+        match what_is_missing(psps, name, account):
+            case Missing.PSP:
+                raise ServeError(
+                    f"centers are configured for the PSP {name}, which is not here: install it, "
+                    "and name it in CARDONFILE_PSPS"
+                )
+            case Missing.SETTINGS:
+                raise ServeError(
+                    f"centers are configured for the PSP {name}: {psps[name].how_to_set_up(account)}"
+                )
+            case Missing.KEYS:
+                raise ServeError(
+                    f"centers are configured for the merchant account {account} of {name}, which "
+                    f"has no keys: {psps[name].how_to_set_up(account)}"
+                )
+            case None:
+                pass
 
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
-    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError."""
+    """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
     sys.setswitchinterval(SWITCH_SECONDS)
     with listen(host, port) as listening:
         check(container)
@@ -295,25 +292,25 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
         announce(container.settings(), host=bound_host, port=bound_port)
         service.run()
     log.info("stopped")
-    give_up_unwritten()
+    drop_unwritten()
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError."""
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises as `check`."""
     check(container)
     worker = Worker(container, base_url=container.settings().public_base_url)
-    told_to_stop: SimpleQueue[None] = SimpleQueue()
-    on_stop_signals(lambda: told_to_stop.put(None))
+    stop_requests: SimpleQueue[None] = SimpleQueue()
+    on_stop_signals(lambda: stop_requests.put(None))
     log.info("working")
     worker.start()
-    told_to_stop.get()
+    stop_requests.get()
     worker.stop()
     log.info("stopped")
-    give_up_unwritten()
+    drop_unwritten()
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:
-    """Have the signals that end a service call `stop`, and SIGUSR1 do nothing."""
+    """Call `stop` on SIGTERM, SIGINT and SIGHUP, and ignore SIGUSR1."""
 
     def on_signal(_: int, __: FrameType | None) -> None:
         stop()
@@ -324,7 +321,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Say in the log that the service starts, and what a user of it has to know."""
+    """Log that the service starts, and warn of each PSP that takes test cards only."""
     log.info(
         "serving",
         **where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -23,32 +23,31 @@ from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_p
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
-_COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _PREFIX = "CARDONFILE_"
-_OF_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
-# Kubernetes tells each container of every service, and Docker of every link, by such variables:
+_COUNT = re.compile(r"[1-9][0-9]{0,2}")
+_RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+_REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
+_FOR_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
+# Kubernetes sets such variables in each container for every service, Docker for every link:
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
-_OF_ORCHESTRATION = re.compile(
+_FROM_ORCHESTRATION = re.compile(
     r"[A-Z0-9_]+_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_[A-Z]+)?)=.*"
     r"|[A-Z0-9_]+_PORT=(?:tcp|udp|sctp)://.*",
     re.DOTALL,
 )
 
-_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
-_REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
-WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
-
 
 class LogFormat(StrEnum):
-    """How log lines are written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Setting(StrEnum):
-    """The names of the settings, without those that each PSP has (`PspPlugin`)."""
+    """The names of the service's own settings. Each PSP has more (`PspPlugin`)."""
 
     DATABASE_URL = "CARDONFILE_DATABASE_URL"
     DATABASE_CONNECTIONS = "CARDONFILE_DATABASE_CONNECTIONS"
@@ -64,13 +63,13 @@ class Setting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlDatabase:
-    """A PostgreSQL database by its address, which may hold a password and is shown nowhere."""
+    """A PostgreSQL database. Its URL may hold a password, so `str` and `repr` leave it out."""
 
     url: str = field(repr=False)
 
     @override
     def __str__(self) -> str:
-        """Name it as people do."""
+        """Name the setting that holds the URL."""
         return "in CARDONFILE_DATABASE_URL"
 
 
@@ -78,27 +77,29 @@ class PostgresqlDatabase:
 class Settings:
     """Everything that an operator sets.
 
-    `database` is an SQLite file or a PostgreSQL database, and `database_connections` how many
-    connections a process may open to the latter. `psp_calls` is how many calls to PSPs the server
-    may have under way for guests, `worker_threads` how many sessions and discards the worker has
-    under way. `public_base_url` is where guests' browsers reach the service, without a slash at its
-    end. `trusted_proxy` is the address of the proxy whose X-Forwarded-For
-    is believed. `add_card_limit` is how often a caller may add a card, such as `60/minute`.
-    `rate_limit_storage` is the Redis that processes count limits in together; its address may hold
-    a password and is shown nowhere.
-    `psps` are the PSPs that are installed, set up or not, by their names.
+    - `database`: an SQLite file or a PostgreSQL database.
+    - `database_connections`: how many connections to PostgreSQL a process may open.
+    - `public_base_url`: where guests' browsers reach the service, without a trailing slash.
+    - `psp_calls`: how many calls to PSPs the server may have under way for guests.
+    - `worker_threads`: how many sessions and discards the worker processes at once.
+    - `log_format`: the format of log lines.
+    - `trusted_proxy`: the IP address of the proxy whose `X-Forwarded-For` is believed.
+    - `add_card_limit`: how often a caller may add a card, such as `60/minute`.
+    - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
+      password, so `repr` leaves it out.
+    - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
     database: Path | PostgresqlDatabase
+    database_connections: int
     public_base_url: str
-    database_connections: int = 10
-    psp_calls: int = 4
-    worker_threads: int = 16
-    log_format: LogFormat = LogFormat.TEXT
-    trusted_proxy: str | None = None
-    add_card_limit: str | None = None
-    rate_limit_storage: str | None = field(default=None, repr=False)
-    psps: Mapping[ProviderName, InstalledPsp] = field(default_factory=dict)
+    psp_calls: int
+    worker_threads: int
+    log_format: LogFormat
+    trusted_proxy: str | None
+    add_card_limit: str | None
+    rate_limit_storage: str | None = field(repr=False)
+    psps: Mapping[ProviderName, InstalledPsp]
 
     @classmethod
     def read(
@@ -108,17 +109,22 @@ class Settings:
         host: str = DEFAULT_HOST,
         port: int = DEFAULT_PORT,
     ) -> Settings:
-        """Read the settings; `host` and `port` are where the service listens.
+        """Read the settings. An empty variable counts as not set.
 
-        Raises SettingsError for the first one that cannot be used.
+        `host` and `port` are where the service listens; they make the default public base URL.
+        Raises SettingsError for the first setting that cannot be used.
         """
         given = {name: value for name, value in environment.items() if value}
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
         base_url = _base_url(given.get(Setting.PUBLIC_BASE_URL), host, port)
+
+        def optional(setting: Setting, parse: Callable[[str], str]) -> str | None:
+            return parse(given[setting]) if setting in given else None
+
         surroundings = Surroundings(
             environment=given,
             public_base_url=base_url,
-            # A database on a server has no file; SQLite's would have this name by default.
+            # With PostgreSQL, a PSP's file stands where it would beside the default SQLite file.
             database_file=(
                 database
                 if isinstance(database, Path)
@@ -127,23 +133,23 @@ class Settings:
         )
         return cls(
             database=database,
+            database_connections=_count(given, Setting.DATABASE_CONNECTIONS, default=10),
             public_base_url=base_url,
-            database_connections=_count(given, Setting.DATABASE_CONNECTIONS, 10),
-            psp_calls=_count(given, Setting.PSP_CALLS, 4),
-            worker_threads=_count(given, Setting.WORKER_THREADS, 16),
+            psp_calls=_count(given, Setting.PSP_CALLS, default=4),
+            worker_threads=_count(given, Setting.WORKER_THREADS, default=16),
             log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
-            trusted_proxy=_trusted_proxy(given.get(Setting.TRUSTED_PROXY)),
-            add_card_limit=_add_card_limit(given.get(Setting.ADD_CARD_LIMIT)),
-            rate_limit_storage=_rate_limit_storage(given.get(Setting.RATE_LIMIT_STORAGE)),
+            trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
+            add_card_limit=optional(Setting.ADD_CARD_LIMIT, _rate_limit),
+            rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 
     @classmethod
     def read_to_serve(cls, environment: Mapping[str, str], *, host: str, port: int) -> Settings:
-        """Read the settings of a service that is to answer guests on `host` and `port`.
+        """Read the settings of a service that listens on `host` and `port`.
 
-        It refuses more than `read` does: names that no setting has, and live keys where guests
-        cannot reach the service, or beside a PSP for test cards. Raises SettingsError.
+        In addition to what `read` refuses, it raises SettingsError for unknown settings, for live
+        keys where guests cannot reach the service, and for live keys beside a PSP for test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:
@@ -167,61 +173,54 @@ class Settings:
 
     @property
     def live_key(self) -> str | None:
-        """Name the first setting that holds a live key; None when there is none."""
+        """Name the first setting that holds a live key, or None."""
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
 
 
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
-    """Say of each CARDONFILE_ name that no setting has which one is meant; without any value.
+    """Return a sentence for each CARDONFILE_ variable that is no setting, without its value.
 
-    A name is unknown also when its value is empty. What Kubernetes and Docker set for a service
-    that is called cardonfile (`…_SERVICE_HOST`, `…_PORT=tcp://10.0.0.1:80`) is left out.
-    Raises SettingsError when a PSP cannot be loaded.
+    An empty variable counts here. Variables that Kubernetes and Docker set for a service called
+    cardonfile are left out. Raises SettingsError when a PSP cannot be loaded.
     """
+    plugins = load_psps(environment.get(Setting.PSPS))
     settings = {str(each) for each in Setting}
-    for plugin in load_psps(environment.get(Setting.PSPS)).values():
+    for plugin in plugins.values():
         settings.update(plugin.settings)
         if plugin.account_settings is not None:
             settings.update(plugin.account_settings.names(environment))
-    unknown = [
+    unknown = sorted(
         name
         for name, value in environment.items()
         if name.upper().startswith(_PREFIX)
         and name not in settings
-        and not _OF_TESTS.fullmatch(name)
-        and not _OF_ORCHESTRATION.fullmatch(f"{name}={value}")
-    ]
-    unnamed = _unnamed_psps(environment) if unknown else ()
+        and not _FOR_TESTS.fullmatch(name)
+        and not _FROM_ORCHESTRATION.fullmatch(f"{name}={value}")
+    )
+    if not unknown:
+        return []
+    not_loaded = [name for name in installed_names() if name not in plugins]
+    nearby = {name.removeprefix(_PREFIX): name for name in sorted(settings)}
     sentences = []
-    for name in sorted(unknown):
-        psp = next((each for each in unnamed if name.startswith(_prefix_of(each))), None)
+    for name in unknown:
+        psp = next((each for each in not_loaded if name.startswith(_prefix_of(each))), None)
         if psp is not None:
             sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
             continue
-        nearest = get_close_matches(
-            name.upper().removeprefix(_PREFIX),
-            [each.removeprefix(_PREFIX) for each in sorted(settings)],
-            n=1,
-        )
-        hint = f"; the nearest is {_PREFIX}{nearest[0]}" if nearest else ""
+        near = get_close_matches(name.upper().removeprefix(_PREFIX), nearby, n=1)
+        hint = f"; the nearest is {nearby[near[0]]}" if near else ""
         sentences.append(f"{name if name.isprintable() else ascii(name)} is not a setting{hint}")
     return sentences
 
 
-def _unnamed_psps(environment: Mapping[str, str]) -> Collection[str]:
-    """Name the PSPs that are installed and not loaded."""
-    return set(installed_names()) - load_psps(environment.get(Setting.PSPS)).keys()
-
-
 def _prefix_of(psp: str) -> str:
-    """Give what the settings of a PSP begin with."""
     return f"{_PREFIX}{psp.upper()}_"
 
 
 def parse_database_url(
     url: str, name: str = "CARDONFILE_DATABASE_URL"
 ) -> Path | PostgresqlDatabase:
-    """Read the address of a database. Raises SettingsError, which calls it by `name`."""
+    """Parse the URL of a database. Raises SettingsError, whose text starts with `name`."""
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresqlDatabase(url)
     path = url.removeprefix("sqlite:///")
@@ -234,17 +233,17 @@ def parse_database_url(
     return Path(path)
 
 
-def _psps(named: str | None, here: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
+def _psps(named: str | None, surroundings: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
     plugins = load_psps(named)
     for name in plugins:
         if any(each.startswith(_prefix_of(name)) for each in Setting):
             raise SettingsError(
                 f"{Setting.PSPS}: a PSP cannot be called {name}: its settings would be the service's"
             )
-    return read_psps(plugins, here)
+    return read_psps(plugins, surroundings)
 
 
-def _count(given: Mapping[str, str], name: str, default: int) -> int:
+def _count(given: Mapping[str, str], name: str, *, default: int) -> int:
     value = given.get(name, str(default))
     if not _COUNT.fullmatch(value):
         raise SettingsError(f"{name} must be a number from 1 to 999")
@@ -278,33 +277,27 @@ def _log_format(value: str) -> LogFormat:
         raise SettingsError("CARDONFILE_LOG_FORMAT must be text or json") from None
 
 
-def _trusted_proxy(value: str | None) -> str | None:
-    if value is None:
-        return None
+def _ip_address(value: str) -> str:
     try:
         address = ipaddress.ip_address(value)
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return str(mapped or address)
     except ValueError:
         raise SettingsError(
             "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"
         ) from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
-def _add_card_limit(value: str | None) -> str | None:
-    if value is None:
-        return None
-    if not _LIMIT.fullmatch(value):
+def _rate_limit(value: str) -> str:
+    if not _RATE_LIMIT.fullmatch(value):
         raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
     return value
 
 
-def _rate_limit_storage(url: str | None) -> str | None:
-    if url is None:
-        return None
+def _redis_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        # A port that is none raises ValueError when it is read.
+        # Reading an invalid port raises ValueError.
         is_usable = bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_usable = False

@@ -1,4 +1,4 @@
-"""The background worker: the reconciler, and what PSPs run beside it."""
+"""The background worker: the reconciler, and the background work of PSPs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = structlog.get_logger()
 
 
 class Worker:
-    """Settles sessions and discards cards in threads of its own, and runs what PSPs bring."""
+    """Runs the reconciler and the background work of PSPs, in threads of their own."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
-        """Take where webhooks reach the service. Raises what a PSP raises when it is made."""
+        """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
         self._reconciler = Reconciler(
             settle=container.settle_in_worker(),
@@ -37,7 +37,7 @@ class Worker:
             ],
             threads=settings.worker_threads,
         )
-        self._of_psps = [
+        self._psp_work = [
             work
             for name, adapter in container.psp_adapters().items()
             if (work := settings.psps[name].background(adapter, f"{base_url}/webhooks/{name}"))
@@ -46,16 +46,15 @@ class Worker:
     def start(self) -> None:
         """Start in the background; once."""
         self._reconciler.start()
-        for each in self._of_psps:
-            _outlive(each.start)
+        for each in self._psp_work:
+            _log_faults(each.start)
 
     def stop(self) -> None:
-        """Stop after what is under way."""
+        """Finish the work under way, and stop. A PSP's background work gets 20 seconds."""
         self._reconciler.stop()
-        # One of them may hang, which is no reason to stay.
         stopping = [
-            threading.Thread(target=_outlive, args=(each.stop,), daemon=True)
-            for each in self._of_psps
+            threading.Thread(target=_log_faults, args=(each.stop,), daemon=True)
+            for each in self._psp_work
         ]
         for thread in stopping:
             thread.start()
@@ -63,8 +62,8 @@ class Worker:
             thread.join(STOP_SECONDS)
 
 
-def _outlive(do: Callable[[], None]) -> None:
-    """Have a PSP do something of its own; when it fails, the service goes on without it."""
+def _log_faults(do: Callable[[], None]) -> None:
+    """Call a PSP's code. If it fails, log that and go on."""
     try:
         do()
     except Exception as fault:

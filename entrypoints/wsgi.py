@@ -16,11 +16,11 @@ from entrypoints.serve import ServeError, announce, check, settings_with_base_ur
 
 
 def create_application() -> WSGIApplication:
-    """Give the application of the installation that the environment describes.
+    """Return the WSGI application, with its settings from the environment.
 
-    CARDONFILE_PUBLIC_BASE_URL must be set. What `cardonfile serve` refuses ends the process with
-    one sentence and status 1. No database is open afterwards, so that a server may fork then; each
-    is opened by the first request that needs it. It runs no worker: `cardonfile work` does.
+    CARDONFILE_PUBLIC_BASE_URL must be set. Where `cardonfile serve` would refuse to start, it
+    prints one sentence and raises SystemExit with status 1. It leaves no database open, so the
+    server may fork afterwards. It starts no worker: run `cardonfile work` beside it.
     """
     try:
         with plain_errors(ServeError):
@@ -34,11 +34,10 @@ def _application() -> WSGIApplication:
     settings = settings_with_base_url(os.environ)
     configure_logs(settings.log_format, name_process=True)
     require_up_to_date(settings.database)
-    # What is opened for the checks goes with this container.
+    # A container of its own, so that nothing opened for the checks is shared over a fork.
     checked = build(settings)
     check(checked)
     checked.storage().close()
-    container = build(settings)
-    application = container.behind_proxy()
+    application = build(settings).behind_proxy()
     announce(settings)
     return application
