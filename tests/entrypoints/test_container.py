@@ -28,7 +28,7 @@ EVERYTHING = {
     "CARDONFILE_LOG_FORMAT": "json",
     "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
     "CARDONFILE_ADD_CARD_LIMIT": "60/minute",
-    # Nothing is asked of it until something is counted.
+    # Not connected before something is counted.
     "CARDONFILE_RATE_LIMIT_STORAGE": "redis://127.0.0.1:1",
 }
 
@@ -53,35 +53,26 @@ def test_every_part_can_be_built_under_every_setting(
 
 
 @pytest.mark.parametrize(
-    ("environment", "is_there"), [(LOOPBACK, True), (PUBLIC, False), (ALLOWED, True)]
-)
-def test_the_fake_psp_is_there_only_where_it_may_be(
-    tmp_path: Path, environment: dict[str, str], is_there: bool
-) -> None:
-    settings = settings_in(tmp_path, environment)
-    container = build(settings)
-    container.app()
-
-    assert (FAKE in container.psps()) is is_there
-    assert (tmp_path / "cards-fake-psp.db").exists() is is_there
-
-
-@pytest.mark.parametrize(
     ("environment", "there"),
     [
         (LOOPBACK, {FAKE}),
         (PUBLIC, set()),
+        (ALLOWED, {FAKE}),
         (WITH_STRIPE, {STRIPE}),
         (EVERYTHING, {FAKE, STRIPE}),
     ],
 )
-def test_stripe_is_there_when_an_account_has_keys(
+def test_a_psp_is_built_only_when_it_is_set_up(
     tmp_path: Path, environment: dict[str, str], there: set[ProviderName]
 ) -> None:
-    assert build(settings_in(tmp_path, environment)).psps().keys() == there
+    container = build(settings_in(tmp_path, environment))
+    container.app()
+
+    assert container.psps().keys() == there
+    assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in there)
 
 
-def test_without_the_sdk_somebody_who_wants_stripe_is_told_what_to_install(
+def test_stripe_without_its_sdk_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("provider", "calls", "transport"):
