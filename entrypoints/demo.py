@@ -19,9 +19,8 @@ from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
-from entrypoints.demo_sample import CENTERS, GUESTS, SPA, store_sample
-from entrypoints.demo_shop.card_api import CardApi
-from entrypoints.demo_shop.shop import ShopCenter, ShopGuest, create_shop
+from entrypoints.demo_sample import BILLING_INFO, CENTERS, GUESTS, SPA, store_sample
+from entrypoints.demo_shop.shop import CardApi, ShopCenter, ShopGuest, create_shop
 from entrypoints.logs import configure_logs
 from entrypoints.serve import (
     ServeError,
@@ -39,20 +38,16 @@ DATABASE_URL: Final = "sqlite:///cardonfile-demo.db"
 TOKENS_LIVE: Final = timedelta(hours=24)
 
 _SHOP_MAY: Final = frozenset(
-    {
-        Permission.GUESTS_VIEW,
-        Permission.GUESTS_ADD,
-        Permission.GUESTS_EDIT,
-        Permission.PRODUCTS_VIEW,
-    }
+    {Permission.GUESTS_VIEW, Permission.GUESTS_ADD, Permission.GUESTS_EDIT}
 )
+_VISITOR_MAY: Final = _SHOP_MAY | {Permission.PRODUCTS_VIEW, Permission.PAYMENTS_USE}
 
 
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ones. Records are kept in a database file of the demo's own, unless
-    CARDONFILE_DATABASE_URL names another; a second run finds the cards of the first.
+    Port 0 takes two free ports. The records are in `cardonfile-demo.db`, unless
+    CARDONFILE_DATABASE_URL names another database, and are kept between runs.
     Raises ServeError, SettingsError, and what `migrate` raises.
     """
     if port > HIGHEST_PORT:
@@ -65,7 +60,7 @@ def run_demo(port: int) -> None:
         api_address = f"{HOST}:{api_port}"
         shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
         settings = Settings.read(_environment(), host=HOST, port=api_port)
-        # The console is for the person who tries it; only faults may interrupt.
+        # Requests are not logged: the console keeps the welcome in view.
         configure_logs(settings.log_format, at_least=logging.ERROR)
         migrate(settings.database)
         container = build(settings)
@@ -78,9 +73,7 @@ def run_demo(port: int) -> None:
             origin=shop_origin,
             payments_origin=settings.public_base_url,
         )
-        visitor_token = _issue_token(
-            container, "demo-visitor", _SHOP_MAY | {Permission.PAYMENTS_USE}
-        )
+        visitor_token = _issue_token(container, "demo-visitor", _VISITOR_MAY)
         welcome = _welcome(f"http://{api_address}", shop_origin, visitor_token)
         _run(service, Server(shop, for_shop), welcome)
 
@@ -104,17 +97,12 @@ def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplic
             ShopGuest(
                 id=guest.id,
                 name=f"{guest.first_name} {guest.last_name}",
-                email=guest.email or "",
+                billing_info=BILLING_INFO,
             )
             for guest in GUESTS
         ],
         centers=[
-            ShopCenter(
-                id=sample.center.id,
-                name=sample.center.name,
-                about=sample.about,
-                needs_address=sample.configuration.avs,
-            )
+            ShopCenter(id=sample.center.id, name=sample.center.name, about=sample.about)
             for sample in CENTERS
         ],
     )
@@ -125,7 +113,7 @@ def _run(service: Service, shop: Server, welcome: str) -> None:
         try:
             shop.run()
         finally:
-            # The shop's last answers may still need the API, so that one stops second.
+            # The API stops second: the shop's last responses may need it.
             service.stop()
 
     on_stop_signals(shop.stop)

@@ -1,6 +1,6 @@
 """The sample records of the demo: invented centers, guests and products.
 
-Every id is fixed, so that a second run finds what the first one stored.
+Every id is fixed, so a second run finds what the first one stored.
 """
 
 from __future__ import annotations
@@ -22,34 +22,36 @@ from domain.products import Product
 _ACCOUNT: Final = MerchantAccount("default")
 
 
+BILLING_INFO: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
+"""Where every guest lives, as the API takes it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCenter:
     """A center, how it takes cards, and what it sells.
 
-    `about` says to visitors of the shop what is special here. Each of the `treatments`, a name, a
-    description and the price of a minute, is sold in each of the lengths.
+    `about` tells visitors of the shop what is special here. `treatments` has a name, a description
+    and a price in US dollars for each product.
     """
 
     center: Center
     about: str
     configuration: PaymentConfiguration
     treatments: tuple[tuple[str, str, str], ...]
-    lengths_minutes: tuple[int, ...]
 
     def products(self) -> Iterator[Product]:
-        """Give a product for each treatment in each of its lengths."""
+        """Yield a product for each treatment."""
         for name, description, price in self.treatments:
-            for minutes in self.lengths_minutes:
-                code = f"{name.split()[0][:4].upper()}-{minutes}"
-                yield Product(
-                    id=ProductId(str(uuid5(UUID(self.center.id), code))),
-                    center_id=self.center.id,
-                    code=code,
-                    name=f"{name}, {minutes} minutes",
-                    description=description,
-                    amount=minutes * Decimal(price),
-                    currency="USD",
-                )
+            code = name.split()[0].upper()
+            yield Product(
+                id=ProductId(str(uuid5(UUID(self.center.id), code))),
+                center_id=self.center.id,
+                code=code,
+                name=name,
+                description=description,
+                amount=Decimal(price),
+                currency="USD",
+            )
 
 
 SPA: Final = SampleCenter(
@@ -57,13 +59,12 @@ SPA: Final = SampleCenter(
     about="A spa. A guest may keep several cards here.",
     configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT),
     treatments=(
-        ("Swedish massage", "Long, firm strokes for back and legs", "1.40"),
-        ("Hot stone massage", "Warm stones along the spine", "1.80"),
-        ("Aroma bath", "A bath with lavender or pine", "0.90"),
-        ("Facial", "Cleansing, mask and a light massage", "1.20"),
-        ("Body scrub", "Sea salt and almond oil", "1.10"),
+        ("Swedish massage", "Long, firm strokes for back and legs", "84.00"),
+        ("Hot stone massage", "Warm stones along the spine", "108.00"),
+        ("Aroma bath", "A bath with lavender or pine", "54.00"),
+        ("Facial", "Cleansing, mask and a light massage", "72.00"),
+        ("Body scrub", "Sea salt and almond oil", "66.00"),
     ),
-    lengths_minutes=(20, 30, 45, 60, 90),
 )
 
 SALON: Final = SampleCenter(
@@ -73,11 +74,10 @@ SALON: Final = SampleCenter(
         provider=FAKE, merchant_account=_ACCOUNT, cards_per_guest=CardsPerGuest.ONE
     ),
     treatments=(
-        ("Haircut", "Wash and cut", "1.30"),
-        ("Styling", "Wash and blow-dry", "1.00"),
-        ("Color", "One shade, from root to tip", "1.70"),
+        ("Haircut", "Wash and cut", "39.00"),
+        ("Styling", "Wash and blow-dry", "30.00"),
+        ("Color", "One shade, from root to tip", "51.00"),
     ),
-    lengths_minutes=(30, 45, 60),
 )
 
 CLINIC: Final = SampleCenter(
@@ -85,11 +85,10 @@ CLINIC: Final = SampleCenter(
     about="A clinic. It has the bank verify the billing address (AVS).",
     configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT, avs=True),
     treatments=(
-        ("Consultation", "A doctor looks at your skin", "1.50"),
-        ("Peeling", "A mild fruit-acid peeling", "2.20"),
-        ("Light therapy", "Blue light against blemishes", "1.90"),
+        ("Consultation", "A doctor looks at your skin", "45.00"),
+        ("Peeling", "A mild fruit-acid peeling", "66.00"),
+        ("Light therapy", "Blue light against blemishes", "57.00"),
     ),
-    lengths_minutes=(20, 30, 40),
 )
 
 CENTERS: Final = (SPA, SALON, CLINIC)
@@ -108,7 +107,7 @@ GUESTS: Final = tuple(
 
 
 def store_sample(storage: Storage) -> None:
-    """Store the sample records; what is there already is updated. Raises ServiceUnavailable."""
+    """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable."""
     with storage.write() as unit:
         unit.centers.put_many(sample.center for sample in CENTERS)
         unit.guests.put_many(GUESTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,12 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.request import ProxyHandler, Request, build_opener
 
+from entrypoints.demo_sample import GUESTS
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-STOP_WITHIN_SECONDS: Final = 30
+START_WITHIN_SECONDS: Final = 60
+STOP_WITHIN_SECONDS: Final = 60
+CALL_SECONDS: Final = 30
+ADA: Final = GUESTS[0].id
 LAST_LINE: Final = "Stop with Ctrl-C."
 
 
@@ -50,6 +56,22 @@ class Demo:
         line = next(line for line in self.printed.splitlines() if line.startswith("curl "))
         return shlex.split(line)
 
+    def call(self, path: str, body: object = None, *, method: str | None = None) -> Any:  # JSON
+        """Call the API about Ada's cards, with the printed token."""
+        request = Request(
+            f"{self.api}/api/v1/guests/{ADA}/accounts{path}",
+            data=json.dumps(body).encode() if body else None,
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
+            method=method,
+        )
+        with build_opener(ProxyHandler({})).open(request, timeout=CALL_SECONDS) as response:
+            return json.load(response)
+
+    def remove_cards(self) -> None:
+        """Remove every card of Ada's."""
+        for card in self.call("?size=100")["accounts"]:
+            self.call(f"/{card['account_id']}", method="DELETE")
+
     def _printed_after(self, name: str) -> str:
         found = re.search(rf"^  {name} +(\S+)", self.printed, re.MULTILINE)
         assert found, self.printed
@@ -63,7 +85,7 @@ def running_demo(
     *,
     with_signal: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Demo]:
-    """Run a demo in a folder; it is stopped by a signal, and must end well."""
+    """Run a demo in a folder, stop it by a signal, and check that it exits with 0."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("CARDONFILE_")
     }
@@ -77,7 +99,10 @@ def running_demo(
             stderr=stderr,
         )
     try:
-        wait_until(lambda: LAST_LINE in printed.read_text() or process.poll() is not None)
+        wait_until(
+            lambda: LAST_LINE in printed.read_text() or process.poll() is not None,
+            seconds=START_WITHIN_SECONDS,
+        )
         assert process.poll() is None, log.read_text()
         yield Demo(process=process, printed=printed.read_text(), log=log)
         process.send_signal(with_signal)

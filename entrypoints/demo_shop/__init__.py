@@ -1,1 +1,1 @@
-"""A small shop that shows the public API at work: it is one of its clients, and nothing more."""
+"""A small shop that uses the HTTP API like any other client: an example to copy from."""

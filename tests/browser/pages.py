@@ -88,6 +88,11 @@ def assert_accessible(page: Page) -> None:
     assert not violations, f"axe on {page.url}:\n" + "\n".join(map(_describe, violations))
 
 
+def assert_fits(page: Page) -> None:
+    """Check that nothing makes the page scroll sideways."""
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def _describe(violation: Mapping[str, Any]) -> str:
     lines = [f"- {violation['id']} ({violation['impact']}): {violation['help']}"]
     for node in violation["nodes"]:

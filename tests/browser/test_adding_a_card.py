@@ -11,19 +11,17 @@ from typing import Final
 import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
-from tests.browser.pages import OpenPage, assert_accessible, type_into
-from tests.demo import Demo, running_demo
+from tests.browser.pages import OpenPage, assert_accessible, assert_fits, type_into
+from tests.demo import ADA, Demo, running_demo
 
-ADA: Final = "6e000000-0000-4000-8000-000000000001"
 SPA: Final = "Still Water Spa"
-SALON: Final = "Corner Hair Salon"
 CLINIC: Final = "Clear Skin Clinic"
 EXPIRY_AS_WRITTEN: Final = (
     *("09/31", "09 / 31", "9/31", "09-31", "09.31", "9 31", "0931", "931"),
     *("09/2031", "9 / 2031", "092031", "2031-09"),
 )
 NUMBER_AS_WRITTEN: Final = (
-    *("4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242"),
+    *("4242424242424242", "4242-4242-4242-4242"),
     *(" 4242  4242 42424242 ", "4242\u00a04242\u00a04242\u00a04242"),
 )
 AUTOFILL: Final = """(field, text) => {
@@ -32,19 +30,26 @@ AUTOFILL: Final = """(field, text) => {
 }"""
 """What a browser and a password manager do when they fill in a field."""
 PHONE: Final = ViewportSize(width=320, height=640)
+DESKTOP: Final = ViewportSize(width=1280, height=900)
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    with running_demo(tmp_path) as running:
+@pytest.fixture(scope="module")
+def shared_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with running_demo(tmp_path_factory.mktemp("demo")) as running:
         yield running
 
 
-def add_a_card(page: Page, demo: Demo, center: str = SPA, *, on: str = "the web") -> None:
+@pytest.fixture
+def demo(shared_demo: Demo) -> Iterator[Demo]:
+    """A demo without cards of Ada's."""
+    yield shared_demo
+    shared_demo.remove_cards()
+
+
+def add_a_card(page: Page, demo: Demo, center: str = SPA) -> None:
     """Go to Ada's page in the shop, and on to the hosted page of a center."""
     page.goto(f"{demo.shop}/guests/{ADA}")
-    name = f"Add on mobile for {center}" if on == "mobile" else f"Add a card for {center} on {on}"
-    page.get_by_role("button", name=name).click()
+    page.get_by_role("button", name=f"Add a card for {center}").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(center)
 
 
@@ -69,72 +74,60 @@ def paste(page: Page, text: str, field: Locator) -> None:
 
 
 def expect_cards(page: Page, *endings: str) -> None:
-    """Expect these cards in the shop, in this order."""
-    cards = page.locator("ul.cards li")
-    expect(cards).to_have_count(len(endings))
+    """Expect to be back in the shop, with these cards in this order."""
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ada Sample")
+    buttons = page.get_by_role("button", name="Remove")
+    expect(buttons).to_have_count(len(endings))
     for number, ending in enumerate(endings):
-        expect(cards.nth(number)).to_contain_text(ending)
+        expect(buttons.nth(number)).to_have_accessible_name(re.compile(ending))
+
+
+def expect_wrong(field: Locator, message: str) -> None:
+    """Expect a field to be marked, described by its message, and focused."""
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile(re.escape(message)))
+    expect(field).to_be_focused()
 
 
 def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
-    page.get_by_role("link", name=re.compile("Ada Sample")).click()
-    page.get_by_role("button", name=f"Add a card for {SPA} on the web").click()
-
+    page.get_by_role("link", name="Ada Sample").click()
+    page.get_by_role("button", name=f"Add a card for {SPA}").click()
     expect(page.locator("body")).to_contain_text("A•• S•••••")
     expect(page.locator("body")).not_to_contain_text("Ada Sample")
-    type_card(page)
+    # By keyboard alone.
+    page.get_by_label("Card number").focus()
+    for text in ("4242424242424242", "09/31", "123"):
+        page.keyboard.type(text)
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Add card")).to_be_focused()
+    page.keyboard.press("Enter")
 
-    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
     expect(page.get_by_role("status")).to_contain_text("Card added")
     expect_cards(page, "4242")
     assert_accessible(page)
+    page.get_by_role("button", name="Remove Visa ending in 4242").click()
+    expect(page.get_by_role("status")).to_contain_text("Card removed")
+    expect_cards(page)
 
 
-def test_a_card_is_added_on_mobile(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo, on="mobile")
-    type_card(page, "5555555555554444")
-
-    expect_cards(page, "Added on mobile")
-
-
-@pytest.mark.parametrize("viewport", [PHONE, ViewportSize(width=1280, height=900)], ids=str)
-def test_the_hosted_page_is_fit_for_every_screen(
-    demo: Demo, open_page: OpenPage, viewport: ViewportSize
-) -> None:
-    page = open_page(viewport=viewport)
-    add_a_card(page, demo, CLINIC)
-
-    assert_accessible(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-
-
-def test_the_hosted_page_can_be_shown_in_the_readme(
+def test_the_hosted_page_fits_every_screen_and_the_readme(
     demo: Demo, open_page: OpenPage, tmp_path: Path
 ) -> None:
-    page = open_page(viewport=ViewportSize(width=720, height=900))
+    page = open_page(viewport=PHONE)
     add_a_card(page, demo, CLINIC)
+    for viewport in (PHONE, DESKTOP):
+        page.set_viewport_size(viewport)
+        assert_accessible(page)
+        assert_fits(page)
+
+    page.set_viewport_size(ViewportSize(width=720, height=900))
     type_into(page.get_by_label("Card number"), "4242424242424242")
     type_into(page.get_by_label("Expiry date"), "09/31")
     page.keyboard.press("Tab")
     picture = Path(os.environ.get("SCREENSHOT", tmp_path / "hosted-page.png"))
-
     page.screenshot(path=picture, full_page=True)
-
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_brand_is_recognised_and_the_number_grouped_while_typing(
-    demo: Demo, page: Page
-) -> None:
-    add_a_card(page, demo)
-    number = page.get_by_label("Card number")
-
-    type_into(number, "5555555555554444")
-    expect(number).to_have_value("5555 5555 5555 4444")
-    expect(page.locator("#brand")).to_contain_text("Mastercard")
-    type_into(number, "42424242")
-    expect(page.locator("#brand")).to_contain_text("Visa")
 
 
 def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
@@ -146,11 +139,10 @@ def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> N
         expect(expiry).to_have_value(text)
         expiry.press("Tab")
         expect(expiry).to_have_value("09 / 31")
-    for text in EXPIRY_AS_WRITTEN:
+    for text in ("09/2031", "2031-09"):
         paste(page, text, expiry)
         expiry.press("Tab")
         expect(expiry).to_have_value("09 / 31")
-    for text in EXPIRY_AS_WRITTEN:
         expiry.evaluate(AUTOFILL, text)
         expect(expiry).to_have_value("09 / 31")
     expect(page.locator("#expiry-error")).to_be_hidden()
@@ -161,42 +153,29 @@ def test_an_expiry_date_is_taken_as_people_write_it(demo: Demo, page: Page) -> N
         expect(expiry).to_have_value("13 / 31" if text == "13/31" else text)
 
 
-def test_an_expiry_date_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
-    expiry = page.get_by_label("Expiry date")
-
-    type_into(expiry, "08/31")
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Backspace", "9"):
-        expiry.press(key)
-    expect(expiry).to_have_value("09/31")
-    expiry.press("Tab")
-    expiry.focus()
-    for key in ("End", "ArrowLeft", "Backspace", "2", "Delete", "9"):
-        expiry.press(key)
-    expect(expiry).to_have_value("09 / 29")
-
-
 def test_a_card_number_is_taken_as_people_write_it(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     number = page.get_by_label("Card number")
 
+    type_into(number, "5555555555554444")
+    expect(number).to_have_value("5555 5555 5555 4444")
+    expect(page.locator("#brand")).to_contain_text("Mastercard")
     for text in NUMBER_AS_WRITTEN:
         type_into(number, text)
         number.press("Tab")
         expect(number).to_have_value("4242 4242 4242 4242")
-    for text in NUMBER_AS_WRITTEN:
+        expect(page.locator("#brand")).to_contain_text("Visa")
         paste(page, text, number)
         number.press("Tab")
         expect(number).to_have_value("4242 4242 4242 4242")
-    for text in NUMBER_AS_WRITTEN:
         number.evaluate(AUTOFILL, text)
         expect(number).to_have_value("4242 4242 4242 4242")
     expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_a_card_number_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
+def test_number_and_expiry_are_corrected_in_their_middle(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
-    number = page.get_by_label("Card number")
+    number, expiry = page.get_by_label("Card number"), page.get_by_label("Expiry date")
 
     type_into(number, "4242414242424242")
     number.press("Home")
@@ -208,6 +187,16 @@ def test_a_card_number_is_corrected_in_its_middle(demo: Demo, page: Page) -> Non
         number.press(key)
     number.press("Tab")
     expect(number).to_have_value("4242 4242 4242 4242")
+
+    type_into(expiry, "08/31")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Backspace", "9"):
+        expiry.press(key)
+    expect(expiry).to_have_value("09/31")
+    expiry.press("Tab")
+    expiry.focus()
+    for key in ("End", "ArrowLeft", "Backspace", "2", "Delete", "9"):
+        expiry.press(key)
+    expect(expiry).to_have_value("09 / 29")
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
@@ -228,37 +217,16 @@ def test_what_is_wrong_is_said_in_place(
         expect(page.locator(f"#{field}")).to_have_attribute("aria-invalid", "true")
     if java_script_enabled:
         expect(page.get_by_label("Card number")).to_be_focused()
-        # Without scripts axe cannot look at the page.
+        # axe is a script.
         assert_accessible(page)
-    type_card(page)
-    expect(page.get_by_role("status")).to_contain_text("Card added")
-
-
-def test_the_whole_way_works_by_keyboard(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
-    page.get_by_label("Card number").focus()
-    for text in ("4242424242424242", "09/31", "123"):
-        page.keyboard.type(text)
-        page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Add card")).to_be_focused()
-    page.keyboard.press("Enter")
-
-    expect(page.get_by_role("status")).to_contain_text("Card added")
-
-
-def test_a_declined_card_can_be_followed_by_another(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
-    type_card(page, "4000000000000002")
-
-    expect(page.get_by_role("alert")).to_contain_text("declined")
-    expect(page.get_by_label("Card number")).to_have_value("")
-    expect(page.get_by_label("Security code")).to_have_value("")
     type_card(page)
     expect_cards(page, "4242")
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_challenge_is_passed(demo: Demo, open_page: OpenPage, java_script_enabled: bool) -> None:
+def test_a_challenge_is_failed_and_passed(
+    demo: Demo, open_page: OpenPage, java_script_enabled: bool
+) -> None:
     page = open_page(java_script_enabled=java_script_enabled)
     add_a_card(page, demo)
     type_card(page, "4000000000003220")
@@ -273,112 +241,48 @@ def test_a_challenge_is_passed(demo: Demo, open_page: OpenPage, java_script_enab
     expect_cards(page, "3220")
 
 
-def expect_wrong(field: Locator, message: str) -> None:
-    """Expect a field to be marked, described by its message, and ready to be typed into."""
-    expect(field).to_have_attribute("aria-invalid", "true")
-    expect(field).to_have_accessible_description(message)
-    expect(field).to_be_focused()
-
-
-def test_a_wrong_postal_code_can_be_corrected(demo: Demo, page: Page) -> None:
+def test_a_postal_code_is_corrected_before_and_after_the_card_is_sent(
+    demo: Demo, page: Page
+) -> None:
     add_a_card(page, demo, CLINIC)
-    expect(page.get_by_label("Street and number")).not_to_have_value("")
-    type_into(page.get_by_label("Postal code"), "00000")
-    type_card(page)
-    expect_wrong(
-        page.get_by_label("Postal code"),
-        "Your bank does not know this postal code for the card. Correct it and try again.",
-    )
-    expect(page.get_by_role("alert")).to_contain_text("postal code")
-    assert_accessible(page)
-
-    type_into(page.get_by_label("Postal code"), "98101")
-    type_card(page)
-
-    expect_cards(page, "4242")
-
-
-def test_a_postal_code_is_asked_for_before_the_card_is_sent(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo, CLINIC)
-    page.get_by_label("Postal code").press("ControlOrMeta+a")
+    postal_code = page.get_by_label("Postal code")
+    postal_code.press("ControlOrMeta+a")
     page.keyboard.press("Delete")
     type_card(page)
-
-    expect_wrong(page.get_by_label("Postal code"), "Enter the postal code of your billing address.")
+    expect_wrong(postal_code, "Enter the postal code of your billing address.")
+    # Nothing was sent, so the number is still there.
     expect(page.get_by_label("Card number")).to_have_value("4242 4242 4242 4242")
-    page.get_by_label("Country").select_option("United Arab Emirates")
+
+    type_into(postal_code, "00000")
     page.get_by_role("button", name="Add card").click()
-    expect_cards(page, "4242")
-
-
-def test_a_postal_code_that_cannot_be_is_corrected_in_the_shop(demo: Demo, page: Page) -> None:
-    page.goto(f"{demo.shop}/guests/{ADA}")
-    clinic = page.get_by_role("form", name=CLINIC)
-    type_into(clinic.get_by_label("Postal code"), "9810")
-    clinic.get_by_role("button", name="Add a card").click()
-
-    expect(page.get_by_role("alert")).to_contain_text("The card could not be saved")
-    expect_wrong(
-        clinic.get_by_label("Postal code"),
-        "The billing address could not be confirmed. Check the postal code and the country, then "
-        "add the card again.",
-    )
-    assert_accessible(page)
-    page.keyboard.press("End")
-    page.keyboard.type("1")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text(CLINIC)
-
-
-def test_a_card_whose_address_does_not_match_is_refused(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo, CLINIC)
-    type_card(page, "4000000000000010")
-
-    expect(page.get_by_role("alert")).to_contain_text("The card could not be saved")
-    expect(page.get_by_role("alert")).to_contain_text("Check the postal code")
-    expect(page.locator("body")).not_to_contain_text("Transaction")
-    expect_cards(page)
+    expect_wrong(postal_code, "Your bank does not know this postal code for the card.")
+    expect(page.get_by_role("alert")).to_contain_text("postal code")
+    expect(page.get_by_label("Card number")).to_have_value("")
     assert_accessible(page)
 
-
-def test_the_same_card_is_refused_a_second_time(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
+    page.get_by_label("Country").select_option("United Arab Emirates")
+    postal_code.press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
     type_card(page)
     expect_cards(page, "4242")
-    add_a_card(page, demo)
-    type_card(page)
-
-    expect(page.get_by_role("alert")).to_contain_text("It is on file already")
-    expect_cards(page, "4242")
 
 
-@pytest.mark.parametrize("viewport", [PHONE, None], ids=["phone", "desktop"])
 def test_a_link_that_was_changed_leads_back_to_where_the_guest_came_from(
-    demo: Demo, open_page: OpenPage, viewport: ViewportSize | None
+    demo: Demo, open_page: OpenPage
 ) -> None:
-    page = open_page(viewport=viewport)
-    page.goto(f"{demo.shop}/guests/{ADA}")
+    page = open_page(viewport=PHONE)
     links: list[str] = []
     page.on("request", lambda request: links.append(request.url))
-    page.get_by_role("button", name=f"Add a card for {SPA} on the web").click()
+    add_a_card(page, demo)
     (link,) = (url for url in links if "redirect_uri=" in url)
 
     page.goto(f"{link}&redirect_uri=https%3A%2F%2Fevil.example")
     expect(page.get_by_role("heading", level=1)).to_have_text(SPA)
     assert_accessible(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_fits(page)
     page.get_by_role("link", name=f"Go back to {SPA}").click()
 
-    expect(page).to_have_url(re.compile(re.escape(f"{demo.shop}/guests/{ADA}")))
-
-
-def test_a_psp_that_is_out_of_order_says_so(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
-    type_card(page, "4000000000000119")
-
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.locator("main")).to_contain_text("later")
-    assert_accessible(page)
+    expect_cards(page)
 
 
 def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Page) -> None:
@@ -386,8 +290,8 @@ def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Pa
     hosted_page = page.url
     page.get_by_role("link", name="Return without adding a card").click()
 
-    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
     expect_cards(page)
+    expect(page).to_have_url(f"{demo.shop}/guests/{ADA}/back")
     page.goto(hosted_page)
     type_card(page)
     expect_cards(page, "4242")
@@ -400,7 +304,6 @@ def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page:
 
     page.go_back()
 
-    expect(page).to_have_url(re.compile(re.escape(demo.shop)))
     expect_cards(page, "4242")
 
 
@@ -424,37 +327,23 @@ def test_two_tabs_lead_to_one_card(demo: Demo, open_page: OpenPage) -> None:
     expect_cards(first, "4242")
     type_card(second)
 
-    expect(second).to_have_url(re.compile(re.escape(demo.shop)))
     expect_cards(second, "4242")
-
-
-def test_a_card_is_removed(demo: Demo, page: Page) -> None:
-    add_a_card(page, demo)
-    type_card(page)
-    page.get_by_text("Remove Visa ending in 4242").click()
-    page.get_by_role("button", name=re.compile("Remove this card")).click()
-
-    expect(page.get_by_role("status")).to_contain_text("Card removed")
-    expect_cards(page)
 
 
 @pytest.mark.parametrize(
     "path",
     [
         "{shop}/",
-        "{shop}/guests/6e000000-0000-4000-8000-000000000002",
-        "{shop}/centers/5a000000-0000-4000-8000-000000000001/products",
+        f"{{shop}}/guests/{ADA}",
         "{shop}/nowhere",
         "{api}/hosted-payments?token_id=x",
         "{api}/fake-psp/pages/nowhere",
     ],
 )
-@pytest.mark.parametrize("viewport", [PHONE, None], ids=["phone", "desktop"])
-def test_every_other_page_is_accessible_and_fits(
-    demo: Demo, open_page: OpenPage, path: str, viewport: ViewportSize | None
-) -> None:
-    page = open_page(viewport=viewport)
+def test_every_other_page_is_accessible_and_fits(demo: Demo, page: Page, path: str) -> None:
     page.goto(path.format(shop=demo.shop, api=demo.api))
 
-    assert_accessible(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for viewport in (PHONE, DESKTOP):
+        page.set_viewport_size(viewport)
+        assert_accessible(page)
+        assert_fits(page)

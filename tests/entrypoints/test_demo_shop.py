@@ -1,0 +1,220 @@
+"""The demo shop's responses. The API that it calls is a real one, served in a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Final
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+from falcon.testing import Result, TestClient
+from typing_extensions import override
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.card_sessions import CardSession
+from domain.identifiers import TokenId
+from entrypoints.demo_shop.shop import (
+    COOKIE,
+    MAX_LOOKS,
+    CardApi,
+    ShopCenter,
+    ShopGuest,
+    create_shop,
+)
+from tests.builders import CENTER_ID
+from tests.installation import MISMATCHING_CARD, Installation
+
+ORIGIN: Final = "http://127.0.0.1:8001"
+PAYMENTS: Final = "http://127.0.0.1:8000"
+GUEST: Final = f"/guests/{GUEST_ID}"
+ADD: Final = f"{GUEST}/centers/{CENTER_ID}"
+NAME: Final = "<b>Zoe & Null</b>"
+ADDRESS: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
+HEADERS: Final = {"Host": "127.0.0.1:8001", "Origin": ORIGIN}
+
+
+class _Silent(WSGIRequestHandler):
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def make_client(api: CardApi) -> TestClient:
+    shop = create_shop(
+        api=api,
+        origin=ORIGIN,
+        payments_origin=PAYMENTS,
+        guests=[ShopGuest(id=GUEST_ID, name=NAME, billing_info=ADDRESS)],
+        centers=[ShopCenter(id=CENTER_ID, name="Spa", about="")],
+    )
+    return TestClient(shop, headers=HEADERS)
+
+
+@pytest.fixture
+def token(installation: Installation) -> str:
+    return installation.token_for(installation.caller)
+
+
+@pytest.fixture
+def shop(installation: Installation, token: str) -> Iterator[TestClient]:
+    app = installation.container.app()
+    with make_server("127.0.0.1", 0, app, handler_class=_Silent) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield make_client(CardApi(f"127.0.0.1:{server.server_port}", token))
+        server.shutdown()
+        thread.join()
+
+
+def add_card(shop: TestClient, installation: Installation) -> CardSession:
+    """Press the button, and open the hosted page."""
+    sent = shop.simulate_post(ADD)
+    session = installation.session(TokenId(sent.cookies[COOKIE].value))
+    installation.open_page(session)
+    return session
+
+
+def come_back(shop: TestClient, session: CardSession, look: int = 1) -> Result:
+    cookies = {COOKIE: session.token_id}
+    return shop.simulate_get(f"{GUEST}/back", cookies=cookies, params={"look": look})
+
+
+def test_the_button_leads_to_the_hosted_page(shop: TestClient, installation: Installation) -> None:
+    installation.configure(avs=True)
+
+    sent = shop.simulate_post(ADD)
+
+    assert sent.status_code == 303
+    assert sent.headers["Location"].startswith(f"{PAYMENTS}/hosted-payments?token_id=")
+    session = installation.session(TokenId(sent.cookies[COOKIE].value))
+    assert session.redirect_uri == f"{ORIGIN}{GUEST}/back"
+    assert session.billing_info is not None
+    assert session.billing_info.zipcode == "98101"
+    assert "HttpOnly" in sent.headers["Set-Cookie"]
+
+
+def give_nothing(installation: Installation, session: CardSession) -> None:
+    """Leave the page open."""
+
+
+def give_a_card(installation: Installation, session: CardSession) -> None:
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+
+def give_a_card_on_file(installation: Installation, session: CardSession) -> None:
+    give_a_card(installation, installation.opened_session(billing_info=ADDRESS))
+    give_a_card(installation, session)
+
+
+def give_a_card_with_another_address(installation: Installation, session: CardSession) -> None:
+    installation.type_card(session, MISMATCHING_CARD)
+    installation.return_to_shop(session)
+
+
+def let_it_expire(installation: Installation, session: CardSession) -> None:
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile_until_idle()
+
+
+@pytest.mark.parametrize(
+    ("act", "shown"),
+    [
+        (give_nothing, "No card has arrived yet"),
+        (give_a_card, "Card added"),
+        (give_a_card_on_file, "It is on file already"),
+        (give_a_card_with_another_address, "Your bank does not know this billing address."),
+        (let_it_expire, "has expired"),
+    ],
+)
+def test_the_page_shows_the_result_and_looks_again_only_while_the_session_is_open(
+    act: Callable[[Installation, CardSession], None],
+    shown: str,
+    shop: TestClient,
+    installation: Installation,
+) -> None:
+    installation.configure(avs=True)
+    session = add_card(shop, installation)
+    act(installation, session)
+
+    page = come_back(shop, session)
+
+    assert shown in page.text
+    is_open = act is give_nothing
+    assert ("Refresh" in page.headers) is is_open
+    if is_open:
+        assert page.headers["Refresh"] == f"3; url={GUEST}/back?look=2"
+        assert "Refresh" not in come_back(shop, session, look=MAX_LOOKS).headers
+
+
+def test_a_card_is_listed_and_removed_once(shop: TestClient, installation: Installation) -> None:
+    account = installation.stored_card()
+    assert "Visa ending in 4242" in shop.simulate_get(GUEST).text
+
+    removed, again = (shop.simulate_post(f"{GUEST}/cards/{account.account_id}") for _ in range(2))
+
+    assert removed.headers["Location"] == f"{GUEST}?removed=1"
+    assert again.status_code == 404
+    assert "It has been removed already." in again.text
+    assert "No card is on file yet." in shop.simulate_get(GUEST).text
+
+
+@pytest.mark.parametrize("origin", [None, "null", "http://127.0.0.1:8001.evil.example"])
+def test_a_form_of_another_site_changes_nothing(
+    origin: str | None, shop: TestClient, installation: Installation
+) -> None:
+    account = installation.stored_card()
+    # TestClient sends no header whose value is None.
+    headers = {"Host": HEADERS["Host"], **({"Origin": origin} if origin else {})}
+    client = TestClient(shop.app, headers=headers)
+
+    for path in (ADD, f"{GUEST}/cards/{account.account_id}"):
+        refused = client.simulate_post(path)
+        assert refused.status_code == 403
+        assert COOKIE not in refused.cookies
+    assert len(installation.accounts()) == 1
+
+
+def test_names_are_escaped_and_the_token_stays_on_the_server(
+    shop: TestClient, installation: Installation, token: str
+) -> None:
+    session = add_card(shop, installation)
+    responses = [
+        shop.simulate_get("/"),
+        shop.simulate_post(ADD),
+        come_back(shop, session),
+        shop.simulate_get("/nowhere"),
+    ]
+
+    assert [response.status_code for response in responses] == [200, 303, 200, 404]
+    assert "&lt;b&gt;Zoe &amp; Null&lt;/b&gt;" in responses[2].text
+    for response in responses:
+        assert NAME not in response.text
+        assert token not in response.text + str(response.headers)
+        assert response.headers["Content-Security-Policy"] == (
+            "default-src 'none'; style-src 'self'; img-src 'self'; "
+            f"form-action 'self' {PAYMENTS}; frame-ancestors 'none'; base-uri 'none'"
+        )
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["Referrer-Policy"] == "same-origin"
+
+
+def test_another_host_name_is_redirected_to_the_one_in_use(shop: TestClient) -> None:
+    page = shop.simulate_get(GUEST, headers={"Host": "localhost:8001"})
+
+    assert page.status_code == 303
+    assert page.headers["Location"] == ORIGIN
+
+
+def test_without_the_api_the_page_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+
+    page = make_client(CardApi(address, "token")).simulate_get(GUEST)
+
+    assert page.status_code == 503
+    assert "The card service cannot be reached just now." in page.text
