@@ -15,7 +15,7 @@ from tests.browser.pages import OpenPage, Watch
 
 @pytest.fixture(scope="session")
 def tell(pytestconfig: pytest.Config) -> Tell:
-    """Say a line aloud at once: to fetch a browser may take minutes."""
+    """Print a line at once, despite capturing: fetching a browser may take minutes."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def tell(line: str) -> None:
@@ -39,7 +39,7 @@ def playwright(tell: Tell) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
-    """A real Chromium, started once; without one, every test that needs it fails."""
+    """A real Chromium, started once. Without one, every test that needs it fails."""
     with _plain_failure():
         started = start_chromium(playwright.chromium, tell=tell)
     with started:
@@ -48,7 +48,7 @@ def browser(playwright: Playwright, tell: Tell) -> Iterator[Browser]:
 
 @contextmanager
 def _plain_failure() -> Iterator[None]:
-    """Show what is missing and what to run, and nothing of where that was found out."""
+    """Show what is missing and what to run, without a traceback."""
     try:
         yield
     except ChromiumUnavailable as unavailable:
@@ -58,7 +58,7 @@ def _plain_failure() -> Iterator[None]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Open pages, each in a context of its own; the test fails when one of them misbehaved."""
+    """Open pages, each in a context of its own. The test fails if one of them misbehaved."""
     watches: list[Watch] = []
     with ExitStack() as contexts:
 
@@ -79,5 +79,5 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
 @pytest.fixture
 def page(open_page: OpenPage) -> Page:
-    """An empty page in a fresh context; the test fails when the page misbehaved."""
+    """An empty page in a fresh context. The test fails if the page misbehaved."""
     return open_page()

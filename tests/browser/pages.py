@@ -1,4 +1,4 @@
-"""What every page of this project must stand up to in a browser."""
+"""The checks that every page of this project passes in a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from playwright.sync_api import (
 
 
 class OpenPage(Protocol):
-    """Opens an empty page in a browser context of its own, watched like the fixture `page`."""
+    """Opens an empty page in a new browser context, and watches it like the fixture `page`."""
 
     def __call__(
         self, *, viewport: ViewportSize | None = None, java_script_enabled: bool = True
@@ -30,9 +30,9 @@ class OpenPage(Protocol):
 
 
 def type_into(field: Locator, text: str) -> None:
-    """Type key by key, in place of what the field holds, as a person does.
+    """Replace the text of a field key by key, as a person does.
 
-    `Locator.fill` sets the value at once, so that scripts which follow the typing are not seen.
+    `Locator.fill` sets the value at once, so scripts that react to keys would not be tested.
     """
     field.click()
     field.press("ControlOrMeta+a")
@@ -40,10 +40,10 @@ def type_into(field: Locator, text: str) -> None:
 
 
 class Watch:
-    """Collects what must not happen on any page of one browser context.
+    """Collects the problems of the pages in one browser context.
 
-    That is: an error on the console (a breach of the Content-Security-Policy among them), an
-    exception that no script caught, and a request to any host but this machine.
+    These are errors on the console, such as a violation of the Content-Security-Policy, uncaught
+    exceptions, and requests to another host than this machine.
     """
 
     def __init__(self, context: BrowserContext) -> None:
@@ -58,8 +58,8 @@ class Watch:
         if message.type != "error":
             return
         address = message.location["url"]
-        # A page may well answer 404 or 422: that is what the browser reports here. A missing
-        # style sheet, script or picture stays a problem.
+        # The browser also reports a page with the status 404 or 422, which is fine. A missing
+        # style sheet, script or picture is not.
         if (
             message.text.startswith("Failed to load resource")
             and address in self._refused_documents
@@ -80,9 +80,9 @@ class Watch:
 
 
 def assert_accessible(page: Page) -> None:
-    """Check the page, as it is now, against every rule that axe checks by default."""
+    """Check the page as it is now against the default rules of axe."""
     response: Mapping[str, Any] = Axe().run(page).response
-    # A page that axe found nothing to say about was not looked at.
+    # If no rule passed, axe did not check the page.
     assert response["passes"], f"axe checked nothing on {page.url}"
     violations: Sequence[Mapping[str, Any]] = response["violations"]
     assert not violations, f"axe on {page.url}:\n" + "\n".join(map(_describe, violations))
