@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from acme_psp.fake_acme import GOOD, FakeAcme, Merchant
 from click.testing import CliRunner
 from falcon.testing import TestClient
 
+from acme_psp.fake_acme import GOOD, FakeAcme, Merchant
 from adapters.psp.stand_in import StandInServer
 from entrypoints.cli import main
 from entrypoints.wsgi import create_application
