@@ -41,7 +41,7 @@ def test_a_webhook_is_kept_and_the_reconciler_woken(api: Api) -> None:
 
 def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a slow machine, some would wait longer for their turn to write than the service lets them.
-    monkeypatch.setattr(connection, "QUEUE_SECONDS", 60)
+    monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 60)
     installation = Installation(tmp_path, busy_timeout_seconds=60)
     api = Api(installation)
     session = api.installation.opened_session()
