@@ -1,0 +1,153 @@
+"""Queries that are frequent, or on tables that grow, use an index: no scan of a table, no sort."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters.postgresql.connection import Transaction
+from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
+from adapters.sql.transaction import Values
+from adapters.sqlite.storage import SqliteStorage
+from domain.identifiers import CardToken
+from domain.pagination import PageRequest
+from domain.ports import WriteUnit
+from tests.adapters.postgresql.by_hand import statements_of
+from tests.builders import (
+    CALLER,
+    CENTER_ID,
+    PROVIDER,
+    a_center,
+    a_discard,
+    a_payment_account,
+    a_product,
+    a_session,
+    an_access_token,
+    an_attempt,
+    an_evidence,
+)
+from tests.databases import make_database
+from tests.postgresql import empty_database
+
+SECOND_PAGE: Final = PageRequest(page=2, size=1)
+TOKEN: Final = CardToken("token-1")
+
+USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
+    "page of products": lambda unit: unit.products.page(CENTER_ID, SECOND_PAGE),
+    "page of accounts": lambda unit: unit.accounts.page(GUEST_ID, None, SECOND_PAGE),
+    "page at centers": lambda unit: unit.accounts.page(
+        GUEST_ID, frozenset({CENTER_ID}), SECOND_PAGE
+    ),
+    "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
+    "account": lambda unit: unit.accounts.get(a_payment_account().account_id),
+    "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
+    "session": lambda unit: unit.sessions.get(TOKEN_ID),
+    "session of a page": lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
+    "update of a session": lambda unit: unit.sessions.update(a_session()),
+    "due session": lambda unit: unit.sessions.take_due(NOW, until=NOW),
+    "due discard": lambda unit: unit.discards.take_due(NOW, until=NOW),
+    "discard": lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
+    "key": lambda unit: unit.idempotency_keys.get(CALLER, "key", since=NOW),
+    "claim of a key": lambda unit: unit.idempotency_keys.claim(
+        CALLER, "key", TOKEN_ID, now=NOW, since=NOW
+    ),
+    "old keys": lambda unit: unit.idempotency_keys.forget(before=NOW),
+    "evidence": lambda unit: unit.evidence.add(TOKEN_ID, an_evidence()),
+    "guest reference": lambda unit: unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
+    "merchant identity": lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+    "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
+}
+
+
+SEARCHED: Final = {
+    "page of products": '"position" <=',
+    "held token": "token =",
+    "old keys": "used_at <",
+}
+"""Conditions that PostgreSQL must search for, though another index would fit somehow."""
+
+
+def fill(unit: WriteUnit) -> None:
+    """Store two of what is listed, so that no list is skipped for being empty."""
+    unit.centers.put_many([a_center()])
+    unit.products.put_many([a_product(1), a_product(2)])
+    unit.sessions.add(a_session(attempt=an_attempt(), due_at=NOW))
+    unit.accounts.add(a_payment_account(1))
+    unit.accounts.add(a_payment_account(2))
+    unit.discards.add(a_discard())
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_sqlite_searches_an_index(tmp_path: Path, use: Callable[[WriteUnit], object]) -> None:
+    make_database(tmp_path / "cards.db")
+    statements: list[str] = []
+    with closing(SqliteStorage(tmp_path / "cards.db")) as storage, storage.write() as unit:
+        fill(unit)
+        connection = unit._transaction.db.conn  # type: ignore[attr-defined]  # no part of the port
+        connection.set_trace_callback(statements.append)
+        use(unit)
+        connection.set_trace_callback(None)
+        plan = [
+            detail
+            for statement in statements
+            for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}")
+        ]
+    assert any("USING" in detail for detail in plan), plan
+    # A list of values within a statement is read from its start to its end.
+    of_tables = [detail for detail in plan if not detail.startswith("SCAN json_each")]
+    assert not any(re.search("SCAN|TEMP B-TREE", detail) for detail in of_tables), plan
+    if use is USES["page of products"]:
+        assert any("position>? AND position<?" in detail for detail in plan), plan
+
+
+Plan = dict[str, Any]  # PostgreSQL's JSON
+
+
+def steps_of(plan: Plan) -> list[Plan]:
+    return [plan, *(step for below in plan.get("Plans", ()) for step in steps_of(below))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_postgresql_searches_an_index(
+    postgresql_server: str, use: Callable[[WriteUnit], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[tuple[str, Values | None]] = []
+    execute = Transaction.execute
+
+    def note(transaction: Transaction, statement: str, values: Values | None = None) -> Any:
+        statements.append((statement, values))
+        return execute(transaction, statement, values)
+
+    with (
+        empty_database(postgresql_server) as url,
+        closing(PostgresqlStorage(url)) as storage,
+        storage.write() as unit,
+    ):
+        fill(unit)
+        with monkeypatch.context() as patch:
+            patch.setattr(Transaction, "execute", note)
+            use(unit)
+        transaction = statements_of(unit)
+        # In small tables a scan would be cheaper. Where no index fits, it shows all the same.
+        transaction.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+        transaction.execute("SET LOCAL enable_sort = off")
+        steps = [
+            step
+            for statement, values in statements
+            for (plan,) in transaction.execute(f"EXPLAIN (FORMAT JSON) {statement}", values)
+            for step in steps_of(plan[0]["Plan"])
+        ]
+    conditions = [step.get("Index Cond") or "" for step in steps if "Index Name" in step]
+    assert not any(re.search("Seq Scan|Sort", step["Node Type"]) for step in steps), steps
+    # In a small table, the old keys to delete are found by a walk through the primary key as well.
+    assert conditions, steps
+    assert all(conditions) or use is USES["old keys"], steps
+    for name, searched in SEARCHED.items():
+        assert use is not USES[name] or any(searched in each for each in conditions), steps
