@@ -1,4 +1,4 @@
-"""A client of the HTTP API that holds every answer against the OpenAPI document."""
+"""A client of the HTTP API that compares every response with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATHS = {path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in sorted
 
 
 class Api:
-    """Sends requests with a token, and fails when an answer is not what the document says."""
+    """Sends requests with a token, and fails if a response differs from the document."""
 
     def __init__(self, installation: Installation, caller: Caller | None = None) -> None:
         self.installation = installation
@@ -41,7 +41,7 @@ class Api:
         headers: dict[str, str] | None = None,
         authenticated: bool = True,
     ) -> testing.Result:
-        """Send a request, and hold its answer against the document."""
+        """Send a request, and compare its response with the document."""
         all_headers = {"Authorization": f"bearer {self.token}"} if authenticated else {}
         result = self._client.simulate_request(
             method, path, body=body, query_string=query, headers={**all_headers, **(headers or {})}
@@ -50,27 +50,23 @@ class Api:
         return result
 
     def get(self, path: str, query: str | None = None) -> testing.Result:
-        """Send a GET."""
+        """Send a GET request."""
         return self.send("GET", path, query=query)
 
+    def browse(self, path: str, query: str) -> testing.Result:
+        """Send a GET request as a guest's browser does, without a token."""
+        return self.send("GET", path, query=query, authenticated=False)
+
     def post(
-        self,
-        body: object,
-        *,
-        path: str = ACCOUNTS,
-        headers: dict[str, str] | None = None,
+        self, body: object, *, path: str = ACCOUNTS, headers: dict[str, str] | None = None
     ) -> testing.Result:
-        """Send add-card with a JSON body."""
-        return self.send(
-            "POST",
-            path,
-            body=json.dumps(body),
-            headers={"Content-Type": "application/json", **(headers or {})},
-        )
+        """Send an add-card request with a JSON body."""
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
+        return self.send("POST", path, body=json.dumps(body), headers=all_headers)
 
 
 def assert_documented(method: str, path: str, result: testing.Result) -> None:
-    """Fail when the document does not know this answer to this request."""
+    """Fail if the document does not describe this response to this request."""
     assert result.headers["x-content-type-options"] == "nosniff"
     assert "server" not in result.headers
     known = next((known for known, form in _PATHS.items() if form.fullmatch(path)), None)
@@ -79,19 +75,19 @@ def assert_documented(method: str, path: str, result: testing.Result) -> None:
         assert result.status_code in (404, 405)
         return
     assert str(result.status_code) in operation["responses"], (method, path, result.text)
-    answer = operation["responses"][str(result.status_code)]
-    content_type = result.headers.get("content-type", "").partition(";")[0]
-    if "content" not in answer:
+    content = operation["responses"][str(result.status_code)].get("content")
+    if content is None:
         assert result.text == ""
         return
-    assert content_type in answer["content"], (content_type, result.text)
+    content_type = result.headers.get("content-type", "").partition(";")[0]
+    assert content_type in content, (content_type, result.text)
     if content_type == "application/json":
-        schema = {**answer["content"][content_type]["schema"], "components": DOCUMENT["components"]}
+        schema = {**content[content_type]["schema"], "components": DOCUMENT["components"]}
         jsonschema_rs.validate(schema, result.json)
 
 
 def refused(result: testing.Result) -> tuple[int, str]:
-    """Give code and message of a refusal in the envelope, which must be all there is."""
+    """Return code and message of a refusal in the envelope, which must contain nothing else."""
     error = result.json["error"]
     assert result.json == {"success": False, "error": error}
     assert error["code"] == result.status_code
@@ -99,7 +95,7 @@ def refused(result: testing.Result) -> tuple[int, str]:
 
 
 def refused_bare(result: testing.Result) -> tuple[int, str]:
-    """Give code and message of a bare refusal, which must be all there is."""
+    """Return code and message of a bare refusal, which must contain nothing else."""
     assert set(result.json) == {"code", "message"}
     assert result.json["code"] == result.status_code
     return result.json["code"], result.json["message"]

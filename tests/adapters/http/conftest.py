@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
+
 import pytest
 
 from tests.adapters.http.api import Api
@@ -8,5 +11,16 @@ from tests.installation import Installation
 
 @pytest.fixture
 def api(installation: Installation) -> Api:
-    """Give a client whose caller may do everything."""
+    """Return a client whose caller has every permission."""
     return Api(installation)
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Return such a client for requests that are refused; in the end, no session is stored."""
+    installation = Installation(tmp_path_factory.mktemp("refusing"))
+    yield Api(installation)
+    installation.clock.advance(timedelta(days=2))
+    # Every session would be due by now.
+    assert installation.reconcile().sessions == 0
+    installation.close()

@@ -14,29 +14,41 @@ from domain.card_sessions import CardSession, SessionStatus
 from entrypoints.serve import listen
 from tests.adapters.http.api import Api
 from tests.builders import a_center
-from tests.installation import (
-    BASE_URL,
-    CHALLENGED_CARD,
-    DECLINED_CARD,
-    REDIRECT_URI,
-    Trouble,
-)
+from tests.installation import BASE_URL, CHALLENGED_CARD, DECLINED_CARD, REDIRECT_URI, Trouble
 
 CENTER = a_center().name
-
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
 
 
-def link_of(session: CardSession, **changes: str) -> str:
-    return urlencode(
-        {"token_id": session.token_id, "redirect_uri": session.redirect_uri, **changes}
-    )
+def opened(api: Api, session: CardSession, **changes: str) -> Result:
+    """Open the link of a session, with some of its parameters changed."""
+    query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri, **changes}
+    return api.browse("/hosted-payments", urlencode(query))
+
+
+def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
+    """Return to the shop on one of the legs; return the address to which it redirects."""
+    result = api.browse(f"/hosted-payments/{leg}", f"token_id={session.token_id}{claim}")
+    assert result.status_code == 303
+    return result.headers["location"]
+
+
+def shown(result: Result) -> tuple[str, str, str | None]:
+    """Return the center and the problem that a page names, and where its link leads."""
+    text = unescape(result.text)
+    headings = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", text)
+    center, problem = headings if len(headings) == 2 else ("", *headings)
+    way_back = re.search(r'<a href="(.*?)">Go back( to .*?)?</a>', text)
+    if way_back and center:
+        assert way_back[2] == f" to {center}"
+    assert "shop" not in text.replace(REDIRECT_URI, "").lower()
+    return center, problem, way_back[1] if way_back else None
 
 
 def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
     session = api.installation.add_card()
 
-    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
+    result = opened(api, session)
 
     assert result.status_code == 303
     assert result.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
@@ -46,38 +58,18 @@ def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
 
 
 @LEGS
-def test_both_legs_send_the_browser_to_the_stored_address(api: Api, leg: str) -> None:
-    session = api.installation.opened_session()
-    query = f"token_id={session.token_id}&redirect_uri=https://evil.example"
-
-    result = api.send("GET", f"/hosted-payments/{leg}", query=query, authenticated=False)
-
-    assert result.status_code == 303
-    assert result.headers["location"] == REDIRECT_URI
-
-
-def test_the_address_is_kept_byte_for_byte(api: Api) -> None:
+def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api, leg: str) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
     session = api.installation.opened_session(redirect_uri=uri)
-    query = f"token_id={session.token_id}"
 
-    for leg in ("return", "cancel"):
-        result = api.send("GET", f"/hosted-payments/{leg}", query=query, authenticated=False)
-        assert result.headers["location"] == uri
+    assert sent_back(api, session, leg, "&redirect_uri=https://evil.example") == uri
 
 
 def test_coming_back_stores_the_card_and_shows_nothing_of_it(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session)
 
-    result = api.send(
-        "GET",
-        "/hosted-payments/return",
-        query=f"token_id={session.token_id}",
-        authenticated=False,
-    )
-
-    assert result.headers["location"] == REDIRECT_URI
+    assert sent_back(api, session) == REDIRECT_URI
     assert len(api.installation.accounts()) == 1
 
 
@@ -89,14 +81,8 @@ def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
     if typed:
         api.installation.type_card(session, typed)
 
-    for claim in ("", "&result=success", "&status=completed&card=card_1", "&result=" + "x" * 5000):
-        result = api.send(
-            "GET",
-            "/hosted-payments/return",
-            query=f"token_id={session.token_id}{claim}",
-            authenticated=False,
-        )
-        assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
+    for claim in ("&result=success", "&status=completed&card=card_1", "&result=" + "x" * 5000):
+        assert sent_back(api, session, claim=claim) == REDIRECT_URI
 
     assert api.installation.session(session.token_id).status is SessionStatus.OPEN
     assert api.installation.accounts() == ()
@@ -109,8 +95,7 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
         session = api.installation.opened_session(redirect_uri=f"http://127.0.0.1:{port}/cards")
         api.installation.type_card(session)
         for leg in ("return", "cancel"):
-            query = f"token_id={session.token_id}"
-            api.send("GET", f"/hosted-payments/{leg}", query=query, authenticated=False)
+            sent_back(api, session, leg)
         api.installation.reconcile_until_idle()
 
         assert len(api.installation.accounts()) == 1
@@ -118,40 +103,11 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
             shop.accept()
 
 
-def test_coming_back_goes_on_while_the_psp_does_not_answer(api: Api) -> None:
-    session = api.installation.opened_session()
-    api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
-
-    result = api.send(
-        "GET",
-        "/hosted-payments/return",
-        query=f"token_id={session.token_id}",
-        authenticated=False,
-    )
-
-    assert (result.status_code, result.headers["location"]) == (303, REDIRECT_URI)
-
-
-def shown(result: Result) -> tuple[str, str, str | None]:
-    """Give the center and the problem that a page names, and where its way back leads."""
-    text = unescape(result.text)
-    headings = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", text)
-    center, problem = headings if len(headings) == 2 else ("", *headings)
-    way_back = re.search(r'<a href="(.*?)">Go back( to .*?)?</a>', text)
-    if way_back and center:
-        assert way_back[2] == f" to {center}"
-    assert "shop" not in text.replace(REDIRECT_URI, "").lower()
-    return center, problem, way_back[1] if way_back else None
-
-
 @pytest.mark.parametrize("redirect_uri", ["https://evil.example", ""])
 def test_a_link_that_was_changed_leads_back_to_the_stored_address(
     api: Api, redirect_uri: str
 ) -> None:
-    session = api.installation.add_card()
-    query = link_of(session, redirect_uri=redirect_uri)
-
-    result = api.send("GET", "/hosted-payments", query=query, authenticated=False)
+    result = opened(api, api.installation.add_card(), redirect_uri=redirect_uri)
 
     assert result.status_code == 400
     assert shown(result) == (CENTER, "This link has been changed", REDIRECT_URI)
@@ -159,19 +115,16 @@ def test_a_link_that_was_changed_leads_back_to_the_stored_address(
     assert "location" not in result.headers
 
 
-@pytest.mark.parametrize("token_id", ["x", "", a_uuid(999)])
 @pytest.mark.parametrize("path", ["", "/return", "/cancel"])
-def test_a_link_that_is_not_known_says_where_to_ask_for_another(
-    api: Api, path: str, token_id: str
-) -> None:
-    query = urlencode({"token_id": token_id, "redirect_uri": "https://evil.example"})
+def test_an_unknown_link_says_where_to_ask_for_another(refusing: Api, path: str) -> None:
+    for token_id in ("x", "", a_uuid(999)):
+        query = urlencode({"token_id": token_id, "redirect_uri": "https://evil.example"})
+        result = refusing.browse(f"/hosted-payments{path}", query)
 
-    result = api.send("GET", f"/hosted-payments{path}", query=query, authenticated=False)
-
-    assert result.status_code == 404
-    assert shown(result) == ("", "This link is not known", None)
-    assert "go back to where you started" in result.text
-    assert "evil.example" not in result.text
+        assert result.status_code == 404
+        assert shown(result) == ("", "This link is not known", None)
+        assert "go back to where you started" in result.text
+        assert "evil.example" not in result.text
 
 
 @pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
@@ -180,7 +133,7 @@ def test_a_link_whose_guest_or_center_is_gone_leads_back(api: Api, table: str, c
     api.installation.unconfigure()
     api.installation.loses(table)
 
-    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
+    result = opened(api, session)
 
     assert result.status_code == 404
     assert shown(result) == (center, "This link is not known", REDIRECT_URI)
@@ -190,7 +143,7 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
     session = api.installation.add_card(redirect_uri="https://shop.example/?a=1&b='x'")
     api.installation.clock.advance(timedelta(minutes=31))
 
-    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
+    result = opened(api, session)
 
     assert result.status_code == 410
     assert 'href="https://shop.example/?a=1&amp;b=&#39;x&#39;"' in result.text
@@ -201,19 +154,18 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
-    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
+    result = opened(api, session)
 
     assert result.status_code == 503
     assert shown(result) == (CENTER, "The payment page cannot be reached", REDIRECT_URI)
     assert "load this page again" in result.text
     assert result.headers["retry-after"] == "30"
     api.installation.provider.recover()
-    result = api.send("GET", "/hosted-payments", query=link_of(session), authenticated=False)
-    assert result.status_code == 303
+    assert opened(api, session).status_code == 303
 
 
-def test_every_page_is_shut_to_scripts_frames_and_caches(api: Api) -> None:
-    result = api.send("GET", "/hosted-payments", query="token_id=x", authenticated=False)
+def test_every_page_is_shut_to_scripts_frames_and_caches(refusing: Api) -> None:
+    result = refusing.browse("/hosted-payments", "token_id=x")
 
     policy = result.headers["content-security-policy"]
     for rule in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action"):

@@ -1,10 +1,9 @@
-"""Lists and accounts over HTTP: sections 4.2 and 7.2 of the interface."""
+"""Lists, cards and sessions over HTTP: sections 4.2 to 4.7 and 7.2 of the interface."""
 
 from __future__ import annotations
 
 import pytest
 
-from adapters.psp.contract.samples import a_uuid
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
@@ -20,9 +19,7 @@ def test_products_come_in_pages(api: Api) -> None:
 
     first = api.get(PRODUCTS)
     assert first.json["page_info"] == {"total": 25, "page": 1, "size": 10}
-    assert [product["code"] for product in first.json["products"]] == [
-        f"P-{number}" for number in range(1, 11)
-    ]
+    assert len(first.json["products"]) == 10
     assert first.json["products"][0] == {
         "id": a_product(1).id,
         "code": "P-1",
@@ -37,34 +34,23 @@ def test_products_come_in_pages(api: Api) -> None:
 
 
 @BOTH_LISTS
-@pytest.mark.parametrize("size", ["101", "1000", "9" * 24])
-def test_more_than_a_hundred_items_cannot_be_requested(api: Api, path: str, size: str) -> None:
-    result = api.get(path, f"size={size}")
-
-    assert result.json == {"code": 422, "message": "You cannot request more than 100 items."}
-    assert result.status_code == 422
+def test_more_than_a_hundred_items_cannot_be_requested(refusing: Api, path: str) -> None:
+    assert refusing.get(path, "size=100").json["page_info"] == {"total": 0, "page": 1, "size": 100}
+    for size in ("101", "9" * 24):
+        result = refusing.get(path, f"size={size}")
+        assert refused_bare(result) == (422, "You cannot request more than 100 items.")
 
 
 @BOTH_LISTS
 @pytest.mark.parametrize("name", ["page", "size"])
-@pytest.mark.parametrize(
-    "value",
-    ["0", "-1", "1_000", "+5", "%2B5", "", "x", "1.0", "1e3", "%D9%A3", "%EF%BC%91", "1%00", "%FF"],
-)
-def test_numbers_in_other_spellings_are_refused(api: Api, path: str, name: str, value: str) -> None:
-    code, message = refused_bare(api.get(path, f"{name}={value}"))
-
-    assert code == 422
-    assert message == f"{name} must be a whole number of at least 1, in decimal digits"
+def test_numbers_in_other_spellings_are_refused(refusing: Api, path: str, name: str) -> None:
+    message = f"{name} must be a whole number of at least 1, in decimal digits"
+    for value in ("0", "+5", "%2B5", "", "%D9%A3", "1%00", "%FF", f"1&{name}=1"):
+        assert refused_bare(refusing.get(path, f"{name}={value}")) == (422, message)
 
 
 @BOTH_LISTS
-def test_a_number_given_twice_is_refused(api: Api, path: str) -> None:
-    assert refused_bare(api.get(path, "page=1&page=2"))[0] == 422
-
-
-@BOTH_LISTS
-@pytest.mark.parametrize("page", ["2", "9" * 24, "9" * 3999])
+@pytest.mark.parametrize("page", ["2", "9" * 3999])
 def test_a_page_past_the_end_is_empty_and_has_the_true_total(
     api: Api, path: str, page: str
 ) -> None:
@@ -82,32 +68,17 @@ def test_a_page_past_the_end_is_empty_and_has_the_true_total(
 
 
 @BOTH_LISTS
-def test_a_hundred_items_can_be_requested(api: Api, path: str) -> None:
-    assert api.get(path, "size=100").json["page_info"] == {"total": 0, "page": 1, "size": 100}
+def test_a_query_of_more_than_100_parameters_is_refused(refusing: Api, path: str) -> None:
+    form = refused if path == ACCOUNTS else refused_bare
 
-
-@BOTH_LISTS
-def test_a_query_of_very_many_parameters_is_no_proper_request(api: Api, path: str) -> None:
-    assert api.get(path, "x=1&" * 200).status_code == 400
-
-
-def test_unknown_centers_and_missing_permission_are_refused_bare(
-    installation: Installation,
-) -> None:
-    api = Api(installation)
-    for center_id in ("x", a_uuid(999)):
-        result = api.get(f"/v1/centers/{center_id}/products")
-        assert refused_bare(result) == (400, "Invalid center id")
-    other = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
-    assert refused_bare(other.get(PRODUCTS)) == (403, "User not authorized")
+    assert refusing.get(path, "&".join(["x=1"] * 100)).status_code == 200
+    assert form(refusing.get(path, "&".join(["x=1"] * 101))) == (400, "Invalid request")
 
 
 def test_a_stored_card_is_listed(api: Api) -> None:
     account = api.installation.stored_card(source=5)
 
-    result = api.get(ACCOUNTS)
-
-    assert result.json == {
+    assert api.get(ACCOUNTS).json == {
         "accounts": [
             {
                 "account_id": account.account_id,
@@ -130,14 +101,8 @@ def test_cards_can_be_narrowed_to_a_center(api: Api) -> None:
 
     assert api.get(ACCOUNTS, f"center_id={CENTER_ID}").json["page_info"]["total"] == 1
     assert api.get(ACCOUNTS, f"center_id={OTHER_CENTER_ID}").json["page_info"]["total"] == 0
-    for query in ("center_id=", "center_id=x", f"center_id={CENTER_ID}&center_id={CENTER_ID}"):
+    for query in ("center_id=", f"center_id={CENTER_ID}&center_id={CENTER_ID}"):
         assert refused(api.get(ACCOUNTS, query)) == (400, "Invalid center id")
-
-
-def test_cards_of_a_guest_that_does_not_exist_are_not_found(api: Api) -> None:
-    assert refused(api.get("/api/v1/guests/x/accounts")) == (400, "Guest not found")
-    result = api.get(f"/api/v1/guests/{a_uuid(999)}/accounts")
-    assert refused(result) == (404, "Guest not found")
 
 
 def test_the_payment_reference_is_for_those_who_may_charge(installation: Installation) -> None:
@@ -166,18 +131,19 @@ def test_a_card_is_removed_here_and_at_the_psp(api: Api) -> None:
     account = api.installation.stored_card(GOOD_CARD)
     kept = api.installation.stored_card(OTHER_GOOD_CARD)
     path = f"{ACCOUNTS}/{account.account_id}"
+    api.installation.container.work_for_reconciler().clear()
 
     result = api.send("DELETE", path)
 
     assert result.json == {"success": True, "error": None}
+    assert api.installation.container.work_for_reconciler().is_set()
     assert refused(api.get(path)) == (404, "Payment account not found")
     assert refused(api.send("DELETE", path)) == (404, "Payment account not found")
-    assert api.installation.container.work_for_reconciler().is_set()
     api.installation.reconcile_until_idle()
     assert api.installation.tokens_at_psp() == {kept.token}
 
 
-def test_a_session_tells_how_it_stands(api: Api) -> None:
+def test_the_state_of_a_session_is_read(api: Api) -> None:
     session = api.installation.opened_session()
     path = f"{ACCOUNTS}/sessions/{session.token_id}"
     assert api.get(path).json == {
@@ -196,25 +162,10 @@ def test_a_session_tells_how_it_stands(api: Api) -> None:
     assert done["status"] == "completed"
     assert done["account_id"] == api.get(ACCOUNTS).json["accounts"][0]["account_id"]
 
+    second = api.installation.opened_session()
+    api.installation.type_card(second)
+    api.installation.return_to_shop(second)
 
-def test_a_failed_session_tells_why(api: Api) -> None:
-    api.installation.stored_card()
-    session = api.installation.opened_session()
-    api.installation.type_card(session)
-    api.installation.return_to_shop(session)
-
-    answer = api.get(f"{ACCOUNTS}/sessions/{session.token_id}").json
-
-    assert answer["status"] == "failed"
-    assert answer["failure"] == {"code": 400, "message": "Payment method already exists"}
-
-
-def test_a_session_of_another_guest_is_not_found(api: Api) -> None:
-    session = api.installation.add_card()
-    for path in (
-        f"/api/v1/guests/{a_uuid(999)}/accounts/sessions/{session.token_id}",
-        f"/api/v1/guests/x/accounts/sessions/{session.token_id}",
-        f"{ACCOUNTS}/sessions/{a_uuid(999)}",
-        f"{ACCOUNTS}/sessions/x",
-    ):
-        assert refused(api.get(path)) == (404, "Session not found")
+    failed = api.get(f"{ACCOUNTS}/sessions/{second.token_id}").json
+    assert failed["status"] == "failed"
+    assert failed["failure"] == {"code": 400, "message": "Payment method already exists"}

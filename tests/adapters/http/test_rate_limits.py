@@ -10,9 +10,7 @@ from structlog.testing import capture_logs
 from adapters.http import rate_limits
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from domain.errors import TooManyRequests
-from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import a_caller
-from tests.installation import Installation
 from tests.redis_server import PASSWORD, RedisServer, own_redis
 
 ADDRESS = "198.51.100.7"
@@ -24,14 +22,8 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Redis asked again at once when it was away."""
-    monkeypatch.setattr(rate_limits, "REST_SECONDS", 0)
-
-
 def a_process(redis: RedisServer, *, add_card: str | None = None) -> RateLimits:
-    """Give the limits as one of several processes has them."""
+    """Return the limits as one of several processes has them."""
     return RateLimits(add_card=add_card, shared=counts_in_redis(redis.url))
 
 
@@ -40,49 +32,25 @@ def fail(limits: RateLimits, times: int) -> None:
         limits.count_failed_authentication(ADDRESS)
 
 
-def test_processes_count_failures_together(redis: RedisServer) -> None:
-    first, second = a_process(redis), a_process(redis)
-    fail(first, 15)
-    fail(second, 15)
+def test_processes_count_together(redis: RedisServer) -> None:
+    processes = [a_process(redis, add_card="2/day") for _ in range(2)]
+    for process in processes:
+        fail(process, 15)
+        process.count_add_card(a_caller())
 
-    for limits in (first, second):
+    for process in processes:
         with pytest.raises(TooManyRequests) as refusal:
-            limits.count_failed_authentication(ADDRESS)
+            process.count_failed_authentication(ADDRESS)
         assert 1 <= refusal.value.retry_after_seconds <= 60
-    second.count_failed_authentication("198.51.100.8")
+        with pytest.raises(TooManyRequests):
+            process.count_add_card(a_caller())
+        process.count_failed_authentication("198.51.100.8")
 
 
-def test_processes_count_the_cards_of_a_caller_together(redis: RedisServer) -> None:
-    first, second = (a_process(redis, add_card="2/day") for _ in range(2))
-    first.count_add_card(a_caller())
-    second.count_add_card(a_caller())
-
-    with pytest.raises(TooManyRequests):
-        first.count_add_card(a_caller())
-
-
-def test_two_installations_reach_a_limit_together_over_http(
-    redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
+def test_while_redis_is_away_each_process_counts_for_itself(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installations = [
-        Installation(
-            tmp_path_factory.mktemp(name),
-            CARDONFILE_RATE_LIMIT_STORAGE=redis.url,
-            CARDONFILE_ADD_CARD_LIMIT="2/minute",
-        )
-        for name in ("one", "two")
-    ]
-    one, two = (Api(each) for each in installations)
-    assert [each.post(GOOD_BODY).status_code for each in (one, two)] == [200, 200]
-
-    assert refused(one.post(GOOD_BODY)) == (429, "Too many requests")
-    assert two.get(ACCOUNTS).status_code == 200
-    for each in installations:
-        each.close()
-
-
-@pytest.mark.usefixtures("impatient")
-def test_while_redis_is_away_each_process_counts_for_itself(redis: RedisServer) -> None:
+    monkeypatch.setattr(rate_limits, "REST_SECONDS", 0)
     limits = a_process(redis)
     redis.stop()
     with capture_logs() as lines:
@@ -99,8 +67,19 @@ def test_while_redis_is_away_each_process_counts_for_itself(redis: RedisServer) 
     assert [line["event"] for line in lines] == ["rate_limit_storage_back"]
     assert list(redis.everything().values()) == [2]
 
+    # A connection that was lost while idle is no outage.
+    redis.stop()
+    redis.start()
+    with capture_logs() as lines:
+        fail(limits, 1)
+    assert lines == []
+    assert list(redis.everything().values()) == [1]
 
-def test_a_redis_that_hangs_is_left_alone_for_a_while(redis: RedisServer) -> None:
+
+def test_a_redis_that_hangs_is_not_called_for_a_while(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limits, "REST_SECONDS", 600)
     limits = a_process(redis)
     with capture_logs() as lines, redis.held_up():
         fail(limits, 1)
@@ -112,20 +91,7 @@ def test_a_redis_that_hangs_is_left_alone_for_a_while(redis: RedisServer) -> Non
     assert sum(redis.everything().values()) <= 1
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_redis_that_was_restarted_is_no_outage(redis: RedisServer) -> None:
-    limits = a_process(redis)
-    fail(limits, 1)
-    redis.stop()
-    redis.start()
-
-    with capture_logs() as lines:
-        fail(limits, 1)
-    assert lines == []
-    assert list(redis.everything().values()) == [1]
-
-
-def test_a_redis_that_cannot_be_used_is_told_of_at_the_start_without_its_password(
+def test_the_start_logs_a_redis_that_cannot_be_used_without_its_password(
     redis: RedisServer,
 ) -> None:
     wrong = RateLimits(shared=counts_in_redis(redis.url.replace(PASSWORD, "wr0ng")))

@@ -1,4 +1,4 @@
-"""What is read of a request, on a server that does not bound bodies itself."""
+"""Reading bodies on a server that does not limit them itself."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from falcon import testing
 
 from adapters.http.requests import MAX_BODY_BYTES
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
-from tests.adapters.http.api import ACCOUNTS
-from tests.installation import Installation
+from tests.adapters.http.api import ACCOUNTS, Api
 
 
 class Endless:
-    """A body without end, in pieces of any size."""
+    """A body without end, in pieces of at most 1,000 bytes."""
 
     def __init__(self) -> None:
         self.given = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Give a part of what is asked for."""
-        assert size >= 0, "everything was asked for"
+        """Return the next piece."""
+        assert size >= 0, "the whole body was read"
         part = b" " * min(size, 1000)
         self.given += len(part)
         return part
@@ -33,24 +32,21 @@ class Endless:
 @pytest.mark.parametrize(
     ("length", "expected"), [(None, 1), (10**9, None)], ids=["chunked", "Content-Length"]
 )
-def test_no_more_is_read_than_tells_that_a_body_is_too_large(
-    installation: Installation, path: str, limit: int, length: int | None, expected: int | None
+def test_no_more_is_read_than_shows_that_a_body_is_too_large(
+    refusing: Api, path: str, limit: int, length: int | None, expected: int | None
 ) -> None:
-    token = installation.token_for(installation.caller)
     body = Endless()
-    environ = testing.create_environ(
-        path,
-        method="POST",
-        headers={"Authorization": f"bearer {token}", "Content-Type": "application/json"},
-    )
+    headers = {"Authorization": f"bearer {refusing.token}", "Content-Type": "application/json"}
+    environ = testing.create_environ(path, method="POST", headers=headers)
     environ.pop("CONTENT_LENGTH", None)
     if length is not None:
         environ["CONTENT_LENGTH"] = str(length)
     environ |= {"wsgi.input": body, "wsgi.input_terminated": True}
-    response = testing.StartResponseMock()
+    start_response = testing.StartResponseMock()
 
-    answer: Iterable[bytes] = installation.container.behind_proxy()(environ, response)
+    app = refusing.installation.container.behind_proxy()
+    response: Iterable[bytes] = app(environ, start_response)
 
-    assert b"Request body too large" in b"".join(answer)
-    assert response.status == "413 Content Too Large"
+    assert b"Request body too large" in b"".join(response)
+    assert start_response.status == "413 Content Too Large"
     assert body.given == (limit + expected if expected else 0)
