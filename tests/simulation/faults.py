@@ -1,4 +1,4 @@
-"""What goes wrong between two steps: at any call to a port, before it is made or after it."""
+"""Faults at calls to ports: before a call is made, or after it has returned."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from domain.ports import ProviderRefused, ProviderUnavailable
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Process
 
-AT_ONCE: Final = 3
-"""So many steps are under way at the same time at most."""
+MAX_STEPS_AT_ONCE: Final = 3
 
 _UNITS: Final = ("storage.read", "storage.write")
 _COMMIT: Final = "write.commit"
 
 
 class Fault(StrEnum):
-    """What may happen at a call; each value ends a sentence that begins with the call."""
+    """What may happen at a call; the values are shown in the story of a run."""
 
     KILLED = "the process is killed"
-    STORAGE_AWAY = "the storage is away"
-    SILENT = "the PSP gives no answer"
+    STORAGE_DOWN = "the storage is down"
+    SILENT = "the PSP does not respond"
     REFUSED = "the PSP refuses the call"
-    MEANWHILE = "something else comes first"
+    INTERRUPTED = "something else happens first"
 
 
 @dataclass(slots=True)
 class Step:
-    """A step that a process is doing. The last of `calls_left` calls brings a fault."""
+    """A step that a process is doing. The fault comes when `calls_left` reaches 0."""
 
     process: Process
     choices: Random
@@ -41,48 +40,50 @@ class Step:
 
 
 class Faults:
-    """Lets things go wrong at the calls of the step that is under way.
+    """Injects faults into the innermost of the steps under way.
 
-    `lasting` names calls to the PSP that go wrong for a while, and how. `meanwhile` has something
-    else happen; `has_page` says whether the PSP has made the page of an idempotency key: such a
-    call it does not refuse, as a port promises.
+    `lasting` maps calls to the PSP to the moment and the fault that each of them has for a while.
+    `log` is called with each fault. `interrupt` makes something else happen. `has_page` tells
+    whether the PSP has made the page of an idempotency key: by the contract of the port, the PSP
+    does not refuse such a call.
     """
 
     def __init__(
         self,
         *,
-        tell: Callable[[str], None],
-        meanwhile: Callable[[Random], None],
+        log: Callable[[str], None],
+        interrupt: Callable[[Random], None],
         has_page: Callable[[str], bool],
     ) -> None:
         self.steps: list[Step] = []
         self.lasting: dict[str, tuple[Moment, Fault]] = {}
         self.have_stopped = False
-        self._tell = tell
-        self._meanwhile = meanwhile
+        self._log = log
+        self._interrupt = interrupt
         self._has_page = has_page
         self._refused_for_good: set[str] = set()
 
-    def hear(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
-        """Let a call pass, or have it go wrong."""
+    def on_call(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
+        """Inject a fault, or do nothing. Raises what the fault raises."""
         key = arguments[0].idempotency_key if call == "psp.start" else ""
         if self.steps and not self.have_stopped:
-            self._let_something_happen(call, moment, key)
+            step = self.steps[-1]
+            fault = self._choose(step, call, moment, self._possible(call, moment, key))
+            if fault:
+                self._log(f"… {moment} {call}: {fault}")
+                step.had_fault = True
+                self._inject(fault, step, key)
         if key in self._refused_for_good and moment is Moment.BEFORE:
             raise ProviderRefused("as before")
 
-    def _let_something_happen(self, call: str, moment: Moment, key: str) -> None:
-        step = self.steps[-1]
-        possible = self._possible(call, moment, key)
-        fault = None
-        if possible:
-            step.calls_left -= 1
-            if step.calls_left == 0:
-                fault = step.choices.choice(possible)
-            elif self.lasting.get(call, (None, None)) in {(moment, each) for each in possible}:
-                fault = self.lasting[call][1]
-        if fault:
-            self._have(fault, step, f"{moment} {call}", key)
+    def _choose(self, step: Step, call: str, moment: Moment, possible: list[Fault]) -> Fault | None:
+        if not possible:
+            return None
+        step.calls_left -= 1
+        if step.calls_left == 0:
+            return step.choices.choice(possible)
+        at, fault = self.lasting.get(call, (None, None))
+        return fault if at is moment and fault in possible else None
 
     def _possible(self, call: str, moment: Moment, key: str) -> list[Fault]:
         possible = []
@@ -91,24 +92,22 @@ class Faults:
             if moment is Moment.BEFORE and not (key and self._has_page(key)):
                 possible.append(Fault.REFUSED)
         elif call == _COMMIT or (call in _UNITS and moment is Moment.BEFORE):
-            # After a commit: it was kept, and nobody is told so.
-            possible = [Fault.STORAGE_AWAY]
-        if call != _COMMIT and call in (*_UNITS, *PSP_CALLS) and len(self.steps) < AT_ONCE:
-            possible += [Fault.MEANWHILE] * 3
+            # After a commit: the data is stored, but the caller gets an error.
+            possible = [Fault.STORAGE_DOWN]
+        if call in (*_UNITS, *PSP_CALLS) and len(self.steps) < MAX_STEPS_AT_ONCE:
+            possible += [Fault.INTERRUPTED] * 3
         return [*possible, Fault.KILLED] if possible or call in _UNITS else []
 
-    def _have(self, fault: Fault, step: Step, when: str, key: str) -> None:
-        self._tell(f"… {when}: {fault}")
-        step.had_fault = True
+    def _inject(self, fault: Fault, step: Step, key: str) -> None:
         match fault:
             case Fault.KILLED:
                 step.process.die()
-            case Fault.STORAGE_AWAY:
+            case Fault.STORAGE_DOWN:
                 raise ServiceUnavailable
             case Fault.SILENT:
                 raise ProviderUnavailable(fault)
             case Fault.REFUSED:
                 self._refused_for_good |= {key} if key else set()
                 raise ProviderRefused(fault)
-            case Fault.MEANWHILE:
-                self._meanwhile(step.choices)
+            case Fault.INTERRUPTED:
+                self._interrupt(step.choices)

@@ -1,4 +1,4 @@
-"""What must hold at every moment, told from the files alone and from what was answered before."""
+"""The invariants, checked against what is stored and what the clients were told before."""
 
 from __future__ import annotations
 
@@ -12,48 +12,46 @@ from typing import Final
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
-from tests.simulation.books import AccountOnFile, Books, SessionOnFile
 from tests.simulation.psp import token_of
+from tests.simulation.snapshot import AccountRow, SessionRow, Snapshot
 
-FARTHEST_CLOCKS: Final = timedelta(minutes=5)
-"""More than the clocks of two processes ever differ here."""
+MAX_CLOCK_SKEW: Final = timedelta(minutes=5)
+"""The clocks of two processes never differ by more here."""
 
-_STEPS: Final = {
+_NEXT_STATUS: Final = {
     "open": {"open", "completed", "failed", "expired"},
     "expired": {"expired", "completed"},
 }
 
 
 class Broken(Exception):
-    """An invariant does not hold. `invariant` is its name in the list of faults."""
+    """An invariant does not hold. `invariant` is its name in docs/reliability.md."""
 
     def __init__(self, invariant: str, what: str) -> None:
         self.invariant = invariant
-        self.what = what
         super().__init__(f"{invariant}: {what}")
 
 
 def configuration_of(center_id: str) -> str:
-    """Name the configuration of a center."""
+    """Name the payment configuration of a center."""
     return f"configuration of {center_id}"
 
 
 def require(holds: object, invariant: str, what: str) -> None:
-    """Raise Broken unless it holds."""
+    """Raise Broken if something does not hold."""
     if not holds:
         raise Broken(invariant, what)
 
 
-def require_end(books: Books) -> None:
-    """Raise Broken unless every session has ended, and the PSP holds what we hold."""
-    for each in books.sessions.values():
-        require(each.status != "open", "I4", f"session {each.token_id} is open for good")
-    held = {each.token_at_psp for each in books.accounts.values() if each.is_active}
-    require(held == books.tokens, "I7", "the PSP is left with tokens that nobody holds")
+def require_end(snapshot: Snapshot) -> None:
+    """Raise Broken unless every session has ended and the PSP holds only tokens of accounts."""
+    for each in snapshot.sessions.values():
+        require(each.status != "open", "I4", f"session {each.token_id} stays open")
+    require(snapshot.held == snapshot.tokens, "I7", "the PSP holds tokens of no active account")
 
 
 def require_no_card_number(files: Mapping[str, bytes]) -> None:
-    """Raise Broken if the number of a test card is in a file."""
+    """Raise Broken if a file contains the number of a test card."""
     for name, content in files.items():
         for number in TEST_CARDS:
             require(number.encode() not in content, "I6", f"a card number is in {name}")
@@ -61,17 +59,18 @@ def require_no_card_number(files: Mapping[str, bytes]) -> None:
 
 @dataclass
 class Known:
-    """What is known without a look at the files: what was answered, and what the guests did.
+    """What the simulated people did and were told; none of it is read from the files.
 
-    `asked_for` tells of each session that was answered: guest, center and redirect_uri. No two
-    visits share a redirect_uri: `sends` counts their requests by it, `sent_for` names the guests
-    they were for, `keyed` holds those with an idempotency key. `typed` says which guest typed on a
-    page, by its reference; `late` holds the pages that the PSP will tell of by a webhook alone.
-    `places` names all guests, centers and configurations, `there` and `missing` those that were so
-    since the last check.
+    `started`: guest, center and redirect_uri of each session that a client was told of.
+    `sends`: how often each redirect_uri was sent; no two visits share one.
+    `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
+    sent with an idempotency key. `removed`: the accounts whose removal was confirmed.
+    `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
+    reports by webhook only. `places`: all guests, centers and configurations; `there` and `missing`:
+    those that existed, or did not, at any time since the last check.
     """
 
-    asked_for: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     sends: Counter[str] = field(default_factory=Counter)
     sent_for: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     keyed: set[str] = field(default_factory=set)
@@ -84,240 +83,205 @@ class Known:
 
 
 class Invariants:
-    """I1 to I8, held against what is on disk whenever it may have changed."""
+    """Checks I1 to I8 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
-        self._before: Mapping[str, SessionOnFile] = {}
+        self._before: Mapping[str, SessionRow] = {}
 
-    def check(self, books: Books, now: datetime) -> None:
+    def check(self, snapshot: Snapshot, now: datetime) -> None:
         """Raise Broken for the first invariant that does not hold."""
-        known = self._known
-        known.there |= _present(books)
-        known.missing |= known.places - _present(books)
-        for check in (
-            self._what_was_answered_is_there,
-            self._a_request_sent_twice_makes_one_session,
-            self._accounts_are_unique,
-            self._sessions_take_no_other_way,
-            self._every_card_is_where_it_was_typed_for,
-            self._every_failure_has_its_reason,
-            self._no_token_is_forgotten,
-        ):
-            check(books)
-        for each in books.sessions.values():
-            require(
-                each.status != "open" or each.due_at,
-                "I4",
-                f"nobody will ask for open session {each.token_id}",
-            )
-        _one_page_at_a_time(books, now)
-        self._before = books.sessions
-        known.there = _present(books)
-        known.missing = known.places - known.there
+        known, there = self._known, _places(snapshot)
+        known.there |= there
+        known.missing |= known.places - there
+        self._confirmed_work_is_stored(snapshot)
+        self._repeated_requests_start_one_session(snapshot)
+        self._cards_are_stored_once(snapshot)
+        self._sessions_change_only_as_allowed(snapshot)
+        self._cards_belong_where_they_were_typed(snapshot)
+        self._failures_have_a_reason(snapshot)
+        self._no_token_is_forgotten(snapshot)
+        for each in snapshot.sessions.values():
+            is_open = each.status == "open"
+            require(not is_open or each.due_at, "I4", f"open session {each.token_id} is never due")
+        _each_session_has_one_page(snapshot, now)
+        self._before = snapshot.sessions
+        known.there, known.missing = there, known.places - there
 
-    def _what_was_answered_is_there(self, books: Books) -> None:
-        known = self._known
-        for token_id, asked_for in known.asked_for.items():
-            session = books.sessions.get(token_id)
-            require(session, "I1", f"session {token_id} was answered and is not there")
-            assert session is not None
-            require(
-                (session.guest_id, session.center_id, session.redirect_uri) == asked_for,
-                "I5",
-                f"session {token_id} is not the one that was asked for",
-            )
-        for account_id in sorted(known.removed):
-            account = books.accounts.get(account_id)
-            require(
-                account and not account.is_active,
-                "I1",
-                f"the removal of account {account_id} was answered, and it is active",
-            )
-        for session in books.sessions.values():
+    def _confirmed_work_is_stored(self, snapshot: Snapshot) -> None:
+        for token_id, started in self._known.started.items():
+            session = snapshot.sessions.get(token_id)
+            if session is None:
+                raise Broken("I1", f"a client was told of session {token_id}, which is lost")
+            is_same = (session.guest_id, session.center_id, session.redirect_uri) == started
+            require(is_same, "I5", f"session {token_id} is not what the client asked for")
+        for account_id in sorted(self._known.removed):
+            account = snapshot.accounts.get(account_id)
+            is_removed = account and not account.is_active
+            require(is_removed, "I1", f"account {account_id} is active after its removal")
+        for session in snapshot.sessions.values():
             if session.status == "completed":
-                self._card_is_on_file(books, session)
+                _require_card_of(session, snapshot)
 
-    def _card_is_on_file(self, books: Books, session: SessionOnFile) -> None:
-        account = books.accounts.get(session.account_id or "")
-        require(account, "I8", f"session {session.token_id} is completed and stored no card")
-        assert account is not None
-        collected = books.collected(session.token_id)
-        require(collected, "I8", f"session {session.token_id} is completed, and no card was typed")
-        require(
-            (account.guest_id, account.center_id, account.merchant_account)
-            == (session.guest_id, session.center_id, session.merchant_account),
-            "I5",
-            f"account {account.account_id} is not of the guest, center and merchant account of "
-            f"session {session.token_id}",
-        )
-        page = collected[-1]
-        assert page.card is not None
-        assert page.collected_at is not None
-        require(
-            page.card.fingerprint == account.fingerprint,
-            "I5",
-            f"account {account.account_id} holds another card than session {session.token_id}",
-        )
-        newest = account.consented_at >= page.collected_at
-        require(newest, "I1", f"what session {session.token_id} stored was undone by older news")
-        wrong_address = session.avs and page.avs is AvsResult.MISMATCH
-        require(
-            not wrong_address, "I5", f"session {session.token_id} stored a card of another address"
-        )
-
-    def _a_request_sent_twice_makes_one_session(self, books: Books) -> None:
-        made: dict[str, list[datetime]] = {}
-        for session in books.sessions.values():
-            made.setdefault(session.redirect_uri, []).append(session.created_at)
-        for visit, times in made.items():
+    def _repeated_requests_start_one_session(self, snapshot: Snapshot) -> None:
+        started: dict[str, list[datetime]] = {}
+        for session in snapshot.sessions.values():
+            started.setdefault(session.redirect_uri, []).append(session.created_at)
+        for visit, times in started.items():
             if visit in self._known.keyed:
                 times.sort()
-                day = timedelta(hours=24) - FARTHEST_CLOCKS
+                day = timedelta(hours=24) - MAX_CLOCK_SKEW
                 once = all(later - earlier >= day for earlier, later in pairwise(times))
-                require(once, "I1", f"{visit} was sent under one key and has several sessions")
-            require(
-                len(times) <= self._known.sends[visit], "I1", f"{visit} has sessions nobody sent"
-            )
+                require(once, "I1", f"{visit}, sent with one key, has several sessions")
+            require(len(times) <= self._known.sends[visit], "I1", f"{visit} has too many sessions")
 
-    def _accounts_are_unique(self, books: Books) -> None:
+    def _cards_are_stored_once(self, snapshot: Snapshot) -> None:
+        accounts = snapshot.accounts.values()
         cards = Counter(
             (each.guest_id, each.center_id, each.merchant_account, each.fingerprint)
-            for each in books.accounts.values()
+            for each in accounts
             if each.is_active
         )
         for card, times in cards.items():
             require(times == 1, "I2", f"{times} active accounts of one card: {card}")
-        sessions = Counter(each.token_id for each in books.accounts.values())
-        for token_id, times in sessions.items():
-            require(times == 1, "I2", f"session {token_id} has made {times} accounts")
+        for token_id, times in Counter(each.token_id for each in accounts).items():
+            require(times == 1, "I2", f"session {token_id} has {times} accounts")
 
-    def _sessions_take_no_other_way(self, books: Books) -> None:
+    def _sessions_change_only_as_allowed(self, snapshot: Snapshot) -> None:
         for token_id, before in self._before.items():
-            now = books.sessions.get(token_id)
-            require(now, "I1", f"session {token_id} has gone")
-            assert now is not None
+            now = snapshot.sessions.get(token_id)
+            if now is None:
+                raise Broken("I1", f"session {token_id} is lost")
             if before.is_settled:
-                require(now == before, "I3", f"session {token_id} was settled, and has changed")
+                require(now == before, "I3", f"settled session {token_id} has changed")
             else:
-                require(
-                    now.status in _STEPS[before.status],
-                    "I3",
-                    f"session {token_id} went from {before.status} to {now.status}",
-                )
+                is_allowed = now.status in _NEXT_STATUS[before.status]
+                step = f"from {before.status} to {now.status}"
+                require(is_allowed, "I3", f"session {token_id} went {step}")
 
-    def _every_card_is_where_it_was_typed_for(self, books: Books) -> None:
-        for account in books.accounts.values():
-            session = books.sessions.get(account.token_id)
-            require(session, "I5", f"account {account.account_id} belongs to no session")
-            assert session is not None
-            pages = books.pages_of_token(account)
-            require(pages, "I8", f"account {account.account_id} has a card that nobody typed")
+    def _cards_belong_where_they_were_typed(self, snapshot: Snapshot) -> None:
+        for account in snapshot.accounts.values():
+            name = f"account {account.account_id}"
+            session = snapshot.sessions.get(account.token_id)
+            if session is None:
+                raise Broken("I5", f"{name} belongs to no session")
+            pages = snapshot.pages_of_card(account)
+            require(pages, "I8", f"{name} has a card that nobody typed")
             for page in pages:
-                self._was_typed_for(books, page, account)
+                self._require_typed_for(account, page, snapshot)
             if session.cards_per_guest == "one" and account.is_active:
-                self._is_the_first(books, account)
-        for token_id, session in books.sessions.items():
-            before = self._before.get(token_id)
-            if session.status == "completed" and not (before and before.is_settled):
-                gone = {session.guest_id, session.center_id, configuration_of(session.center_id)}
-                gone -= self._known.there
-                require(
-                    not gone, "I5", f"session {token_id} stored a card for {sorted(gone)}, gone"
+                is_first = not any(
+                    other.is_active
+                    and other.sequence < account.sequence
+                    and (other.guest_id, other.center_id) == (account.guest_id, account.center_id)
+                    for other in snapshot.accounts.values()
                 )
+                require(is_first, "I5", f"{name} is a second card where one is allowed")
+        for session in self._just_ended(snapshot, "completed"):
+            needed = {session.guest_id, session.center_id, configuration_of(session.center_id)}
+            gone = sorted(needed - self._known.there)
+            require(not gone, "I5", f"session {session.token_id} stored a card, but {gone} is gone")
 
-    def _was_typed_for(self, books: Books, page: PspPage, account: AccountOnFile) -> None:
-        assert page.card is not None
-        session = books.sessions[page.request.token_id]
-        require(
-            self._known.typed.get(page.reference) == account.guest_id == session.guest_id,
-            "I5",
-            f"account {account.account_id} holds a card that another guest typed",
-        )
-        lasting = token_of(page.request.merchant_account, page.card) != page.card.token
-        require(
-            lasting or session.center_id == account.center_id,
-            "I5",
-            f"account {account.account_id} holds a card that was typed for another center",
-        )
+    def _require_typed_for(self, account: AccountRow, page: PspPage, snapshot: Snapshot) -> None:
+        name = f"account {account.account_id}"
+        session = snapshot.sessions[page.request.token_id]
+        typed_by = self._known.typed.get(page.reference)
+        is_theirs = typed_by == account.guest_id == session.guest_id
+        require(is_theirs, "I5", f"{name} holds a card that another guest typed")
+        # A lasting token is the same at every center of the merchant account.
+        lasts = page.card and account.token != page.card.token
+        is_there = lasts or session.center_id == account.center_id
+        require(is_there, "I5", f"{name} holds a card that was typed for another center")
 
-    def _is_the_first(self, books: Books, account: AccountOnFile) -> None:
-        for other in books.accounts.values():
-            is_earlier = other.is_active and other.sequence < account.sequence
-            at_same_place = (other.guest_id, other.center_id) == (
-                account.guest_id,
-                account.center_id,
-            )
-            require(
-                not (is_earlier and at_same_place),
-                "I5",
-                f"account {account.account_id} is a second card where one is allowed",
-            )
+    def _just_ended(self, snapshot: Snapshot, status: str) -> list[SessionRow]:
+        return [
+            session
+            for token_id, session in snapshot.sessions.items()
+            if session.status == status
+            and not (token_id in self._before and self._before[token_id].is_settled)
+        ]
 
-    def _every_failure_has_its_reason(self, books: Books) -> None:
-        known = self._known
-        for token_id, session in books.sessions.items():
-            before = self._before.get(token_id)
-            if session.status != "failed" or (before and before.is_settled):
-                continue
-            collected = books.collected(token_id)
-            require(collected, "I3", f"session {token_id} failed, and no card was typed")
+    def _failures_have_a_reason(self, snapshot: Snapshot) -> None:
+        missing = self._known.missing
+        for session in self._just_ended(snapshot, "failed"):
+            collected = snapshot.pages_with_card(session.token_id)
+            require(collected, "I3", f"session {session.token_id} failed, and no card was typed")
             match session.failure:
                 case "Payment method already exists":
-                    is_so = any(
+                    is_true = any(
                         (each.guest_id, each.center_id) == (session.guest_id, session.center_id)
-                        for each in books.accounts.values()
+                        for each in snapshot.accounts.values()
                     )
                 case "Guest not found":
-                    is_so = session.guest_id in known.missing
+                    is_true = session.guest_id in missing
                 case "Invalid center id":
-                    is_so = session.center_id in known.missing
+                    is_true = session.center_id in missing
                 case "Payment configuration not done":
-                    is_so = configuration_of(session.center_id) in known.missing
+                    is_true = configuration_of(session.center_id) in missing
                 case _:
-                    is_so = session.avs and collected[-1].avs is AvsResult.MISMATCH
-            require(is_so, "I3", f"session {token_id} failed for no reason: {session.failure}")
+                    is_true = session.avs and collected[-1].avs is AvsResult.MISMATCH
+            reason = f"session {session.token_id} failed with a wrong reason: {session.failure}"
+            require(is_true, "I3", reason)
 
-    def _no_token_is_forgotten(self, books: Books) -> None:
-        held = {each.token_at_psp for each in books.accounts.values() if each.is_active}
-        for merchant_account, token in sorted(held - books.tokens):
-            require(False, "I7", f"{token} at {merchant_account} is held, and was discarded")
-        noted = {each.token_at_psp for each in books.discards if each.done_at is None}
-        for merchant_account, token in sorted(held & noted):
-            require(False, "I7", f"{token} at {merchant_account} is held, and will be discarded")
-        asked_for = {
-            (
-                page.request.merchant_account,
-                token_of(page.request.merchant_account, page.card),
-            )
-            for page in books.pages
-            if page.card and (page.reference in self._known.late or _will_be_asked_for(books, page))
+    def _no_token_is_forgotten(self, snapshot: Snapshot) -> None:
+        held, tokens = snapshot.held, snapshot.tokens
+        to_discard = {
+            (each.merchant_account, each.token)
+            for each in snapshot.discards
+            if each.done_at is None
         }
-        forgotten = books.tokens - held - noted - asked_for
-        for merchant_account, token in sorted(forgotten):
-            require(False, "I7", f"{token} at {merchant_account} is neither kept nor discarded")
+        to_ask_about = {
+            (page.request.merchant_account, token_of(page.request.merchant_account, page.card))
+            for page in snapshot.pages
+            if page.card
+            and (page.reference in self._known.late or _will_be_asked_about(page, snapshot))
+        }
+        for found, what in (
+            (held - tokens, "is held by an account, and was discarded"),
+            (held & to_discard, "is held by an account, and will be discarded"),
+            (tokens - held - to_discard - to_ask_about, "is neither kept nor discarded"),
+        ):
+            for merchant_account, token in sorted(found):
+                raise Broken("I7", f"{token} at {merchant_account} {what}")
 
 
-def _will_be_asked_for(books: Books, page: PspPage) -> bool:
-    session = books.sessions[page.request.token_id]
-    return (
-        not session.is_settled
-        and session.due_at is not None
-        and session.attempt == page.request.attempt
+def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
+    """Raise Broken unless the account of a completed session holds the card that was typed."""
+    name = f"session {session.token_id}"
+    account = snapshot.accounts.get(session.account_id or "")
+    if account is None:
+        raise Broken("I8", f"{name} is completed, and stored no card")
+    collected = snapshot.pages_with_card(session.token_id)
+    require(collected, "I8", f"{name} is completed, and no card was typed")
+    page = collected[-1]
+    is_at_home = (account.guest_id, account.center_id, account.merchant_account) == (
+        session.guest_id,
+        session.center_id,
+        session.merchant_account,
     )
+    require(is_at_home, "I5", f"the card of {name} is at another guest, center or merchant account")
+    is_same = page.card and page.card.fingerprint == account.fingerprint
+    require(is_same, "I5", f"account {account.account_id} holds another card than {name}")
+    is_newest = page.collected_at and account.consented_at >= page.collected_at
+    require(is_newest, "I1", f"a stale result undid what {name} stored")
+    is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
+    require(not is_mismatch, "I5", f"{name} stored a card with a wrong billing address")
 
 
-def _one_page_at_a_time(books: Books, now: datetime) -> None:
-    alive = Counter(
-        page.request.token_id for page in books.pages if not page.is_over and now < page.ends_at
+def _will_be_asked_about(page: PspPage, snapshot: Snapshot) -> bool:
+    session = snapshot.sessions[page.request.token_id]
+    is_current = session.attempt == page.request.attempt
+    return is_current and session.due_at is not None and not session.is_settled
+
+
+def _each_session_has_one_page(snapshot: Snapshot, now: datetime) -> None:
+    live = Counter(
+        page.request.token_id for page in snapshot.pages if not page.is_over and now < page.ends_at
     )
-    for token_id, pages in alive.items():
-        require(pages == 1, "F20", f"session {token_id} has {pages} pages at the PSP")
+    for token_id, pages in live.items():
+        require(pages == 1, "F20", f"session {token_id} has {pages} live pages at the PSP")
 
 
-def _present(books: Books) -> set[str]:
-    return {
-        *books.guests,
-        *books.centers,
-        *map(configuration_of, books.configurations),
-    }
+def _places(snapshot: Snapshot) -> set[str]:
+    configurations = map(configuration_of, snapshot.configurations)
+    return {*snapshot.guests, *snapshot.centers, *configurations}

@@ -1,4 +1,4 @@
-"""Ports whose every call is told of, before it is made and after it was answered."""
+"""Ports that report every call to a watcher, before the call and after it has returned."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from domain.ports import PaymentProvider, Result, Storage, UnitOfWork, WriteUnit
 
 
 class Moment(StrEnum):
-    """When something happens, as seen from a call to a port."""
+    """Before a call to a port, or after it."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Watcher(Protocol):
-    """Is told of every call. What it raises, the caller gets in place of an answer."""
+    """Is called for every call to a port. The caller of the port gets what it raises."""
 
     def __call__(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
-        """Hear of a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
-        ...
+        """Note a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
 
 
 PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard")
-"""The calls that go across the wire; `psp.read_webhook` makes none."""
+"""The calls that send a request to the PSP; `psp.read_webhook` sends none."""
 
 
 class WatchedStorage(Storage):
-    """A storage that tells of every unit, and of every call to a repository within."""
+    """A storage that reports every unit of work, and every call to a repository in it."""
 
     def __init__(self, storage: Storage, watcher: Watcher) -> None:
         self._storage = storage
@@ -73,12 +72,12 @@ class WatchedStorage(Storage):
 
 
 def watched_provider(provider: PaymentProvider, watcher: Watcher) -> PaymentProvider:
-    """Give a PSP that tells of every call."""
+    """Return a PSP that reports every call."""
     return cast(PaymentProvider, _Watched(provider, "psp", watcher))
 
 
 class _Watched:
-    """Passes every call on, and tells of it; so it need not know what the port can do."""
+    """Wraps any port: forwards every call, and reports it."""
 
     def __init__(self, port: object, name: str, watcher: Watcher) -> None:
         self._port = port
@@ -93,10 +92,10 @@ class _Watched:
         if not callable(found):
             return _Watched(found, call, self._watcher)
 
-        def told(*arguments: Any, **named: Any) -> Any:
+        def reported(*arguments: Any, **named: Any) -> Any:
             self._watcher(call, Moment.BEFORE, arguments)
-            answer = found(*arguments, **named)
+            result = found(*arguments, **named)
             self._watcher(call, Moment.AFTER, arguments)
-            return answer
+            return result
 
-        return told
+        return reported

@@ -1,4 +1,4 @@
-"""A process of the service: what is in memory, made anew over the same files after its death."""
+"""A process of the service. When it is killed, it starts again on the same files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.installation import BASE_URL
 from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_provider
 from tests.simulation.psp import LastingTokens
 
-# Nobody ever waits: whoever holds the lock is further up in the same thread.
+# Waiting is useless: the unit of work that holds the lock is further up in the same thread.
 _BUSY_SECONDS: Final = 0.05
 
 
 class Killed(BaseException):
-    """The process was killed; nothing in it may go on."""
+    """The process was killed. Nothing may catch this, hence no Exception."""
 
 
 class ClockOfProcess(Clock):
-    """A clock that is wrong by `ahead`."""
+    """A clock that is ahead of the right one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class ClockOfProcess(Clock):
 
 
 class Process:
-    """One of the processes that serve an installation. A dead one makes no more calls."""
+    """One process of an installation. A killed one makes no more calls to ports."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """Make everything that is in memory."""
+        """Build everything that is in memory."""
         container = build(self._settings)
         container.clock.override(providers.Object(self.clock))
         container.ids.override(providers.Object(self._ids))
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
-        container.storage.override(providers.Object(WatchedStorage(self._storage, self._hear)))
+        container.storage.override(providers.Object(WatchedStorage(self._storage, self._report)))
         fake = FakeProvider(self._psp, webhook_secret=self._psp.webhook_secret, clock=self.clock)
         provider = LastingTokens(fake, self._psp, self._late)
         container.psp_adapters.override(
-            providers.Object({FAKE: watched_provider(provider, self._hear)})
+            providers.Object({FAKE: watched_provider(provider, self._report)})
         )
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
@@ -90,15 +90,15 @@ class Process:
         self.is_dead = False
 
     def stop(self) -> None:
-        """Throw everything away that is in memory."""
+        """Release everything that is in memory."""
         self._storage.close()
 
     def die(self) -> None:
-        """Be killed, here and now."""
+        """Kill the process. Always raises Killed."""
         self.is_dead = True
         raise Killed
 
-    def _hear(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
+    def _report(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
         if self.is_dead:
             raise Killed
         self._watcher(call, moment, arguments)

@@ -1,4 +1,4 @@
-"""The fake PSP as two merchant accounts see it: at one of them a card keeps its token."""
+"""The fake PSP with two merchant accounts. At one of them a card keeps its token."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from domain.payment_accounts import Card
 from domain.ports import PaymentProvider
 
 NEW_TOKENS: Final = MerchantAccount("default")
-"""Here each card that is typed gets a token of its own, even when it was typed before."""
+"""Here a card gets a new token each time it is typed."""
 
 LASTING_TOKENS: Final = MerchantAccount("lasting")
-"""Here the same card of the same guest has the same token, as with some PSPs."""
+"""Here a card of a guest always gets the same token, as with some PSPs."""
 
 
 def pages_at(psp: FakePsp) -> list[PspPage]:
-    """Give every page that the PSP has made, oldest first."""
+    """Return every page of the PSP, oldest first."""
     found = psp._database.read("SELECT page FROM pages ORDER BY rowid", ())
     return [msgspec.json.decode(str(row["page"]), type=PspPage) for row in found]
 
 
 def token_of(merchant_account: MerchantAccount, card: Card) -> CardToken:
-    """Give the token that a card has at a merchant account."""
+    """Return the token of a card at a merchant account."""
     if merchant_account == LASTING_TOKENS:
         return CardToken(f"{card.guest_reference}/{card.fingerprint[:16]}")
     return card.token
 
 
 def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccount, CardToken]]:
-    """Give every token that can be charged at the PSP."""
+    """Return every token that can be charged at the PSP."""
     alive = {row["token"] for row in psp._database.read("SELECT token FROM cards", ())}
     return {
         (page.request.merchant_account, token_of(page.request.merchant_account, page.card))
@@ -57,9 +57,8 @@ def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccou
 class LastingTokens(PaymentProvider):
     """The adapter of the fake PSP, with lasting tokens at one merchant account.
 
-    As with some PSPs, a parameter of the return address is to be kept as evidence.
-
-    Of the pages in `late`, by their references, it does not know yet whether they have a card.
+    As with some PSPs, a parameter of the return address is evidence. `late` holds references of
+    pages: for these, `outcome` says that it is too early to know.
     """
 
     def __init__(self, provider: PaymentProvider, psp: FakePsp, late: Set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Runs the simulation for as long as asked: `python -m tests.simulation.run`."""
+"""Runs the simulation: `python -m tests.simulation.run`, or `make simulate`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from random import Random
 from typing import Final
 
 import click
+import structlog
 
 from tests.simulation.simulation import SHARES, Simulation
 
-STEPS_A_RUN: Final = 80
-"""After so many steps a run comes to its end, and the next begins with an empty installation."""
+STEPS_PER_RUN: Final = 80
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of a random name is made in it
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Give a folder whose files are never synced to a disk, where the machine has one.
+    """Return a new folder in memory, where the machine has such a file system.
 
-    A process that is killed leaves what it wrote, synced or not; that commits are synced is
-    tested elsewhere.
+    Nothing is lost by it: a killed process leaves what it wrote, synced or not. Other tests show
+    that commits are synced.
     """
     return tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of a run: its story, and what broke, if anything did."""
+    """The result of a run: its story, the exception that ended it, how many steps it took."""
 
     story: str
     broken: Exception | None
@@ -40,11 +40,11 @@ class Run:
 
 
 def run(seed: int, steps: Sequence[int]) -> Run:
-    """Do these steps of the seed's run, and come to the end.
+    """Do the given steps of the run with this seed, then let everything end.
 
-    Each step has its own choices, so that the others stay as they are when one is left out.
+    Each step has random choices of its own, so a step does the same when others are left out.
     """
-    weights = Random(f"{seed} weights")  # a run in which all is as likely as ever finds less
+    weights = Random(f"{seed} weights")  # runs that favour some rules find more
     shares = [share * weights.choice((1, 2, 4)) for share in SHARES.values()]
     with folder_in_memory() as folder, closing(Simulation(Path(folder), seed)) as simulation:
         broken = None
@@ -54,13 +54,13 @@ def run(seed: int, steps: Sequence[int]) -> Run:
                 (rule,) = choices.choices(list(SHARES), shares)
                 simulation.take(rule, choices, step)
             simulation.end(Random(f"{seed} end"))
-        except Exception as fault:  # noqa: BLE001 - whatever it is, the story leads to it
+        except Exception as fault:  # noqa: BLE001 - any exception is a finding
             broken = fault
         return Run(story=simulation.story(broken), broken=broken, steps=simulation.steps)
 
 
-def shortest(seed: int, failed: Run, steps: Sequence[int]) -> tuple[Run, Sequence[int]]:
-    """Leave out what is not needed to break the same thing."""
+def shorten(seed: int, failed: Run, steps: Sequence[int]) -> tuple[Run, Sequence[int]]:
+    """Leave out the steps without which the same invariant still breaks."""
     steps = steps[: failed.steps]
     size = len(steps) // 2
     while size:
@@ -81,33 +81,32 @@ def _kind(broken: Exception | None) -> tuple[object, ...]:
 
 
 @click.command()
-@click.option("--seed", default=1, show_default=True, help="The first run has this seed.")
-@click.option("--steps", default=20_000, show_default=True, help="How many to do in all.")
-@click.option("--only", default="", help="Of that one run, only these steps: 3,5,8.")
+@click.option("--seed", default=1, show_default=True, help="The seed of the first run.")
+@click.option("--steps", default=20_000, show_default=True, help="How many steps in all.")
+@click.option("--only", default="", help="Do only these steps of one run: 3,5,8.")
 def main(seed: int, steps: int, only: str) -> None:
-    """Simulate the service; stop at the first thing that must not be."""
+    """Simulate the service until an invariant breaks or all steps are done."""
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     if only:
         found = run(seed, [int(number) for number in only.split(",")])
         click.echo(found.story)
         raise SystemExit(found.broken is not None)
     started_at = time.perf_counter()
-    done = 0
-    runs = 0
+    done = runs = 0
     while done < steps:
-        planned = range(1, min(STEPS_A_RUN, steps - done) + 1)
+        planned = range(1, min(STEPS_PER_RUN, steps - done) + 1)
         found = run(seed + runs, planned)
-        runs += 1
         done += found.steps
         if found.broken is not None:
             seconds = time.perf_counter() - started_at
-            found, needed = shortest(seed + runs - 1, found, planned)
+            found, needed = shorten(seed + runs, found, planned)
             click.echo(found.story)
-            numbers = ",".join(map(str, needed))
             click.echo(
                 f"\nBroken after {done} steps and {seconds:.1f} s. To see it again:\n"
-                f"  make simulate SEED={seed + runs - 1} ONLY={numbers}"
+                f"  make simulate SEED={seed + runs} ONLY={','.join(map(str, needed))}"
             )
             raise SystemExit(1)
+        runs += 1
     seconds = time.perf_counter() - started_at
     click.echo(
         f"{done} steps in {runs} runs from seed {seed}: nothing broke. "

@@ -1,4 +1,4 @@
-"""A whole installation, everybody who uses it, and whatever may go wrong, out of one seed."""
+"""An installation and everybody who uses it; random choices decide what happens and what fails."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
 from tests.databases import make_database
 from tests.installation import BASE_URL
-from tests.simulation.books import Observer
 from tests.simulation.faults import Fault, Faults, Step
 from tests.simulation.invariants import (
-    FARTHEST_CLOCKS,
+    MAX_CLOCK_SKEW,
     Invariants,
     Known,
     configuration_of,
@@ -47,6 +46,7 @@ from tests.simulation.invariants import (
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
 from tests.simulation.psp import LASTING_TOKENS, NEW_TOKENS, pages_at, token_of
+from tests.simulation.snapshot import Observer
 
 GUESTS: Final = (
     Guest(id=GuestId(a_uuid(11)), first_name="Ada", last_name="Lima", email="ada@guests.example"),
@@ -81,62 +81,56 @@ EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
 
 CALLS_UNTIL_FAULT: Final = 16
-"""The fault of a step comes at one of so many calls to ports, if the step makes as many."""
+"""A step has its fault at one of its first calls to ports, if it makes that many."""
 
 SECONDS_AHEAD: Final = (0, 1, 60, 120)
-"""How wrong the clocks of processes are. That of the PSP is right."""
+"""By how much the clock of a process may be wrong. The clock of the PSP is right."""
 
-KEYS_LAST: Final = timedelta(hours=24) - FARTHEST_CLOCKS
+KEYS_LAST: Final = timedelta(hours=24) - MAX_CLOCK_SKEW
 
-ENDS_WITHIN: Final = timedelta(days=3)
-"""Once all is well, everything that is under way ends within this time."""
+MAX_TIME_TO_END: Final = timedelta(days=3)
+"""Without faults, all open work is done within this time."""
 
-ROUNDS_AT_THE_END: Final = 500
-LOOKS_AT_FILES_EVERY: Final = 10
+MAX_ROUNDS_TO_END: Final = 500
+STEPS_PER_FILE_CHECK: Final = 10
 
 NAMES: Final[Mapping[str, str]] = {
     **{each.id: each.first_name for each in GUESTS},
     **{each.id: each.name for each in CENTERS},
 }
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Thing = TypeVar("Thing")
 
-NoAnswer: TypeAlias = (
-    Refusal | LinkUnknown | LinkAltered | LinkExpired | ProviderUnavailable | WebhookRejected
+ERRORS: Final = (
+    *(Refusal, LinkUnknown, LinkAltered, LinkExpired),
+    *(ProviderUnavailable, WebhookRejected),
 )
-NO_ANSWER: Final = (
-    Refusal,
-    LinkUnknown,
-    LinkAltered,
-    LinkExpired,
-    ProviderUnavailable,
-    WebhookRejected,
-)
+"""The errors that a use case may raise."""
 
 
 @dataclass(slots=True)
 class Visit:
-    """A wish to add a card. It may be sent several times; no other has its redirect_uri."""
+    """A request to add a card, which may be sent several times. Its redirect_uri is unique."""
 
     number: int
     caller: Caller
     guest: Guest
     center: Center
     request: AddCardRequest
-    answered: CardSession | None = None
+    session: CardSession | None = None
 
     @property
     def redirect_uri(self) -> str:
-        """Where the guest goes back to, and what tells this visit from others."""
+        """Where the guest returns to."""
         return str(self.request.redirect_uri)
 
 
 class Simulation:
-    """Two processes over one database, the PSP, three guests, three centers, three callers.
+    """Two processes on one database, the PSP, three guests, three centers, three callers.
 
-    Each step takes its decisions from the `choices` that it is given, and is told of in `history`.
-    After each step the invariants are checked; raises Broken for one that does not hold.
+    Each step decides by its own `choices`, adds lines to `history`, and checks the invariants at its
+    end. Methods raise Broken for an invariant that does not hold.
     """
 
     def __init__(self, folder: Path, seed: int = 1) -> None:
@@ -146,9 +140,7 @@ class Simulation:
         ids = SeededIds(seed)
         make_database(folder / "cards.db")
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
-        self._faults = Faults(
-            tell=self._tell, meanwhile=self._have_something_happen, has_page=self._has_page
-        )
+        self._faults = Faults(log=self._log, interrupt=self._interrupt, has_page=self._has_page)
         self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
         self._processes = [
             Process(
@@ -158,15 +150,15 @@ class Simulation:
                 ids=ids,
                 psp=self._psp,
                 late=self._known.late,
-                watcher=self._faults.hear,
+                watcher=self._faults.on_call,
             )
             for name in ("A", "B")
         ]
         self._operator = SqliteStorage(folder / "cards.db")
-        self._operate(_put_everything_back)
+        self._operate(_restore_everything)
         self._invariants = Invariants(self._known)
         self._observer = Observer(folder, self._psp)
-        self._books = self._observer.read()
+        self._stored = self._observer.read()
         self._visits: list[Visit] = []
         self._visit_of: dict[TokenId, Visit] = {}
         self._pages: list[tuple[TokenId, str]] = []
@@ -181,32 +173,32 @@ class Simulation:
         self._psp.close()
 
     def take(self, rule: str, choices: Random, number: int | None = None) -> None:
-        """Have one thing happen, with all that comes between, and check what must hold."""
+        """Do one step, with whatever interrupts it."""
         self.steps = self.steps + 1 if number is None else number
         self._do(rule, choices)
-        if self.steps % LOOKS_AT_FILES_EVERY == 0:
-            require_no_card_number(self._observer.bytes_at_rest())
+        if self.steps % STEPS_PER_FILE_CHECK == 0:
+            require_no_card_number(self._observer.files())
 
     def end(self, choices: Random) -> None:
-        """Have all faults stop and the clock run on, until everything has come to its end."""
+        """Inject no more faults, and move the clock on until no work is left."""
         self._faults.have_stopped = True
-        self._tell("from here on nothing goes wrong")
+        self._log("no more faults from here on")
         for _ in range(choices.randrange(5)):
             self._do("a_webhook_comes", choices)
-        self._do("the_psp_tells_at_last", choices)
+        self._do("the_psp_sends_late_webhooks", choices)
         started_at = self._clock.now()
         rounds = 0
         while due_at := self._next_due():
             rounds += 1
-            in_time = due_at - started_at < ENDS_WITHIN and rounds < ROUNDS_AT_THE_END
-            require(in_time, "I4", "there is no end of work for the reconciler")
+            in_time = due_at - started_at < MAX_TIME_TO_END and rounds < MAX_ROUNDS_TO_END
+            require(in_time, "I4", "the reconciler never runs out of work")
             self._clock.advance(max(due_at - self._clock.now(), timedelta(0)))
             self._do("the_reconciler_runs", choices)
-        require_end(self._books)
-        require_no_card_number(self._observer.bytes_at_rest())
+        require_end(self._stored)
+        require_no_card_number(self._observer.files())
 
     def story(self, broken: Exception | None = None) -> str:
-        """Tell what happened, up to what broke, with names in place of identifiers."""
+        """Return the history as text, with names for identifiers; its last line is what broke."""
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
@@ -214,7 +206,7 @@ class Simulation:
                 text = text.replace(f"{kind}{identifier}", name)
         return text
 
-    # What people do.
+    # Clients and guests.
 
     def a_client_adds_a_card(self, process: Process, choices: Random) -> None:
         """Send a new request to add a card."""
@@ -237,7 +229,7 @@ class Simulation:
         self._send(process, visit)
 
     def a_client_sends_again(self, process: Process, choices: Random) -> None:
-        """Send an earlier request once more, or another one under its key."""
+        """Repeat an earlier request, or send another one with its key."""
         if not self._visits:
             self.a_client_adds_a_card(process, choices)
             return
@@ -255,39 +247,39 @@ class Simulation:
             return
         token_id, visit = _recent(choices, list(self._visit_of.items()))
         guest = guest if choices.randrange(4) == 3 else visit.guest
-        answer = self._ask(
+        result = self._call(
             f"{caller.name} reads {self._names[token_id]} of {guest.first_name}",
             process,
             lambda: process.use_cases.read_session(caller, guest_id=guest.id, token_id=token_id),
             lambda session: session.status.value,
         )
-        if not isinstance(answer, ServiceUnavailable):
+        if not isinstance(result, ServiceUnavailable):
             may = guest == visit.guest and caller.sees(visit.center.id)
-            require(may != isinstance(answer, SessionNotFound), "I5", "whose session was shown")
+            require(may != isinstance(result, SessionNotFound), "I5", "the wrong session was shown")
 
     def a_client_removes_a_card(self, process: Process, choices: Random) -> None:
-        """Remove one of the cards on file."""
-        if not self._books.accounts:
+        """Remove a stored card."""
+        if not self._stored.accounts:
             return
-        accounts = list(self._books.accounts.values())
+        accounts = list(self._stored.accounts.values())
         active = [each for each in accounts if each.is_active]
         account = _recent(choices, choices.choice((active, active, accounts)) or accounts)
         caller = choices.choice((SHOP, SHOP, KIOSK))
         guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
-        answer = self._ask(
+        result = self._call(
             f"{caller.name} removes {self._names[account.account_id]} of {NAMES[guest_id]}",
             process,
             lambda: process.use_cases.remove_account(
                 caller, guest_id=guest_id, account_id=account.account_id
             ),
         )
-        if not isinstance(answer, Exception):
+        if not isinstance(result, Exception):
             may = guest_id == account.guest_id and caller.sees(CenterId(account.center_id))
-            require(may, "I5", "a card of somebody else was removed")
+            require(may, "I5", "a client removed a card that it may not see")
             self._known.removed.add(account.account_id)
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
-        """Have a card removed, and type one once more: it may well get the token that goes."""
+        """Remove a card and add one again, which may get the token that is being discarded."""
         self.a_client_removes_a_card(process, choices)
         self.a_client_adds_a_card(process, choices)
         self.a_guest_opens_a_link(process, choices)
@@ -302,7 +294,7 @@ class Simulation:
             return
         token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
         is_altered = choices.randrange(12) == 11
-        answer = self._ask(
+        result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', altered' * is_altered}",
             process,
             lambda: process.use_cases.open_hosted_page(
@@ -310,17 +302,17 @@ class Simulation:
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
-        if isinstance(answer, Exception):
+        if isinstance(result, Exception):
             return
-        require(not is_altered, "S6", "an altered link was followed")
-        if answer != visit.redirect_uri:
-            page = answer.rpartition("/")[2]
+        require(not is_altered, "S6", "an altered link worked")
+        if result != visit.redirect_uri:
+            page = result.rpartition("/")[2]
             whose = self._psp.page(page).request.token_id
             require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
             self._pages.append((TokenId(token_id), page))
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
-        """Type a card on a page, answer the bank or not, and come back or not."""
+        """Type a card on a page, answer the challenge or not, and return or not."""
         live = [each for each in self._pages if not self._psp.page(each[1]).is_over]
         if not live:
             self.a_guest_opens_a_link(process, choices)
@@ -330,7 +322,7 @@ class Simulation:
         number = choices.choice((*[GOOD_CARD] * 4, *sorted(TEST_CARDS)))
         expiry = choices.choice(EXPIRIES)
         zipcode = WRONG_ZIPCODE if choices.randrange(8) == 7 else ADDRESS["zipcode"]
-        self._tell(
+        self._log(
             f"{guest.first_name} types {number[-4:]}, {expiry[0]:02}/{expiry[1]}, {zipcode} on the "
             f"page of {self._names[token_id]}"
         )
@@ -345,14 +337,14 @@ class Simulation:
             if tried.state is PageState.CHALLENGED and choices.randrange(2):
                 tried = self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
         except (AttemptsUsedUp, OutOfOrder) as refused:
-            self._tell_answer(type(refused).__name__)
+            self._log_result(type(refused).__name__)
             return
-        self._tell_answer(f"{tried.state}{f', {tried.refusal}' if tried.refusal else ''}")
+        self._log_result(f"{tried.state}{f', {tried.refusal}' if tried.refusal else ''}")
         if not choices.randrange(3):
             self._come_back(process, token_id)
 
     def a_browser_comes_back(self, process: Process, choices: Random) -> None:
-        """Come back from a page, with a card or without one."""
+        """Return from a page, with a card or without one."""
         if not self._pages:
             self.a_guest_opens_a_link(process, choices)
             return
@@ -361,18 +353,18 @@ class Simulation:
         self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
         self._come_back(process, token_id, cancels=choices.randrange(4) == 3)
 
-    # What happens at the PSP.
+    # The PSP.
 
     def a_webhook_comes(self, process: Process, choices: Random) -> None:
-        """Deliver any event of the PSP: late, again, out of order, altered, signed long ago."""
+        """Deliver any event: late, twice, out of order, altered, or with an old signature."""
         events = self._events()
         if not events:
             return
         is_altered, is_old = choices.choice(((True, False), (False, True), *[(False, False)] * 6))
         self._deliver(process, _recent(choices, events), is_altered=is_altered, is_old=is_old)
 
-    def the_psp_tells_at_last(self, process: Process, _choices: Random) -> None:
-        """Deliver what was late, as often as it takes."""
+    def the_psp_sends_late_webhooks(self, process: Process, _choices: Random) -> None:
+        """Deliver the webhooks of all late pages, without a fault of this step."""
         self._faults.steps[-1].calls_left = 0
         for event in self._events():
             if event.page in self._known.late:
@@ -380,19 +372,19 @@ class Simulation:
                 self._deliver(process, event)
 
     def the_psp_has_trouble(self, _process: Process, choices: Random) -> None:
-        """Have some calls go wrong for a while, or none any more; close a page, or know it late."""
+        """Let some calls fail for a while, or end that; close a page, or know its card late."""
         what = choices.randrange(5)
         if what == 0 and self._pages:
             token_id, page = _recent(choices, self._pages)
             self._psp.close_page(page)
-            self._tell(f"the PSP closes the page of {self._names[token_id]}")
+            self._log(f"the PSP closes the page of {self._names[token_id]}")
         elif what == 1 and self._pages:
             token_id, page = _recent(choices, self._pages)
             self._known.late.add(page)
-            self._tell(f"of a card on the page of {self._names[token_id]} the PSP will tell late")
+            self._log(f"the PSP reports a card on the page of {self._names[token_id]} late")
         elif what < 4:
             self._faults.lasting = {}
-            self._tell("the PSP is well")
+            self._log("the PSP is well")
         else:
             calls = [each for each in PSP_CALLS if choices.randrange(2)]
             moment, fault = choices.choice(
@@ -403,36 +395,36 @@ class Simulation:
                 )
             )
             self._faults.lasting = dict.fromkeys(calls, (moment, fault))
-            self._tell(f"from now on, {moment} {', '.join(calls) or 'no call'}: {fault}")
+            self._log(f"from now on, {moment} {', '.join(calls) or 'no call'}: {fault}")
 
-    # What happens by itself, and what operators do.
+    # The reconciler, time, and operators.
 
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
-        """Do one round of reconciling, and remove old idempotency keys."""
+        """Do one round of the reconciler, and remove old idempotency keys."""
 
         def work() -> Round:
             done = process.reconcile()
             process.forget_idempotency_keys()
             return done
 
-        answer = self._ask(
+        result = self._call(
             "the reconciler runs",
             process,
             work,
             lambda done: f"{done.sessions} sessions, {done.discards} discards",
         )
-        if not isinstance(answer, Exception) and answer.faults:
-            raise answer.faults[0]
+        if not isinstance(result, Exception) and result.faults:
+            raise result.faults[0]
 
     def time_passes(self, process: Process, choices: Random) -> None:
-        """Move the clock on: a little, to where a process finds something due or ended, or a lot.
+        """Move the clock on: a little, a lot, or to when a session is due or expires.
 
-        Mostly the reconciler of that process is the first to see it.
+        Half of the time the reconciler runs right after.
         """
         now = process.clock.now()
         marks = sorted(
             mark
-            for each in self._books.sessions.values()
+            for each in self._stored.sessions.values()
             for mark in {each.due_at, each.expires_at}
             if mark and mark > now and not each.is_settled
         )
@@ -447,22 +439,22 @@ class Simulation:
                 by = timedelta(seconds=1 + choices.randrange(60))
         by = max(by, timedelta(seconds=1))
         self._clock.advance(by)
-        self._tell(f"{by} later")
+        self._log(f"{by} later")
         if choices.randrange(2):
             self.the_reconciler_runs(process, choices)
 
     def a_process_has_a_mishap(self, process: Process, choices: Random) -> None:
-        """Have a process be killed between two requests, or its clock be set wrong."""
+        """Kill a process between two requests, or set its clock wrong."""
         if choices.randrange(2):
             seconds = choices.choice(SECONDS_AHEAD)
             process.clock.ahead = timedelta(seconds=seconds)
-            self._tell(f"the clock of {process.name} is {seconds} s ahead")
+            self._log(f"the clock of {process.name} is {seconds} s ahead")
         else:
             process.is_dead = True
-            self._tell(f"{process.name} is killed")
+            self._log(f"{process.name} is killed")
 
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
-        """Remove a guest, a center or a configuration, change one, or put everything back."""
+        """Remove a guest, a center or a configuration, change one, or restore everything."""
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         gone: str | None = None
         match choices.randrange(8):
@@ -485,13 +477,13 @@ class Simulation:
                 self._operate(lambda unit: unit.configurations.put(center.id, configuration))
                 self._known.there.add(configuration_of(center.id))
             case _:
-                what = "puts everything back"
-                self._operate(_put_everything_back)
+                what = "restores everything"
+                self._operate(_restore_everything)
                 self._known.there |= self._known.places
         self._known.missing |= {gone} if gone else set()
-        self._tell(f"the operator {what}")
+        self._log(f"the operator {what}")
 
-    # How it is done.
+    # How a step is done.
 
     def _do(self, rule: str, choices: Random) -> None:
         alive = [each for each in self._processes if not each.is_dead]
@@ -503,8 +495,8 @@ class Simulation:
         try:
             RULES[rule](self, process, choices)
         except Killed:
-            # Whatever else this process is doing ends as soon as it is its turn again.
-            self._tell_answer(f"no answer, {process.name} is dead")
+            # Other steps of this process end at their next call to a port.
+            self._log_result(f"no response, {process.name} is dead")
         finally:
             steps.pop()
         for each in self._processes:
@@ -513,8 +505,8 @@ class Simulation:
                 each.start()
         self._check()
 
-    def _have_something_happen(self, choices: Random) -> None:
-        """Have one thing happen, or as many as a long pause allows."""
+    def _interrupt(self, choices: Random) -> None:
+        """Do one step, or several, in the middle of another."""
         for rule in choices.choices(
             list(SHARES), list(SHARES.values()), k=choices.choice((1, 1, 1, 1, 4, 8))
         ):
@@ -524,41 +516,41 @@ class Simulation:
         return any(each.request.idempotency_key == idempotency_key for each in pages_at(self._psp))
 
     def _check(self) -> None:
-        self._books = self._observer.read()
-        for kind, ids in (("session", self._books.sessions), ("account", self._books.accounts)):
+        self._stored = self._observer.read()
+        for kind, ids in (("session", self._stored.sessions), ("account", self._stored.accounts)):
             for number, each in enumerate(ids, start=1):
                 self._names.setdefault(each, f"{kind} {number}")
-        for page in self._books.pages:
+        for page in self._stored.pages:
             if page.card:
                 token = token_of(page.request.merchant_account, page.card)
                 self._names.setdefault(token, f"the card of {self._names[page.request.token_id]}")
-        self._invariants.check(self._books, self._clock.now())
+        self._invariants.check(self._stored, self._clock.now())
 
-    def _ask(
+    def _call(
         self,
         what: str,
         process: Process,
-        act: Callable[[], Answer],
-        told: Callable[[Answer], str] = lambda _: "done",
-    ) -> Answer | NoAnswer:
-        """Have a process do something; gives its answer, or what it raised in place of one."""
+        act: Callable[[], Result],
+        describe: Callable[[Result], str] = lambda _: "done",
+    ) -> Result | Exception:
+        """Have a process do something; return the result, or the error that it raised."""
         step = self._faults.steps[-1]
-        self._tell(f"{what} ({process.name})")
+        self._log(f"{what} ({process.name})")
         try:
-            answer = act()
-        except NO_ANSWER as raised:
-            self._tell_answer(str(raised) or type(raised).__name__)
+            result = act()
+        except ERRORS as raised:
+            self._log_result(str(raised) or type(raised).__name__)
             is_expected = step.had_fault or not isinstance(raised, ServiceUnavailable)
-            require(is_expected, "I4", "the service was away, and nothing was wrong")
+            require(is_expected, "I4", "the service was unavailable without a fault")
             return raised
-        self._tell_answer(told(answer))
-        return answer
+        self._log_result(describe(result))
+        return result
 
     def _under_way(
         self, things: Sequence[tuple[TokenId, Thing]]
     ) -> Sequence[tuple[TokenId, Thing]]:
-        """Give those whose session, named first, is still open."""
-        return [each for each in things if self._books.sessions[each[0]].status == "open"]
+        """Return those whose session, named first, is open."""
+        return [each for each in things if self._stored.sessions[each[0]].status == "open"]
 
     def _events(self) -> Sequence[Event]:
         rows = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
@@ -574,48 +566,48 @@ class Simulation:
             body = body.replace(b'"type":"', b'"type":"!')
         delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
         is_wrong = is_altered or is_old
-        answer = self._ask(
+        result = self._call(
             f"a webhook{', not to be trusted,' * is_wrong} comes: {event.type} for "
             f"{self._names.get(event.token_id, event.token_id)}",
             process,
             lambda: process.use_cases.receive_webhook(FAKE, delivery),
         )
-        if not isinstance(answer, ServiceUnavailable):
-            is_rejected = isinstance(answer, WebhookRejected)
+        if not isinstance(result, ServiceUnavailable):
+            is_rejected = isinstance(result, WebhookRejected)
             require(is_rejected == is_wrong, "F33", "a webhook was judged wrongly")
 
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
-        """Send the request of a visit, or the same for another guest."""
+        """Send the request of a visit, or the same one for another guest."""
         guest = guest or visit.guest
         request = replace(visit.request, guest_id=guest.id)
         key = request.idempotency_key
         self._known.sends[visit.redirect_uri] += 1
         self._known.sent_for[visit.redirect_uri].add(guest.id)
-        answer = self._ask(
+        result = self._call(
             f"{visit.caller.name} asks to add a card of {guest.first_name} at {visit.center.name}, "
             f"visit {visit.number}{' with a key' * bool(key)}",
             process,
             lambda: process.use_cases.add_card(visit.caller, request),
             lambda session: f"session {session.token_id}",
         )
-        if isinstance(answer, IdempotencyKeyReused):
+        if isinstance(result, IdempotencyKeyReused):
             for_others = self._known.sent_for[visit.redirect_uri] - {guest.id}
-            require(for_others, "I1", "a request sent twice was refused")
-        if isinstance(answer, Exception):
+            require(for_others, "I1", "a repeated request was refused")
+        if isinstance(result, Exception):
             return
         require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
-        standing = visit.answered
-        if key and standing and self._clock.now() - standing.created_at < KEYS_LAST:
-            is_same = (standing.token_id, standing.guest_id) == (answer.token_id, guest.id)
-            require(is_same, "I1", "a request sent twice was answered with two sessions")
-        visit.answered = answer
-        self._visit_of[answer.token_id] = replace(visit, guest=guest)
-        self._known.asked_for[answer.token_id] = (guest.id, visit.center.id, visit.redirect_uri)
+        first = visit.session
+        if key and first and self._clock.now() - first.created_at < KEYS_LAST:
+            is_same = (first.token_id, first.guest_id) == (result.token_id, guest.id)
+            require(is_same, "I1", "a repeated request started a second session")
+        visit.session = result
+        self._visit_of[result.token_id] = replace(visit, guest=guest)
+        self._known.started[result.token_id] = (guest.id, visit.center.id, visit.redirect_uri)
         self._check()
 
     def _list_cards(self, process: Process, caller: Caller, guest: Guest) -> None:
         removed = frozenset(self._known.removed)
-        answer = self._ask(
+        result = self._call(
             f"{caller.name} lists the cards of {guest.first_name}",
             process,
             lambda: process.use_cases.list_accounts(
@@ -623,15 +615,15 @@ class Simulation:
             ),
             lambda page: f"{page.total} cards",
         )
-        for account in () if isinstance(answer, Exception) else answer.items:
+        for account in () if isinstance(result, Exception) else result.items:
             is_theirs = account.guest_id == guest.id and caller.sees(account.center_id)
-            require(is_theirs, "I5", "a card of somebody else was shown")
+            require(is_theirs, "I5", "a client was shown a card that it may not see")
             require(account.account_id not in removed, "I1", "a removed card was shown")
 
     def _come_back(self, process: Process, token_id: TokenId, *, cancels: bool = False) -> None:
         visit = self._visit_of[token_id]
         use_cases = process.use_cases
-        answer = self._ask(
+        result = self._call(
             f"{visit.guest.first_name} {'cancels' if cancels else 'comes back from'} "
             f"{self._names[token_id]}",
             process,
@@ -644,7 +636,7 @@ class Simulation:
             ),
             lambda _: "the shop",
         )
-        is_right = isinstance(answer, Exception) or answer == visit.redirect_uri
+        is_right = isinstance(result, Exception) or result == visit.redirect_uri
         require(is_right, "S6", "a guest was not sent back to the shop")
 
     def _operate(self, act: Callable[[WriteUnit], object]) -> None:
@@ -653,19 +645,19 @@ class Simulation:
             unit.commit()
 
     def _next_due(self) -> datetime | None:
-        """Give when there is work again by the clocks of all processes, None when there is none."""
-        next_due = self._books.next_due
+        """Return when work is due by the clock of every process; None when no work is left."""
+        next_due = self._stored.next_due
         behind = max(timedelta(0), *(-each.clock.ahead for each in self._processes))
         return next_due and next_due + behind
 
-    def _tell(self, what: str) -> None:
+    def _log(self, what: str) -> None:
         number = f"{self.steps:4}" if len(self._faults.steps) == 1 else " " * 4
         indent = "    " * max(len(self._faults.steps) - 1, 0)
         self.history.append(f"{number}  {self._clock.now():%d %H:%M:%S}  {indent}{what}")
 
-    def _tell_answer(self, answer: str) -> None:
+    def _log_result(self, result: str) -> None:
         indent = "    " * max(len(self._faults.steps) - 1, 0)
-        self.history.append(f"{' ' * 19}{indent}→ {answer}")
+        self.history.append(f"{' ' * 19}{indent}→ {result}")
 
 
 Rule: TypeAlias = Callable[[Simulation, Process, Random], None]
@@ -681,7 +673,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_browser_comes_back: 2,
     Simulation.a_webhook_comes: 2,
     Simulation.the_psp_has_trouble: 2,
-    Simulation.the_psp_tells_at_last: 1,
+    Simulation.the_psp_sends_late_webhooks: 1,
     Simulation.the_reconciler_runs: 4,
     Simulation.time_passes: 3,
     Simulation.a_process_has_a_mishap: 2,
@@ -689,18 +681,18 @@ _SHARES: Final[Mapping[Rule, int]] = {
 }
 
 RULES: Final[Mapping[str, Rule]] = {rule.__name__: rule for rule in _SHARES}
-"""Everything that may happen, by the name of its rule."""
+"""Everything that may happen, by name."""
 
 SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHARES.items()}
-"""How often each comes, compared with others."""
+"""How often each happens, relative to the others."""
 
 
 def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
-    """Choose one of the last five, the last more often than those before."""
+    """Choose one of the last five, mostly the last."""
     return things[-min(choices.choice((1, 1, 1, 1, 2, 3, 4, 5)), len(things))]
 
 
-def _put_everything_back(unit: WriteUnit) -> None:
+def _restore_everything(unit: WriteUnit) -> None:
     unit.guests.put_many(GUESTS)
     unit.centers.put_many(CENTERS)
     for center_id, configuration in CONFIGURATIONS.items():
@@ -708,5 +700,5 @@ def _put_everything_back(unit: WriteUnit) -> None:
 
 
 def _delete(unit: Any, table: str, identifier: str) -> None:
-    """Do what only an operator can do: no repository removes a guest or a center."""
+    """Delete a row by hand, as an operator would: no repository removes guests or centers."""
     unit._transaction.execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})

@@ -1,4 +1,4 @@
-"""Whichever call of a use case goes wrong: nothing is half done, and the next try succeeds."""
+"""Each use case, with a fault at each of its calls to ports: the next try completes the work."""
 
 from __future__ import annotations
 
@@ -39,211 +39,208 @@ from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_product
 from tests.installation import CHALLENGED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
-from tests.simulation.books import Books
+from tests.simulation.faulty_installation import (
+    Attempt,
+    Bug,
+    CallFault,
+    FaultyInstallation,
+    Situation,
+    has_effect,
+    is_in_unit,
+    is_to_psp,
+    prepared,
+)
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed
 from tests.simulation.psp import LASTING_TOKENS
-from tests.simulation.rehearsals import (
-    Attempt,
-    Bug,
-    Mishap,
-    Rehearsal,
-    Situation,
-    acts,
-    is_to_psp,
-    rehearsed,
-)
+from tests.simulation.snapshot import Snapshot
 
 OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
 
-# Situations: where a use case is called, and the call.
+# Situations: each prepares an installation, and returns the call of a use case.
 
 
-def a_request_under_a_key(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.configure(avs=True)
+def a_request_under_a_key(it: FaultyInstallation) -> Attempt:
+    it.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
-    return lambda: rehearsal.add_card(idempotency_key="key", billing_info=address).status
+    return lambda: it.add_card(idempotency_key="key", billing_info=address).status
 
 
-def a_request_sent_before(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.add_card(idempotency_key="key")
-    return lambda: rehearsal.add_card(idempotency_key="key").status
+def a_request_sent_before(it: FaultyInstallation) -> Attempt:
+    it.add_card(idempotency_key="key")
+    return lambda: it.add_card(idempotency_key="key").status
 
 
-def a_new_link(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.add_card()
-    return lambda: rehearsal.where_to(session)
+def a_new_link(it: FaultyInstallation) -> Attempt:
+    session = it.add_card()
+    return lambda: it.follow_link(session)
 
 
-def a_link_whose_page_is_open(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    return lambda: rehearsal.where_to(session)
+def a_link_whose_page_is_open(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.follow_link(session)
 
 
-def a_link_whose_page_was_closed_early(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.psp.close_page(rehearsal.page_reference(session))
-    return lambda: rehearsal.where_to(session)
+def a_link_whose_page_was_closed_early(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.psp.close_page(it.page_reference(session))
+    return lambda: it.follow_link(session)
 
 
-def a_link_whose_page_was_asked_for_in_vain(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.session_asked_for_in_vain()
-    return lambda: rehearsal.where_to(session)
+def a_link_opened_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
+    session = it.session_without_page()
+    return lambda: it.follow_link(session)
 
 
-def a_link_whose_page_has_a_card(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.type_card(session)
-    return lambda: rehearsal.where_to(session)
+def a_link_whose_page_has_a_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session)
+    return lambda: it.follow_link(session)
 
 
-def a_guest_with_a_card(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.type_card(session)
-    return lambda: rehearsal.come_back(session)
+def a_guest_with_a_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session)
+    return lambda: it.come_back(session)
 
 
-def a_guest_whose_bank_still_asks(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.type_card(session, CHALLENGED_CARD)
-    return lambda: rehearsal.come_back(session)
+def a_guest_with_an_unanswered_challenge(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session, CHALLENGED_CARD)
+    return lambda: it.come_back(session)
 
 
-def a_guest_who_gave_up(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    return lambda: rehearsal.use_cases.cancel_hosted_page(token_id=session.token_id)
+def a_guest_who_cancels(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.use_cases.cancel_hosted_page(token_id=session.token_id)
 
 
-def a_guest_whose_link_leads_nowhere(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    return lambda: rehearsal.use_cases.find_way_back(token_id=session.token_id)
+def a_guest_on_an_error_page(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.use_cases.find_way_back(token_id=session.token_id)
 
 
-def an_event_of_a_card(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.type_card(session)
-    event = rehearsal.psp.take_due_event(rehearsal.clock.now(), until=rehearsal.clock.now())
+def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session)
+    event = it.psp.take_due_event(it.clock.now(), until=it.clock.now())
     assert event is not None
-    signature = signatures.sign(
-        event.body, secret=rehearsal.psp.webhook_secret, now=rehearsal.clock.now()
-    )
+    signature = signatures.sign(event.body, secret=it.psp.webhook_secret, now=it.clock.now())
     delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
-    return lambda: rehearsal.use_cases.receive_webhook(FAKE, delivery)
+    return lambda: it.use_cases.receive_webhook(FAKE, delivery)
 
 
-def a_key_of_yesterday(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.add_card(idempotency_key="key")
-    rehearsal.clock.advance(timedelta(hours=25))
-    return rehearsal.forget_idempotency_keys
+def a_key_of_yesterday(it: FaultyInstallation) -> Attempt:
+    it.add_card(idempotency_key="key")
+    it.clock.advance(timedelta(hours=25))
+    return it.forget_idempotency_keys
 
 
-def a_new_card(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.type_card(session)
-    return lambda: rehearsal.settled(session)
+def a_new_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session)
+    return lambda: it.status_after_settling(session)
 
 
-def a_card_on_file(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.stored_card()
-    session = rehearsal.opened_session(redirect_uri=OTHER_VISIT)
-    rehearsal.type_card(session)
-    return lambda: rehearsal.settled(session)
+def a_card_on_file(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    session = it.opened_session(redirect_uri=OTHER_VISIT)
+    it.type_card(session)
+    return lambda: it.status_after_settling(session)
 
 
-def a_card_on_file_with_a_new_expiry(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.stored_card()
-    session = rehearsal.opened_session(redirect_uri=OTHER_VISIT)
-    rehearsal.type_card(session, expiry=(3, 2034))
-    return lambda: rehearsal.settled(session)
+def a_card_on_file_with_a_new_expiry(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    session = it.opened_session(redirect_uri=OTHER_VISIT)
+    it.type_card(session, expiry=(3, 2034))
+    return lambda: it.status_after_settling(session)
 
 
-def a_card_whose_token_is_to_be_discarded(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.configure(merchant_account=LASTING_TOKENS)
-    rehearsal.remove(rehearsal.stored_card())
-    session = rehearsal.opened_session(redirect_uri=OTHER_VISIT)
-    rehearsal.type_card(session)
-    return lambda: rehearsal.settled(session)
+def a_card_whose_token_is_to_be_discarded(it: FaultyInstallation) -> Attempt:
+    it.configure(merchant_account=LASTING_TOKENS)
+    it.remove(it.stored_card())
+    session = it.opened_session(redirect_uri=OTHER_VISIT)
+    it.type_card(session)
+    return lambda: it.status_after_settling(session)
 
 
-def a_card_whose_token_is_being_discarded(rehearsal: Rehearsal) -> Attempt:
-    attempt = a_card_whose_token_is_to_be_discarded(rehearsal)
-    rehearsal.reconcile.discard_token.take()
+def a_card_whose_token_is_being_discarded(it: FaultyInstallation) -> Attempt:
+    attempt = a_card_whose_token_is_to_be_discarded(it)
+    it.reconcile.discard_token.take()
     return attempt
 
 
-def a_page_that_nobody_used(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    rehearsal.clock.advance(timedelta(minutes=30))
-    return lambda: rehearsal.settled(session)
+def a_page_without_a_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.clock.advance(timedelta(minutes=30))
+    return lambda: it.status_after_settling(session)
 
 
-def a_page_that_was_asked_for_in_vain(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.session_asked_for_in_vain()
-    return lambda: rehearsal.settled(session)
+def a_page_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
+    session = it.session_without_page()
+    return lambda: it.status_after_settling(session)
 
 
-def a_removed_card(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.remove(rehearsal.stored_card())
+def a_removed_card(it: FaultyInstallation) -> Attempt:
+    it.remove(it.stored_card())
 
     def take_and_discard() -> None:
-        discard = rehearsal.reconcile.discard_token.take()
+        discard = it.reconcile.discard_token.take()
         if discard is not None:
-            rehearsal.reconcile.discard_token(discard)
+            it.reconcile.discard_token(discard)
 
     return take_and_discard
 
 
-def a_session_and_a_discard(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.remove(rehearsal.stored_card())
-    session = rehearsal.opened_session(redirect_uri=OTHER_VISIT)
-    rehearsal.type_card(session, OTHER_GOOD_CARD)
-    rehearsal.clock.advance(timedelta(seconds=30))
+def a_session_and_a_discard(it: FaultyInstallation) -> Attempt:
+    it.remove(it.stored_card())
+    session = it.opened_session(redirect_uri=OTHER_VISIT)
+    it.type_card(session, OTHER_GOOD_CARD)
+    it.clock.advance(timedelta(seconds=30))
 
-    return lambda: tuple(type(fault) for fault in rehearsal.reconcile().faults)
+    return lambda: tuple(type(fault) for fault in it.reconcile().faults)
 
 
-def a_list_of_cards(rehearsal: Rehearsal) -> Attempt:
-    rehearsal.stored_card()
-    return lambda: rehearsal.use_cases.list_accounts(
-        rehearsal.caller, guest_id=GUEST_ID, center_ids=(CENTER_ID,), pages=(), sizes=()
+def a_list_of_cards(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    return lambda: it.use_cases.list_accounts(
+        it.caller, guest_id=GUEST_ID, center_ids=(CENTER_ID,), pages=(), sizes=()
     )
 
 
-def one_card(rehearsal: Rehearsal) -> Attempt:
-    account = rehearsal.stored_card()
-    return lambda: rehearsal.use_cases.read_account(
-        rehearsal.caller, guest_id=GUEST_ID, account_id=account.account_id
+def one_card(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+    return lambda: it.use_cases.read_account(
+        it.caller, guest_id=GUEST_ID, account_id=account.account_id
     )
 
 
-def a_card_to_remove(rehearsal: Rehearsal) -> Attempt:
-    account = rehearsal.stored_card()
-    return lambda: rehearsal.remove(account)
+def a_card_to_remove(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+    return lambda: it.remove(account)
 
 
-def one_session(rehearsal: Rehearsal) -> Attempt:
-    session = rehearsal.opened_session()
-    return lambda: rehearsal.use_cases.read_session(
-        rehearsal.caller, guest_id=GUEST_ID, token_id=session.token_id
+def one_session(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.use_cases.read_session(
+        it.caller, guest_id=GUEST_ID, token_id=session.token_id
     )
 
 
-def a_list_of_products(rehearsal: Rehearsal) -> Attempt:
-    with rehearsal.storage.write() as unit:
+def a_list_of_products(it: FaultyInstallation) -> Attempt:
+    with it.storage.write() as unit:
         unit.products.put_many([a_product()])
         unit.commit()
-    return lambda: rehearsal.use_cases.list_products(
-        rehearsal.caller, center_id=CENTER_ID, pages=(), sizes=()
-    )
+    return lambda: it.use_cases.list_products(it.caller, center_id=CENTER_ID, pages=(), sizes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Where a use case is rehearsed, and its answers and errors when a call goes wrong.
+    """The situations of a use case, and its results when a call fails.
 
-    Of its calls to the storage it `needs` the first so many: when one of them fails it is
-    unavailable, whatever it answers `without_storage` later. It is tried again `next_try_after` a
-    while where what was taken and not finished has to be given back first.
+    `without_storage` are the results when the storage fails, except at the first `needs` calls,
+    which the use case cannot do without. `next_try_after` is the lease of what was taken and not
+    finished.
     """
 
     situations: Sequence[Situation]
@@ -253,8 +250,8 @@ class Expected:
     with_bug: Sequence[object] = (Bug,)
     next_try_after: timedelta = timedelta(0)
 
-    def answers(self, call: str, number: int, error: BaseException) -> Sequence[object]:
-        """Give what it may answer when the call with this number raises an error."""
+    def results(self, call: str, number: int, error: BaseException) -> Sequence[object]:
+        """Return the allowed results when the call with this number raises an error."""
         if isinstance(error, Killed):
             return (Killed,)
         if isinstance(error, Bug):
@@ -271,19 +268,19 @@ USE_CASES: Final[Mapping[type, Expected]] = {
             a_new_link,
             a_link_whose_page_is_open,
             a_link_whose_page_was_closed_early,
-            a_link_whose_page_was_asked_for_in_vain,
+            a_link_opened_while_the_psp_was_down,
             a_link_whose_page_has_a_card,
         ),
-        without_psp=(ProviderUnavailable, "a page that takes a card", "a page that is over"),
+        without_psp=(ProviderUnavailable, "a live page", "a page that is over"),
     ),
     ReturnFromHostedPage: Expected(
-        situations=(a_guest_with_a_card, a_guest_whose_bank_still_asks),
+        situations=(a_guest_with_a_card, a_guest_with_an_unanswered_challenge),
         needs=2,
         without_storage=(REDIRECT_URI,),
         without_psp=(REDIRECT_URI,),
     ),
-    CancelHostedPage: Expected(situations=(a_guest_who_gave_up,)),
-    FindWayBack: Expected(situations=(a_guest_whose_link_leads_nowhere,)),
+    CancelHostedPage: Expected(situations=(a_guest_who_cancels,)),
+    FindWayBack: Expected(situations=(a_guest_on_an_error_page,)),
     ForgetIdempotencyKeys: Expected(situations=(a_key_of_yesterday,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
@@ -293,8 +290,8 @@ USE_CASES: Final[Mapping[type, Expected]] = {
             a_card_on_file_with_a_new_expiry,
             a_card_whose_token_is_to_be_discarded,
             a_card_whose_token_is_being_discarded,
-            a_page_that_nobody_used,
-            a_page_that_was_asked_for_in_vain,
+            a_page_without_a_card,
+            a_page_requested_while_the_psp_was_down,
         ),
         without_psp=("open",),
     ),
@@ -313,113 +310,111 @@ USE_CASES: Final[Mapping[type, Expected]] = {
 }
 
 STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
-"""Parts of use cases, whose calls are among those of the whole."""
+"""Parts of use cases; their calls are among those of the use cases."""
 
 HEARTBEAT: Final = frozenset({LeaveHeartbeat, IsWorkerMissing})
-"""They are about no session and no card: one row that is written or read."""
+"""They read or write one row that has nothing to do with sessions or cards."""
 
 
-# What goes wrong.
+# Faults.
 
 
-def the_errors_of_its_port(call: str) -> Exception:
+def documented_error(call: str) -> Exception:
     if call == "psp.read_webhook":
         return WebhookRejected("a clock is wrong")
-    return ProviderUnavailable("no answer") if is_to_psp(call) else ServiceUnavailable()
+    return ProviderUnavailable("no response") if is_to_psp(call) else ServiceUnavailable()
 
 
-def a_crash(call: str) -> BaseException | None:
-    # Before any other call it leaves what it leaves before the next one that acts.
-    return Killed() if acts(call) else None
+def lasting_error(call: str) -> Exception | None:
+    return None if is_in_unit(call) else documented_error(call)
 
 
-def a_refusal_of_the_psp(call: str) -> Exception | None:
+def bug(call: str) -> Exception | None:
+    return None if is_in_unit(call) else Bug()
+
+
+def crash(call: str) -> BaseException | None:
+    # A crash before any other call leaves the same as one before the next call with an effect.
+    return Killed() if has_effect(call) else None
+
+
+def refusal(call: str) -> Exception | None:
     return ProviderRefused("for good") if call in PSP_CALLS else None
 
 
-FAILS: Final = Mishap(error=the_errors_of_its_port)
-ACTS_AND_FAILS: Final = Mishap(error=the_errors_of_its_port, moment=Moment.AFTER)
-AWAY: Final = Mishap(error=the_errors_of_its_port, lasts=True)
-REFUSED: Final = Mishap(error=a_refusal_of_the_psp)
-REFUSED_FROM_THEN_ON: Final = Mishap(error=a_refusal_of_the_psp, lasts=True)
-BUG: Final = Mishap(error=lambda _: Bug())
-KILLED: Final = Mishap(error=a_crash)
-KILLED_ONCE_IT_ACTED: Final = Mishap(error=a_crash, moment=Moment.AFTER)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calm:
-    """A run in which nothing goes wrong: its calls, what there was before each and at the end.
+class FaultFreeRun:
+    """A run without faults: its calls, and what is stored before each of them and at the end.
 
-    `answers` are that of the first try, and that of a second.
+    `results` are those of the first try and of a second one.
     """
 
     calls: Sequence[str]
-    seen: Sequence[Books]
-    answers: Sequence[object]
+    stored: Sequence[Snapshot]
+    results: Sequence[object]
     effect: object
-    effect_at_end: object
+    final_effect: object
 
 
 @cache
-def calm(situation: Situation) -> Calm:
-    with rehearsed(situation) as (rehearsal, attempt):
-        with rehearsal.watched():
-            answer = rehearsal.answer(attempt)
-        assert not isinstance(answer, type), f"refused without a reason: {answer}"
-        books, effect = rehearsal.check(), rehearsal.effect()
-        again = rehearsal.answer(attempt)
-        rehearsal.come_to_an_end()
-        return Calm(
-            calls=rehearsal.calls,
-            seen=[*rehearsal.seen, books],
-            answers=(answer, again),
+def fault_free_run(situation: Situation) -> FaultFreeRun:
+    with prepared(situation) as (installation, attempt):
+        with installation.recording():
+            result = installation.result_of(attempt)
+        assert not isinstance(result, type), f"an error without a fault: {result}"
+        stored, effect = installation.check(), installation.effect()
+        second_result = installation.result_of(attempt)
+        installation.run_to_end()
+        return FaultFreeRun(
+            calls=installation.calls,
+            stored=[*installation.before_calls, stored],
+            results=(result, second_result),
             effect=effect,
-            effect_at_end=rehearsal.effect(),
+            final_effect=installation.effect(),
         )
 
 
-def rehearse_every_call(use_case: type, situation: Situation, mishap: Mishap) -> None:
-    """Have each call of a use case go wrong, in an installation of its own."""
-    calls = calm(situation).calls
+def try_each_call(use_case: type, situation: Situation, fault: CallFault) -> None:
+    """Inject a fault at each call of a use case, each time in a new installation."""
+    calls = fault_free_run(situation).calls
     for number, call in enumerate(calls, start=1):
-        if mishap.befalls(call):
+        if fault.applies_to(call):
             try:
-                _rehearse(USE_CASES[use_case], situation, mishap, number)
+                _try(USE_CASES[use_case], situation, fault, number)
             except Exception as broken:
                 story = [f"{each:4}  {name}" for each, name in enumerate(calls[:number], start=1)]
                 raise AssertionError(
                     f"{use_case.__name__}, {situation.__name__}, call {number} of {len(calls)}:\n"
                     + "\n".join(story)
-                    + f"\n      … {mishap.moment} it: {mishap.error(call)!r}"
-                    + f"{', and from then on' * mishap.lasts}\n{broken}"
+                    + f"\n      … {fault.moment} it: {fault.error(call)!r}"
+                    + f"{', and from then on' * fault.lasts}\n{broken}"
                 ) from broken
 
 
-def _rehearse(expected: Expected, situation: Situation, mishap: Mishap, number: int) -> None:
-    without = calm(situation)
-    call = without.calls[number - 1]
-    with rehearsed(situation) as (rehearsal, attempt):
-        with rehearsal.watched(mishap, number):
-            in_vain = rehearsal.answer(attempt)
-        assert rehearsal.calls[number - 1] == call, "another run"
-        books = rehearsal.check()
-        error = mishap.error(call)
-        assert error is not None
-        assert in_vain in expected.answers(call, number, error), in_vain
-        if isinstance(error, Killed) or (mishap.lasts and not is_to_psp(call)):
-            calls_made = number if mishap.moment is Moment.AFTER else number - 1
-            assert books == without.seen[calls_made], "not what these calls leave behind"
-        has_changed = books != without.seen[0]
+def _try(expected: Expected, situation: Situation, fault: CallFault, number: int) -> None:
+    without_fault = fault_free_run(situation)
+    call = without_fault.calls[number - 1]
+    error = fault.error(call)
+    assert error is not None
+    with prepared(situation) as (installation, attempt):
+        with installation.recording(fault, number):
+            failed = installation.result_of(attempt)
+        assert installation.calls[number - 1] == call, "the calls differ from run to run"
+        stored = installation.check()
+        assert failed in expected.results(call, number, error), failed
+        if isinstance(error, Killed) or (fault.lasts and not is_to_psp(call)):
+            calls_made = number if fault.moment is Moment.AFTER else number - 1
+            assert stored == without_fault.stored[calls_made], "more or less than these calls store"
+        has_changed = stored != without_fault.stored[0]
 
-        rehearsal.clock.advance(expected.next_try_after)
-        answer = rehearsal.answer(attempt)
+        installation.clock.advance(expected.next_try_after)
+        result = installation.result_of(attempt)
 
-        rehearsal.check()
-        assert answer in without.answers[: 2 if has_changed else 1], answer
-        assert rehearsal.effect() == without.effect
-        rehearsal.come_to_an_end()
-        assert rehearsal.effect() == without.effect_at_end
+        installation.check()
+        assert result in without_fault.results[: 2 if has_changed else 1], result
+        assert installation.effect() == without_fault.effect
+        installation.run_to_end()
+        assert installation.effect() == without_fault.final_effect
 
 
 every_situation = pytest.mark.parametrize(
@@ -436,44 +431,45 @@ every_situation = pytest.mark.parametrize(
 def test_a_call_that_fails_is_made_good_by_the_next_try(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, FAILS)
+    try_each_call(use_case, situation, CallFault(error=documented_error))
 
 
 @every_situation
 def test_a_call_that_acts_and_gives_no_answer_has_its_effect_once(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, ACTS_AND_FAILS)
+    fault = CallFault(error=documented_error, moment=Moment.AFTER)
+    try_each_call(use_case, situation, fault)
 
 
 @every_situation
 def test_while_a_port_is_away_from_any_call_on_nothing_is_half_done(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, AWAY)
+    try_each_call(use_case, situation, CallFault(error=lasting_error, lasts=True))
 
 
 @every_situation
 def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, REFUSED)
-    rehearse_every_call(use_case, situation, REFUSED_FROM_THEN_ON)
+    try_each_call(use_case, situation, CallFault(error=refusal))
+    try_each_call(use_case, situation, CallFault(error=refusal, lasts=True))
 
 
 @every_situation
 def test_a_bug_at_any_call_is_told_and_nothing_is_half_done(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, BUG)
+    try_each_call(use_case, situation, CallFault(error=bug))
 
 
 @every_situation
 def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     use_case: type, situation: Situation
 ) -> None:
-    rehearse_every_call(use_case, situation, KILLED)
-    rehearse_every_call(use_case, situation, KILLED_ONCE_IT_ACTED)
+    try_each_call(use_case, situation, CallFault(error=crash))
+    try_each_call(use_case, situation, CallFault(error=crash, moment=Moment.AFTER))
 
 
 def test_every_use_case_is_rehearsed() -> None:

@@ -1,0 +1,285 @@
+"""An installation in which one call to a port fails, and what must hold afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from typing_extensions import override
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.psp import PspPage
+from adapters.psp.contract.samples import GUEST_ID
+from domain.card_sessions import CardSession
+from domain.errors import Refusal
+from domain.identifiers import TokenId
+from domain.payment_accounts import PaymentAccount
+from domain.permissions import Caller
+from domain.ports import ProviderUnavailable, WebhookRejected
+from tests.builders import CENTER_ID
+from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
+from tests.simulation.invariants import (
+    Invariants,
+    Known,
+    configuration_of,
+    require,
+    require_end,
+    require_no_card_number,
+)
+from tests.simulation.ports import PSP_CALLS, Moment
+from tests.simulation.processes import Killed, Process
+from tests.simulation.run import folder_in_memory
+from tests.simulation.snapshot import Observer, Snapshot
+
+MAX_ROUNDS_TO_END: Final = 50
+
+Attempt: TypeAlias = Callable[[], object]
+"""Calls a use case. Two results that mean the same are equal."""
+
+Situation: TypeAlias = Callable[["FaultyInstallation"], Attempt]
+"""Prepares an installation, and returns the call of the use case."""
+
+
+class Bug(RuntimeError):
+    """An error that no port documents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFault:
+    """How a call to a port fails. With `lasts`, all later calls to that port fail as well.
+
+    `error` returns what a call raises, None for a call that cannot fail like this.
+    """
+
+    error: Callable[[str], BaseException | None]
+    moment: Moment = Moment.BEFORE
+    lasts: bool = False
+
+    def applies_to(self, call: str) -> bool:
+        """Tell whether a call can fail like this; only one with an effect can fail after it."""
+        return self.error(call) is not None and (self.moment is Moment.BEFORE or has_effect(call))
+
+
+def has_effect(call: str) -> bool:
+    """Tell whether a call changes anything for good: a commit, or a request to the PSP."""
+    return call == "write.commit" or call in PSP_CALLS
+
+
+def is_to_psp(call: str) -> bool:
+    """Tell whether a call is to the PSP; all others are to the storage."""
+    return call.startswith("psp.")
+
+
+def is_in_unit(call: str) -> bool:
+    """Tell whether a call is to a repository, inside a unit of work."""
+    return call.startswith(("read.", "write.")) and call != "write.commit"
+
+
+class FaultyInstallation(Installation):
+    """An installation whose use cases run in a process with a fault at one call to a port.
+
+    Calls to the clock, to the source of identifiers and to postal codes do not count: they do not
+    fail, and a crash there leaves the same as a crash at the next call.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.known = Known(places={GUEST_ID, CENTER_ID, configuration_of(CENTER_ID)})
+        self.calls: list[str] = []
+        self.before_calls: list[Snapshot] = []
+        self._is_recording = False
+        self._fault: CallFault | None = None
+        self._number = 0
+        self._observer = Observer(folder, self.psp)
+        self._invariants = Invariants(self.known)
+        self._process = Process(
+            "A",
+            folder,
+            clock=self.clock,
+            ids=self.ids,
+            psp=self.psp,
+            late=frozenset(),
+            watcher=self._on_call,
+        )
+        self._use_process()
+
+    @override
+    def close(self) -> None:
+        super().close()
+        self._process.stop()
+        self._observer.close()
+        self.psp.close()
+
+    def _use_process(self) -> None:
+        self.use_cases = self._process.use_cases
+        self.settle = self._process.settle
+        self.reconcile = self._process.reconcile
+        self.forget_idempotency_keys = self._process.forget_idempotency_keys
+
+    # Clients and guests.
+
+    @override
+    def add_card(self, caller: Caller | None = None, **changes: Any) -> CardSession:
+        redirect_uri = changes.get("redirect_uri", REDIRECT_URI)
+        self.known.sends[redirect_uri] += 1
+        if "idempotency_key" in changes:
+            self.known.keyed.add(redirect_uri)
+        session = super().add_card(caller, **changes)
+        self.known.started[session.token_id] = (GUEST_ID, CENTER_ID, redirect_uri)
+        return session
+
+    def session_without_page(self) -> CardSession:
+        """Open the link of a session while the PSP is down."""
+        session = self.add_card()
+        psp = self.settle.providers.pop(FAKE)
+        with suppress(ProviderUnavailable):
+            self.open_page(session)
+        self.settle.providers[FAKE] = psp
+        return self.session(session.token_id)
+
+    @override
+    def type_card(
+        self,
+        session: CardSession,
+        number: str = GOOD_CARD,
+        *,
+        expiry: tuple[int, int] = (9, 2031),
+        zipcode: str = "98101",
+    ) -> PspPage:
+        page = super().type_card(session, number, expiry=expiry, zipcode=zipcode)
+        self.known.typed[page.reference] = session.guest_id
+        return page
+
+    def remove(self, account: PaymentAccount) -> None:
+        """Remove a card."""
+        self.use_cases.remove_account(
+            self.caller, guest_id=account.guest_id, account_id=account.account_id
+        )
+        self.known.removed.add(account.account_id)
+
+    def follow_link(self, session: CardSession) -> str:
+        """Open the link of a session; return where it leads."""
+        address = self.open_page(session)
+        if address == session.redirect_uri:
+            return "the shop"
+        page = self.psp.page(address.rpartition("/")[2])
+        is_own = page.request.token_id == session.token_id
+        require(is_own, "I5", "the link leads to the page of another session")
+        return "a page that is over" if page.is_over else "a live page"
+
+    def come_back(self, session: CardSession) -> str:
+        """Return from the page of a session; return where the browser is sent."""
+        return self.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"status": "success"}
+        )
+
+    def status_after_settling(self, session: CardSession) -> str:
+        """Settle a session, and return its status."""
+        settled = self.settle(session.token_id)
+        assert settled is not None
+        return settled.status.value
+
+    # Faults, and their effects.
+
+    def result_of(self, attempt: Attempt) -> object:
+        """Return the result of an attempt, or the class of the error that it raised."""
+        try:
+            return attempt()
+        except Killed:
+            self._process.stop()
+            self._process.start()
+            self._use_process()
+            return Killed
+        except (Refusal, ProviderUnavailable, WebhookRejected, Bug) as error:
+            return type(error)
+
+    @contextmanager
+    def recording(self, fault: CallFault | None = None, number: int = 0) -> Iterator[None]:
+        """Record the calls, and inject a fault at one of them; else a snapshot before each."""
+        self._fault, self._number, self._is_recording = fault, number, True
+        yield
+        self._is_recording = False
+
+    def _on_call(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
+        if not self._is_recording:
+            return
+        if moment is Moment.BEFORE:
+            self.calls.append(call)
+            if self._fault is None:
+                self.before_calls.append(self._observer.read())
+        if self._fault is not None and moment is self._fault.moment and self._is_hit(call):
+            error = self._fault.error(call)
+            if error is not None:
+                raise error
+
+    def _is_hit(self, call: str) -> bool:
+        later = len(self.calls) - self._number
+        if later <= 0 or self._fault is None or not self._fault.lasts:
+            return later == 0
+        return is_to_psp(call) == is_to_psp(self.calls[self._number - 1])
+
+    def check(self) -> Snapshot:
+        """Raise Broken for an invariant that does not hold; return what is stored."""
+        snapshot = self._observer.read()
+        self._invariants.check(snapshot, self.clock.now())
+        return snapshot
+
+    def effect(self) -> object:
+        """Return what is stored, without random identifiers, so that two runs can be compared."""
+        stored, now = self._observer.read(), self.clock.now()
+        with self.storage.read() as unit:
+            sessions = [
+                (
+                    each.redirect_uri,
+                    each.status,
+                    each.failure or "",
+                    each.due_at is not None and each.due_at <= now,
+                    # A settled session needs no evidence.
+                    []
+                    if each.is_settled
+                    else [it.content for it in unit.evidence.of(TokenId(token_id))],
+                )
+                for token_id, each in stored.sessions.items()
+            ]
+        accounts = [
+            (
+                stored.sessions[each.token_id].redirect_uri,
+                each.fingerprint,
+                (each.expiry_month, each.expiry_year),
+                each.is_active,
+            )
+            for each in stored.accounts.values()
+        ]
+        discards = [each.done_at is not None for each in stored.discards]
+        return sorted(sessions), sorted(accounts), sorted(discards), len(stored.tokens)
+
+    def run_to_end(self) -> None:
+        """Move the clock on and run the reconciler until no work is left."""
+        stored = self.check()
+        for _ in range(MAX_ROUNDS_TO_END):
+            if stored.next_due is None:
+                break
+            self.clock.advance(max(stored.next_due - self.clock.now(), timedelta(0)))
+            faults = self.reconcile().faults
+            require(not faults, "I4", f"the reconciler failed: {faults}")
+            stored = self.check()
+        require(stored.next_due is None, "I4", "the reconciler never runs out of work")
+        require_end(stored)
+        require_no_card_number(self._observer.files())
+
+
+@contextmanager
+def prepared(situation: Situation) -> Iterator[tuple[FaultyInstallation, Attempt]]:
+    """Return a new installation in a situation, and the call of the use case."""
+    with folder_in_memory() as folder:
+        installation = FaultyInstallation(Path(folder))
+        try:
+            attempt = situation(installation)
+            installation.check()
+            yield installation, attempt
+        finally:
+            installation.close()

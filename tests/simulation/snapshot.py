@@ -1,0 +1,187 @@
+"""What is stored at one moment, read with plain SQL, past the repositories; and the PSP's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from adapters.fake_psp.psp import FakePsp, PspPage
+from adapters.sqlite.connection import connect
+from domain.identifiers import CardToken, MerchantAccount
+from tests.simulation.psp import pages_at, token_of, tokens_at
+
+Token = tuple[MerchantAccount, CardToken]
+"""A token, with the merchant account where it is valid."""
+
+Row = TypeVar("Row")
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A stored session. `attempt` is the number of its current attempt, 0 before the first."""
+
+    token_id: str
+    guest_id: str
+    center_id: str
+    caller: str
+    redirect_uri: str
+    status: str
+    created_at: datetime
+    expires_at: datetime
+    due_at: datetime | None
+    ended_at: datetime | None
+    account_id: str | None
+    failure: str | None
+    merchant_account: str
+    avs: bool
+    cards_per_guest: str
+    attempt: int
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether the session may not change any more."""
+        return self.status in ("completed", "failed")
+
+
+class AccountRow(Struct, frozen=True, kw_only=True):
+    """A stored payment account."""
+
+    sequence: int
+    account_id: str
+    token_id: str
+    guest_id: str
+    center_id: str
+    merchant_account: MerchantAccount
+    token: CardToken
+    fingerprint: str
+    last_four: str
+    expiry_month: int
+    expiry_year: int
+    consented_at: datetime
+    removed_at: datetime | None
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether the card may be charged."""
+        return self.removed_at is None
+
+    @property
+    def token_at_psp(self) -> Token:
+        """The token of the card."""
+        return self.merchant_account, self.token
+
+
+class DiscardRow(Struct, frozen=True, kw_only=True):
+    """A token that is to be discarded, or was."""
+
+    merchant_account: MerchantAccount
+    token: CardToken
+    due_at: datetime | None
+    done_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that is stored here and at the PSP at one moment."""
+
+    sessions: Mapping[str, SessionRow]
+    accounts: Mapping[str, AccountRow]
+    discards: Sequence[DiscardRow]
+    guests: frozenset[str]
+    centers: frozenset[str]
+    configurations: frozenset[str]
+    pages: Sequence[PspPage]
+    tokens: frozenset[Token]
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the reconciler has work next; None when it has none."""
+        times = [each.due_at for each in self.sessions.values()]
+        times += [each.due_at for each in self.discards]
+        return min(filter(None, times), default=None)
+
+    @property
+    def held(self) -> frozenset[Token]:
+        """The tokens of active accounts."""
+        return frozenset(each.token_at_psp for each in self.accounts.values() if each.is_active)
+
+    def pages_with_card(self, token_id: str) -> Sequence[PspPage]:
+        """Return the pages of a session that collected a card."""
+        return [
+            page
+            for page in self.pages
+            if page.request.token_id == token_id and page.collected_at and page.card
+        ]
+
+    def pages_of_card(self, account: AccountRow) -> Sequence[PspPage]:
+        """Return the pages that collected the card of an account."""
+        return [
+            page
+            for page in self.pages
+            if page.collected_at and page.card and _token(page) == account.token_at_psp
+        ]
+
+
+def _token(page: PspPage) -> Token | None:
+    account = page.request.merchant_account
+    return (account, token_of(account, page.card)) if page.card else None
+
+
+_SESSIONS: Final = """
+    SELECT token_id, guest_id, center_id, caller, redirect_uri, status, created_at, expires_at,
+        due_at, ended_at, account_id, json_extract(failure, '$.message') AS failure,
+        json_extract(configuration, '$.merchant_account') AS merchant_account,
+        json_extract(configuration, '$.avs') AS avs,
+        json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
+        coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
+    FROM card_sessions ORDER BY rowid
+"""
+
+
+class Observer:
+    """Reads the files of an installation, and changes nothing."""
+
+    def __init__(self, folder: Path, psp: FakePsp) -> None:
+        self._folder = folder
+        self._psp = psp
+        self._db = connect(folder / "cards.db", busy_timeout_seconds=0)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def read(self) -> Snapshot:
+        """Read everything, in one transaction."""
+        pages = pages_at(self._psp)
+        self._db.execute("BEGIN")
+        try:
+            sessions = self._rows(_SESSIONS, SessionRow)
+            accounts = self._rows("SELECT * FROM payment_accounts ORDER BY sequence", AccountRow)
+            return Snapshot(
+                sessions={each.token_id: each for each in sessions},
+                accounts={each.account_id: each for each in accounts},
+                discards=self._rows("SELECT * FROM discards", DiscardRow),
+                guests=self._ids("SELECT id FROM guests"),
+                centers=self._ids("SELECT id FROM centers"),
+                configurations=self._ids("SELECT center_id FROM payment_configurations"),
+                pages=pages,
+                tokens=frozenset(tokens_at(self._psp, pages)),
+            )
+        finally:
+            self._db.rollback()
+
+    def files(self) -> Mapping[str, bytes]:
+        """Return the content of every file by its name."""
+        return {each.name: each.read_bytes() for each in sorted(self._folder.iterdir())}
+
+    def _rows(self, query: str, kind: type[Row]) -> list[Row]:
+        # SQLite has no booleans, and keeps times as text: hence not strict.
+        return msgspec.convert(list(self._db.query(query)), list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
+
+    def _ids(self, query: str) -> frozenset[str]:
+        return frozenset(str(value) for (value,) in self._db.execute(query).fetchall())
