@@ -1,8 +1,9 @@
-"""A whole installation in a folder: the real parts, with the clock, the ids and the PSP in hand."""
+"""A whole installation in a folder: real parts, but clock, ids and PSP faults are set by tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -65,7 +66,7 @@ CHALLENGED_CARD: Final = "4000000000003220"
 
 
 class Trouble(Enum):
-    """What may go wrong in a call to a PSP."""
+    """How a call to a PSP may fail."""
 
     BEFORE_IT_ACTED = auto()
     AFTER_IT_ACTED = auto()
@@ -73,12 +74,11 @@ class Trouble(Enum):
 
 
 class TroubledProvider(PaymentProvider):
-    """Calls a real adapter, unless it is told of trouble.
+    """The real adapter, whose calls fail on request.
 
-    Like many a PSP it has to be asked about a page with the request that the page was made for.
-    `calls` names the calls that got through, `evidence` holds what each question came with.
-    `meanwhile` is what happens elsewhere after the PSP has answered a call of this name.
-    `before` is called before each call, with its name and merchant account.
+    `calls` has the methods that reached the PSP, `evidence` what each `outcome` was called with.
+    `before` is called before each call, with its method and merchant account. An entry of
+    `meanwhile` is called once, after the PSP has responded to that method.
     """
 
     def __init__(self, provider: FakeProvider) -> None:
@@ -92,12 +92,11 @@ class TroubledProvider(PaymentProvider):
         self._made_for: dict[str, HostedPageRequest] = {}
 
     def have(self, trouble: Trouble, *methods: str) -> None:
-        """Have trouble in these methods, or in all of them, until `recover`."""
-        names = methods or ("start", "outcome", "close", "discard")
-        self.trouble = dict.fromkeys(names, trouble)
+        """Make these methods fail, or all of them, until `recover`."""
+        self.trouble = dict.fromkeys(methods or ("start", "outcome", "close", "discard"), trouble)
 
     def recover(self) -> None:
-        """Have no more trouble."""
+        """Make no method fail any more."""
         self.trouble = {}
 
     @property
@@ -107,61 +106,60 @@ class TroubledProvider(PaymentProvider):
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
-        self._before("start", request.merchant_account)
-        page = self._provider.start(request)
-        self._made_for[page.reference] = request
-        self._after("start")
-        return page
+        with self._call("start", request.merchant_account):
+            page = self._provider.start(request)
+            self._made_for[page.reference] = request
+            return page
 
     @override
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
-        assert request == self._made_for.get(page.reference, request)
+        self._require_own_request(request, page)
         self.evidence.append(tuple(each.content for each in evidence))
-        self._before("outcome", request.merchant_account)
-        outcome = self._provider.outcome(request, page, evidence)
-        self._after("outcome")
-        return outcome
+        with self._call("outcome", request.merchant_account):
+            return self._provider.outcome(request, page, evidence)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        assert request == self._made_for.get(page.reference, request)
-        self._before("close", request.merchant_account)
-        self._provider.close(request, page)
-        self._after("close")
+        self._require_own_request(request, page)
+        with self._call("close", request.merchant_account):
+            self._provider.close(request, page)
 
     @override
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        self._before("discard", merchant_account)
-        self._provider.discard(merchant_account, guest_reference, token)
-        self._after("discard")
+        with self._call("discard", merchant_account):
+            self._provider.discard(merchant_account, guest_reference, token)
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         return self._provider.read_webhook(delivery)
 
-    def _before(self, method: str, merchant_account: MerchantAccount) -> None:
+    def _require_own_request(self, request: HostedPageRequest, page: HostedPage) -> None:
+        # Many PSPs find a page only by the request that it was made for.
+        assert request == self._made_for.get(page.reference, request)
+
+    @contextmanager
+    def _call(self, method: str, merchant_account: MerchantAccount) -> Iterator[None]:
         self.before(method, merchant_account)
         if self.trouble.get(method) is Trouble.BEFORE_IT_ACTED:
-            raise ProviderUnavailable("timed out before it got the request")
+            raise ProviderUnavailable("timed out before the PSP received the request")
         if self.trouble.get(method) is Trouble.REFUSED:
             raise ProviderRefused("no such merchant account")
         self.calls.append(method)
-
-    def _after(self, method: str) -> None:
-        # Once: what happens meanwhile may well call the PSP itself.
+        yield
+        # Removed first, because it may call the PSP itself.
         self.meanwhile.pop(method, lambda: None)()
         if self.trouble.get(method) is Trouble.AFTER_IT_ACTED:
-            raise ProviderUnavailable("timed out after it acted")
+            raise ProviderUnavailable("timed out after the PSP acted")
 
 
 class Installation:
-    """One center, one guest, and a caller who may do everything; more on request.
+    """One center, one guest, and a caller with all permissions.
 
-    Its database is a file in the folder, unless the environment names another, migrated one.
+    Its database is a new file in the folder, unless `environment` names a migrated one.
     """
 
     def __init__(
@@ -209,8 +207,6 @@ class Installation:
         """Close every connection."""
         self.storage.close()
 
-    # What there is.
-
     def has_center(self, center: Center) -> None:
         """Store a center."""
         with self.storage.write() as unit:
@@ -224,22 +220,22 @@ class Installation:
             unit.commit()
 
     def loses(self, table: str) -> None:
-        """Have an operator delete every row of a table by hand."""
+        """Delete every row of a table, as an operator may do by hand."""
         with self.storage.write() as unit:
-            by_hand: Any = unit  # only an operator goes past the repositories
+            by_hand: Any = unit  # past the repositories
             by_hand._transaction.execute(f"DELETE FROM {table}")
             unit.commit()
 
-    # Any, because these are the fields of a PaymentConfiguration, and of a request, by name.
+    # Any: `changes` are fields of PaymentConfiguration, and of AddCardRequest below.
     def configure(self, center_id: CenterId = CENTER_ID, **changes: Any) -> None:
-        """Have a center take cards."""
+        """Configure payments at a center."""
         configuration = PaymentConfiguration(provider=FAKE, merchant_account=MERCHANT)
         with self.storage.write() as unit:
             unit.configurations.put(center_id, replace(configuration, **changes))
             unit.commit()
 
     def unconfigure(self, center_id: CenterId = CENTER_ID) -> None:
-        """Have a center take no more cards."""
+        """Remove the payment configuration of a center."""
         with self.storage.write() as unit:
             unit.configurations.remove(center_id)
             unit.commit()
@@ -247,7 +243,7 @@ class Installation:
     def a_caller(
         self, *permissions: Permission, centers: frozenset[CenterId] | None = None
     ) -> Caller:
-        """Give a caller with these permissions, or with all of them."""
+        """Return a caller with these permissions, or with all."""
         return Caller(
             name=CallerName("web-shop"),
             permissions=frozenset(permissions or Permission),
@@ -259,15 +255,15 @@ class Installation:
         return self.container.identity().issue(caller, ttl=ttl)
 
     def access_tokens(self) -> Sequence[AccessToken]:
-        """Give what is kept of the tokens that were issued."""
+        """Return the stored access tokens."""
         return self.container.identity().all()
 
     def client(self) -> testing.TestClient:
-        """Give a client of the HTTP application."""
+        """Return a client of the HTTP application."""
         return testing.TestClient(self.container.app())
 
     def before_next_write(self, act: Callable[[], object]) -> None:
-        """Have something happen elsewhere just before the next write unit begins."""
+        """Call `act` once, just before the next write unit begins."""
         transact = self.storage.transact
 
         def transact_after_it(work: Callable[[WriteUnit], Result]) -> Result:
@@ -277,21 +273,19 @@ class Installation:
 
         self.storage.transact = transact_after_it  # type: ignore[method-assign]  # once
 
-    # What people do.
-
     def add_card(self, caller: Caller | None = None, **changes: Any) -> CardSession:
-        """Send an add-card request that is fine but for the changes."""
+        """Add a card, with a valid request changed by `changes`."""
         request = AddCardRequest(guest_id=GUEST_ID, center_id=CENTER_ID, redirect_uri=REDIRECT_URI)
         return self.use_cases.add_card(caller or self.caller, replace(request, **changes))
 
     def open_page(self, session: CardSession) -> str:
-        """Open the link of a session; gives where the browser is sent."""
+        """Open the link of a session; return where the browser is sent."""
         return self.use_cases.open_hosted_page(
             token_id=session.token_id, redirect_uri=session.redirect_uri
         )
 
     def opened_session(self, **changes: Any) -> CardSession:
-        """Have a session whose page is open."""
+        """Return a session whose page is open."""
         session = self.add_card(**changes)
         self.open_page(session)
         return self.session(session.token_id)
@@ -304,32 +298,30 @@ class Installation:
         expiry: tuple[int, int] = (9, 2031),
         zipcode: str = "98101",
     ) -> PspPage:
-        """Have the guest submit a card on the page that is open."""
+        """Submit a card on the open page."""
         entry = CardEntry(
             number=number, expiry_month=expiry[0], expiry_year=expiry[1], zipcode=zipcode
         )
         return self.psp.try_card(self.page_reference(session), entry)
 
     def return_to_shop(self, session: CardSession) -> str:
-        """Have the PSP's page send the browser back; gives where it ends up."""
+        """Return from the PSP's page; return where the browser is sent."""
         return self.use_cases.return_from_hosted_page(token_id=session.token_id, parameters={})
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> PaymentAccount:
-        """Have a card stored, the whole way."""
+        """Add a card, type it and return; return its account."""
         session = self.opened_session(**changes)
         self.type_card(session, number)
         self.return_to_shop(session)
         return self.account(self.session(session.token_id).account_id)
 
     def removed_card(self, number: str = GOOD_CARD) -> PaymentAccount:
-        """Have a card that was on file and is removed, with its discard noted; as it was."""
+        """Store a card and remove it; return its account as it was."""
         account = self.stored_card(number)
         self.use_cases.remove_account(
             self.caller, guest_id=account.guest_id, account_id=account.account_id
         )
         return account
-
-    # What has become of it.
 
     def session(self, token_id: TokenId) -> CardSession:
         """Read a session."""
@@ -339,7 +331,7 @@ class Installation:
         return session
 
     def page_reference(self, session: CardSession) -> str:
-        """Give the PSP's reference of the session's page."""
+        """Return the PSP's reference of the session's page."""
         page = self.session(session.token_id).current_attempt.page
         assert page is not None
         return page.reference
@@ -358,12 +350,12 @@ class Installation:
             return unit.accounts.page(guest_id, None, PageRequest(size=100)).items
 
     def tokens_at_psp(self) -> frozenset[CardToken]:
-        """Give the tokens that could be charged at the PSP."""
+        """Return the tokens that the PSP could charge."""
         return self.psp.tokens(MERCHANT)
 
     def reconcile_until_idle(self) -> None:
-        """Have the reconciler do what is due, which has to come to an end."""
+        """Reconcile until nothing is due; fail after ten rounds."""
         for _ in range(10):
             if self.reconcile().is_idle:
                 return
-        raise AssertionError("the reconciler comes to no end")
+        raise AssertionError("the reconciler does not become idle")
