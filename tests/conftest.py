@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for."""
+"""Fixtures and marks for all tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
-# How long an example may take says nothing on a machine that is busy with other tests. A run of the
-# suite tries the same examples each time; `make fuzz` tries others.
+# No deadline, because other tests share the machine. `make test` tries the same examples each time,
+# `make fuzz` others.
 hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    """Give an installation of its own, with one center, one guest and the fake PSP."""
+    """A fresh installation with one center, one guest and the fake PSP."""
     installed = Installation(tmp_path)
     yield installed
     installed.close()
@@ -52,6 +52,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """Give the address of a PostgreSQL server, started when a test first asks for it."""
+    """The address of a PostgreSQL server, started when first requested."""
     with shared_server() as server:
         yield server
