@@ -1,11 +1,27 @@
-"""Access tokens as they are kept: by hash, never as they were issued."""
+"""Access tokens: random text that is shown once, and kept only as a hash."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
 
 from domain.permissions import Caller
+
+MARK: Final = "cof_"
+"""Every token begins with it, so that people and secret scanners recognize one."""
+PREFIX_LENGTH: Final = 12
+"""How much of a token is kept in the clear; at least 128 random bits remain unknown."""
+
+
+class TokenState(StrEnum):
+    """Whether a token lets its caller in, and why not."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +39,32 @@ class AccessToken:
     expires_at: datetime
     revoked_at: datetime | None = None
 
-    def is_valid(self, now: datetime) -> bool:
-        """Tell whether the token still lets its caller in."""
-        return self.revoked_at is None and now < self.expires_at
+    @classmethod
+    def issue(
+        cls, caller: Caller, *, secret: str, now: datetime, lifetime: timedelta
+    ) -> tuple[str, AccessToken]:
+        """Return a new token, made of random text, and what is kept of it."""
+        token = MARK + secret
+        kept = cls(
+            token_hash=hash_of(token),
+            prefix=token[:PREFIX_LENGTH],
+            caller=caller,
+            issued_at=now,
+            expires_at=now + lifetime,
+        )
+        return token, kept
+
+    def is_named_by(self, text: str) -> bool:
+        """Tell whether `text` is the beginning of the prefix, or the whole token."""
+        return self.prefix.startswith(text) or self.token_hash == hash_of(text)
+
+    def state(self, now: datetime) -> TokenState:
+        """Return the state at this time."""
+        if self.revoked_at is not None:
+            return TokenState.REVOKED
+        return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
+
+
+def hash_of(token: str) -> str:
+    """Return the hash under which a token is kept."""
+    return sha256(token.encode()).hexdigest()

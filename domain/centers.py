@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from domain.errors import InvalidCenterId
+from domain.fields import parse_line, parse_uuid
 from domain.identifiers import CenterId, plain_uuid
+
+MAX_NAME_LENGTH: Final = 200
+
+
+class CenterNotFound(LookupError):
+    """No center has this id."""
+
+    def __init__(self, center_id: CenterId) -> None:
+        super().__init__(f"there is no center {center_id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +25,19 @@ class Center:
 
     id: CenterId
     name: str
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        id: str,  # noqa: A002  # the name of the field
+        name: str,
+    ) -> Center:
+        """Read a center that comes from outside. Raises InvalidField."""
+        return cls(
+            id=CenterId(parse_uuid("id", id)),
+            name=parse_line("name", name, max_length=MAX_NAME_LENGTH),
+        )
 
 
 def parse_center_id(value: object) -> CenterId:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from domain.billing import MAX_LENGTHS, is_email_address
+from domain.card_numbers import holds_card_number
 from domain.errors import GuestIdNotUsable
+from domain.fields import InvalidField, parse_line, parse_uuid
 from domain.identifiers import GuestId, plain_uuid
+
+MAX_NAME_LENGTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +23,23 @@ class Guest:
     last_name: str
     email: str | None = None
 
+    @classmethod
+    def parse(
+        cls,
+        *,
+        id: str,  # noqa: A002  # the name of the field
+        first_name: str,
+        last_name: str,
+        email: str,
+    ) -> Guest:
+        """Read a guest that comes from outside; an empty `email` is none. Raises InvalidField."""
+        return cls(
+            id=GuestId(parse_uuid("id", id)),
+            first_name=_parse_name("first_name", first_name),
+            last_name=_parse_name("last_name", last_name),
+            email=_parse_email(email) if email else None,
+        )
+
 
 def parse_guest_id(value: str) -> GuestId:
     """Read a guest id from a path. Raises GuestIdNotUsable when it is no UUID."""
@@ -24,3 +47,20 @@ def parse_guest_id(value: str) -> GuestId:
     if guest_id is None:
         raise GuestIdNotUsable
     return GuestId(guest_id)
+
+
+def _parse_name(field: str, value: str) -> str:
+    return _without_card_number(field, parse_line(field, value, max_length=MAX_NAME_LENGTH))
+
+
+def _parse_email(value: str) -> str:
+    if len(value) > MAX_LENGTHS["email"] or not is_email_address(value):
+        raise InvalidField("email", "an e-mail address, or nothing")
+    return _without_card_number("email", value)
+
+
+def _without_card_number(field: str, value: str) -> str:
+    # Receptions note cards where there is room.
+    if holds_card_number(value):
+        raise InvalidField(field, "text without a card number")
+    return value

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from domain.fields import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
+from domain.redirects import parse_allowed_origin
 
 MIN_SESSION_MINUTES: Final = 15
 MAX_SESSION_MINUTES: Final = 24 * 60
+
+_MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class CardsPerGuest(StrEnum):
@@ -36,6 +42,45 @@ class PaymentConfiguration:
     redirect_origins: tuple[str, ...] = ()
     session_minutes: int = 30
 
+    @classmethod
+    def parse(
+        cls,
+        *,
+        provider: str,
+        merchant_account: str,
+        avs: bool,
+        cards_per_guest: CardsPerGuest,
+        redirect_origins: Iterable[str],
+        session_minutes: int,
+    ) -> PaymentConfiguration:
+        """Read a configuration that comes from outside. Raises InvalidField.
+
+        Whether this installation has the PSP, and keys for the merchant account, is not checked.
+        """
+        if not _MERCHANT_ACCOUNT.fullmatch(merchant_account):
+            raise InvalidField(
+                "merchant_account", "1 to 64 letters, digits, hyphens and underscores"
+            )
+        if not MIN_SESSION_MINUTES <= session_minutes <= MAX_SESSION_MINUTES:
+            raise InvalidField(
+                "session_minutes", f"from {MIN_SESSION_MINUTES} to {MAX_SESSION_MINUTES}"
+            )
+        try:
+            origins = tuple(dict.fromkeys(map(parse_allowed_origin, redirect_origins)))
+        except ValueError as error:
+            raise InvalidField(
+                "redirect_origins",
+                "an origin such as https://shop.example, or an app's scheme such as myspa://",
+            ) from error
+        return cls(
+            provider=ProviderName(provider),
+            merchant_account=MerchantAccount(merchant_account),
+            avs=avs,
+            cards_per_guest=cards_per_guest,
+            redirect_origins=origins,
+            session_minutes=session_minutes,
+        )
+
     @property
     def psp_account(self) -> PspAccount:
         """Where its cards are taken."""
@@ -45,10 +90,3 @@ class PaymentConfiguration:
     def session_lifetime(self) -> timedelta:
         """How long the link of a session may wait to be opened."""
         return timedelta(minutes=self.session_minutes)
-
-
-def check_session_minutes(minutes: int) -> int:
-    """Give the minutes back. Raises ValueError when they are not 15 to 1440 (24 hours)."""
-    if not MIN_SESSION_MINUTES <= minutes <= MAX_SESSION_MINUTES:
-        raise ValueError("a session lives from 15 to 1440 minutes")
-    return minutes

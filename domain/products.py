@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
+from domain.fields import InvalidField, parse_line, parse_uuid
 from domain.identifiers import CenterId, ProductId
+from domain.text import is_clean
+
+MAX_CODE_LENGTH: Final = 100
+MAX_NAME_LENGTH: Final = 200
+MAX_DESCRIPTION_LENGTH: Final = 5_000
+MAX_AMOUNT_DIGITS: Final = 12
+
+_AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]{1,4})?")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +31,54 @@ class Product:
     description: str
     amount: Decimal
     currency: str
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        center_id: str,
+        id: str,  # noqa: A002  # the name of the field
+        code: str,
+        name: str,
+        description: str,
+        amount: str,
+        currency: str,
+    ) -> Product:
+        """Read a product that comes from outside. Raises InvalidField.
+
+        `description` may be empty and may have line breaks. `amount` has a decimal point.
+        """
+        return cls(
+            center_id=CenterId(parse_uuid("center_id", center_id)),
+            id=ProductId(parse_uuid("id", id)),
+            code=parse_line("code", code, max_length=MAX_CODE_LENGTH),
+            name=parse_line("name", name, max_length=MAX_NAME_LENGTH),
+            description=_parse_description(description),
+            amount=_parse_amount(amount),
+            currency=_parse_currency(currency),
+        )
+
+
+def _parse_description(value: str) -> str:
+    on_one_line = value.replace("\r\n", " ").replace("\n", " ")
+    if len(value) > MAX_DESCRIPTION_LENGTH or not is_clean(on_one_line):
+        raise InvalidField(
+            "description",
+            f"at most {MAX_DESCRIPTION_LENGTH} characters, without control characters",
+        )
+    return value
+
+
+def _parse_amount(value: str) -> Decimal:
+    if not _AMOUNT.fullmatch(value) or len(value.replace(".", "")) > MAX_AMOUNT_DIGITS:
+        raise InvalidField(
+            "amount",
+            f"an amount such as 120.50, with at most 4 decimals and {MAX_AMOUNT_DIGITS} digits",
+        )
+    return Decimal(value)
+
+
+def _parse_currency(value: str) -> str:
+    if not _CURRENCY.fullmatch(value):
+        raise InvalidField("currency", "a currency of three capital letters, such as EUR")
+    return value

@@ -21,24 +21,17 @@ from click.core import ParameterSource
 from typing_extensions import override
 
 from adapters.psp.settings import SettingsError
-from domain.centers import Center
+from domain.centers import Center, CenterNotFound
+from domain.fields import InvalidField, parse_uuid
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
-    CallerName,
     CenterId,
     MerchantAccount,
     ProviderName,
-    plain_uuid,
 )
-from domain.payment_configuration import (
-    CardsPerGuest,
-    PaymentConfiguration,
-    check_session_minutes,
-)
-from domain.permissions import Caller, Permission
-from domain.ports import UnitOfWork
-from domain.redirects import parse_allowed_origin
-from domain.text import is_clean
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.permissions import Permission
+from domain.revoke_token import TokenAmbiguous, TokenNotFound
 from entrypoints.csv_import import KINDS, CsvRefused, import_csv
 from entrypoints.plain_errors import plain_errors
 from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
@@ -55,15 +48,11 @@ if TYPE_CHECKING:
     from domain.access_tokens import AccessToken
     from entrypoints.container import Container
 
-MIN_TTL: Final = timedelta(minutes=1)
-MAX_TTL: Final = timedelta(days=3650)
-MAX_CALLER_LENGTH: Final = 100
 INTERRUPTED: Final = 130
 """The exit status that shells give to a command ended by Ctrl-C."""
 
 _TTL = re.compile(r"([0-9]{1,9})([smhd])")
 _TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
 _PORT = click.IntRange(1, 65_535)
 
@@ -177,6 +166,7 @@ class PspName(click.ParamType[str]):
 @click.option("--none", is_flag=True, help="Take no cards at this center any more.")
 @click.option(
     "--account",
+    "merchant_account",
     metavar="NAME",
     default=DEFAULT_MERCHANT_ACCOUNT,
     show_default=True,
@@ -213,7 +203,7 @@ def configure_payments(
     center_id: str,
     provider: str | None,
     none: bool,
-    account: str,
+    merchant_account: str,
     avs: bool,
     cards_per_guest: str,
     redirect_origins: tuple[str, ...],
@@ -241,32 +231,32 @@ def configure_payments(
     with _installation() as container:
         configuration = None
         if provider is not None:
-            account_name = _read_account(account)
-            _require_psp(container, provider, account_name)
-            origins = tuple(dict.fromkeys(map(_read_origin, redirect_origins)))
-            try:
-                configuration = PaymentConfiguration(
-                    provider=ProviderName(provider),
-                    merchant_account=account_name,
-                    avs=avs,
-                    cards_per_guest=CardsPerGuest(cards_per_guest),
-                    redirect_origins=origins,
-                    session_minutes=check_session_minutes(session_minutes),
-                )
-            except ValueError as error:
-                raise click.ClickException("--session-minutes must be from 15 to 1440") from error
+            configuration = PaymentConfiguration.parse(
+                provider=provider,
+                merchant_account=merchant_account,
+                avs=avs,
+                cards_per_guest=CardsPerGuest(cards_per_guest),
+                redirect_origins=redirect_origins,
+                session_minutes=session_minutes,
+            )
+            _require_psp(container, provider, configuration.merchant_account)
+        known_id = CenterId(parse_uuid("center_id", center_id))
         with container.storage().write() as unit:
-            center = _read_center(unit, center_id, "CENTER_ID")
+            center = unit.centers.get(known_id)
+            if center is None:
+                raise CenterNotFound(known_id)
             if configuration is None:
-                unit.configurations.remove(center.id)
+                unit.configurations.remove(known_id)
             else:
                 _require_room_for_consent(container, configuration.provider, center)
-                unit.configurations.put(center.id, configuration)
+                unit.configurations.put(known_id, configuration)
             unit.commit()
         if configuration is None:
             click.echo(f"{center.name} takes no cards")
         else:
-            click.echo(f"{center.name} takes cards with {provider}, merchant account {account}")
+            click.echo(
+                f"{center.name} takes cards with {provider}, merchant account {merchant_account}"
+            )
 
 
 @main.group()
@@ -280,7 +270,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--caller", "name", metavar="NAME", required=True, help="Who is to use the token.")
+@click.option("--caller", metavar="NAME", required=True, help="Who is to use the token.")
 @click.option(
     "--permission",
     "permissions",
@@ -298,12 +288,15 @@ def token() -> None:
 )
 @click.option(
     "--ttl",
+    "lifetime",
     metavar="TTL",
     default="24h",
     show_default=True,
     help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
 )
-def issue(*, name: str, permissions: Sequence[str], centers: Sequence[str], ttl: str) -> None:
+def issue(
+    *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: str
+) -> None:
     """Issue a token and print it alone.
 
     It is not kept and cannot be shown again.
@@ -313,16 +306,13 @@ def issue(*, name: str, permissions: Sequence[str], centers: Sequence[str], ttl:
       cardonfile token issue --caller web-store --permission guests:add --ttl 30d
     """
     with _installation() as container:
-        caller_name = _read_caller_name(name)
-        lifetime = _read_ttl(ttl)
-        with container.storage().read() as unit:
-            center_ids = {_read_center(unit, center, "--center").id for center in centers}
-        caller = Caller(
-            name=caller_name,
+        issued = container.issue_token()(
+            caller=caller,
             permissions=frozenset(map(Permission, permissions)),
-            centers=frozenset(center_ids) or None,
+            centers=centers or None,
+            lifetime=_read_ttl(lifetime),
         )
-        click.echo(container.identity().issue(caller, ttl=lifetime))
+        click.echo(issued)
 
 
 @token.command("list")
@@ -339,7 +329,7 @@ def list_() -> None:
         now = container.clock().now()
         rows = [
             ("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE"),
-            *(_row(each, now) for each in container.identity().all()),
+            *(_row(each, now) for each in container.list_tokens()()),
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
@@ -360,16 +350,7 @@ def revoke(prefix: str) -> None:
       cardonfile token revoke cof_Jx2vQ9aT
     """
     with _installation() as container:
-        from adapters.identity.opaque_tokens import MARK, TokenAmbiguous, TokenNotFound
-
-        if MARK.startswith(prefix):
-            raise click.ClickException(f"PREFIX must be longer than {MARK}, which begins them all")
-        try:
-            revoked = container.identity().revoke(prefix)
-        except TokenNotFound:
-            raise click.ClickException("no token begins like this") from None
-        except TokenAmbiguous:
-            raise click.ClickException("several tokens begin like this; give more of it") from None
+        revoked = container.revoke_token()(prefix)
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 
@@ -542,8 +523,11 @@ def demo(*, port: int) -> None:
 def _installation(
     read: Callable[[Mapping[str, str]], Settings] = Settings.read,
 ) -> Iterator[Container]:
-    """Lend the container of the installation that the environment describes, ready for use."""
-    with plain_errors():
+    """Yield the container of the installation that the environment describes, ready for use.
+
+    Errors of the installation and refusals of the domain become sentences.
+    """
+    with plain_errors(CenterNotFound, TokenNotFound, TokenAmbiguous):
         from entrypoints import databases
         from entrypoints.container import build
 
@@ -552,16 +536,24 @@ def _installation(
         container = build(settings)
         try:
             yield container
+        except InvalidField as error:
+            raise click.ClickException(
+                f"{_parameter_of(error.field)} must be {error.expected}"
+            ) from error
         finally:
             container.storage().close()
 
 
+def _parameter_of(field: str) -> str:
+    """Return how the user writes a parameter of this command: `--account` or `CENTER_ID`."""
+    parameters = click.get_current_context().command.params
+    parameter = next(each for each in parameters if each.name == field)
+    is_option = isinstance(parameter, click.Option)
+    return parameter.opts[0] if is_option else parameter.human_readable_name
+
+
 def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
     caller = token.caller
-    if token.revoked_at is not None:
-        state = "revoked"
-    else:
-        state = "active" if token.is_valid(now) else "expired"
     return (
         token.prefix,
         caller.name,
@@ -569,20 +561,8 @@ def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
         "all" if caller.centers is None else ",".join(sorted(caller.centers)),
         f"{token.issued_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
         f"{token.expires_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        state,
+        token.state(now),
     )
-
-
-def _read_center(unit: UnitOfWork, text: str, option: str) -> Center:
-    center_id = plain_uuid(text)
-    if center_id is None:
-        raise click.ClickException(
-            f"{option} must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
-        )
-    center = unit.centers.get(CenterId(center_id))
-    if center is None:
-        raise click.ClickException(f"{option}: there is no center {center_id}")
-    return center
 
 
 def _require_psp(container: Container, name: str, account: MerchantAccount) -> None:
@@ -622,33 +602,8 @@ def _require_room_for_consent(container: Container, name: ProviderName, center: 
         )
 
 
-def _read_account(name: str) -> MerchantAccount:
-    if not _ACCOUNT.fullmatch(name):
-        raise click.ClickException(
-            "--account must be 1 to 64 letters, digits, hyphens and underscores"
-        )
-    return MerchantAccount(name)
-
-
-def _read_origin(text: str) -> str:
-    try:
-        return parse_allowed_origin(text)
-    except ValueError as error:
-        raise click.ClickException(f"--redirect-origin: {error}") from error
-
-
-def _read_caller_name(name: str) -> CallerName:
-    if not 1 <= len(name) <= MAX_CALLER_LENGTH or not name.strip() or not is_clean(name):
-        raise click.ClickException(
-            f"--caller must be 1 to {MAX_CALLER_LENGTH} characters, not blank, without control "
-            "characters and line breaks"
-        )
-    return CallerName(name)
-
-
 def _read_ttl(text: str) -> timedelta:
     match = _TTL.fullmatch(text)
-    ttl = timedelta(seconds=int(match[1]) * _TTL_UNIT_SECONDS[match[2]]) if match else None
-    if ttl is None or not MIN_TTL <= ttl <= MAX_TTL:
-        raise click.ClickException("--ttl must look like 90m, 24h or 30d, from 1m to 3650d")
-    return ttl
+    if match is None:
+        raise click.ClickException("--ttl must look like 90m, 24h or 30d")
+    return timedelta(seconds=int(match[1]) * _TTL_UNIT_SECONDS[match[2]])

@@ -32,18 +32,21 @@ from domain.find_way_back import FindWayBack
 from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_links import HostedLinks
 from domain.identifiers import ProviderName
+from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_products import ListProducts
+from domain.list_tokens import ListTokens
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
-from domain.ports import Clock, Ids, PaymentProvider, PostalCodes, Providers, Storage
+from domain.ports import Clock, Identity, Ids, PaymentProvider, PostalCodes, Providers, Storage
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
+from domain.revoke_token import RevokeToken
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.databases import storage_in
@@ -134,8 +137,17 @@ class Container(containers.DeclarativeContainer):
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    identity: providers.Provider[OpaqueTokens] = providers.ThreadSafeSingleton(
-        OpaqueTokens, storage=storage, clock=clock, ids=ids
+    identity: providers.Provider[Identity] = providers.ThreadSafeSingleton(
+        OpaqueTokens, storage=storage, clock=clock
+    )
+    issue_token: providers.Provider[IssueToken] = providers.ThreadSafeSingleton(
+        IssueToken, storage=storage, clock=clock, ids=ids
+    )
+    list_tokens: providers.Provider[ListTokens] = providers.ThreadSafeSingleton(
+        ListTokens, storage=storage
+    )
+    revoke_token: providers.Provider[RevokeToken] = providers.ThreadSafeSingleton(
+        RevokeToken, storage=storage, clock=clock
     )
     psp_adapters: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
         providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)

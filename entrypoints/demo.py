@@ -15,8 +15,7 @@ from wsgiref.types import WSGIApplication
 import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from domain.identifiers import CallerName
-from domain.permissions import Caller, Permission
+from domain.permissions import Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
 from entrypoints.demo_sample import BILLING_INFO, CENTERS, GUESTS, SPA, store_sample
@@ -84,8 +83,7 @@ def _environment() -> dict[str, str]:
 
 
 def _issue_token(container: Container, name: str, permissions: frozenset[Permission]) -> str:
-    caller = Caller(name=CallerName(name), permissions=permissions)
-    return container.identity().issue(caller, ttl=TOKENS_LIVE)
+    return container.issue_token()(caller=name, permissions=permissions, lifetime=TOKENS_LIVE)
 
 
 def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplication:

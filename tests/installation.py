@@ -252,11 +252,16 @@ class Installation:
 
     def token_for(self, caller: Caller, *, ttl: timedelta = timedelta(hours=24)) -> str:
         """Issue an access token."""
-        return self.container.identity().issue(caller, ttl=ttl)
+        return self.container.issue_token()(
+            caller=caller.name,
+            permissions=caller.permissions,
+            centers=caller.centers,
+            lifetime=ttl,
+        )
 
     def access_tokens(self) -> Sequence[AccessToken]:
         """Return the stored access tokens."""
-        return self.container.identity().all()
+        return self.container.list_tokens()()
 
     def client(self) -> testing.TestClient:
         """Return a client of the HTTP application."""

@@ -8,7 +8,7 @@ import pytest
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from domain.hosted_pages import Consent, consent_for
 from domain.identifiers import plain_uuid
-from domain.payment_configuration import PaymentConfiguration, check_session_minutes
+from domain.payment_configuration import PaymentConfiguration
 from domain.text import is_clean
 from tests.builders import PROVIDER, a_payment_account
 
@@ -58,17 +58,6 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
 
     assert a_payment_account(**changes).is_same_card(a_payment_account(), configuration) is is_same
-
-
-@pytest.mark.parametrize("minutes", [14, 1441, 0, -1, 10**30])
-def test_a_session_lives_from_a_quarter_of_an_hour_to_a_day(minutes: int) -> None:
-    with pytest.raises(ValueError, match=r"^a session lives from 15 to 1440 minutes$"):
-        check_session_minutes(minutes)
-
-
-@pytest.mark.parametrize("minutes", [15, 30, 1440])
-def test_a_session_may_live_for_exactly_that_long(minutes: int) -> None:
-    assert check_session_minutes(minutes) == minutes
 
 
 def test_a_consent_text_is_known_by_its_version() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from decimal import Decimal
-from io import BufferedReader, BytesIO, FileIO, RawIOBase
-from pathlib import Path
+from io import BufferedReader, BytesIO, FileIO, RawIOBase, TextIOWrapper
 from typing import Final
-from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +18,9 @@ from typing_extensions import Buffer, override
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.centers import Center
 from domain.guests import Guest
-from domain.identifiers import CenterId, GuestId
-from domain.pagination import Page, PageRequest
+from domain.pagination import PageRequest
 from domain.products import Product
+from entrypoints.cli import main
 from entrypoints.csv_import import KINDS, MAX_RECORD_BYTES, CsvRefused, import_csv
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_product
 from tests.entrypoints.conftest import CommandLine
@@ -31,7 +30,7 @@ CENTERS = "id,name\n"
 GUESTS = "id,first_name,last_name,email\n"
 PRODUCTS = "center_id,id,code,name,description,amount,currency\n"
 GUEST = f"{GUEST_ID},Zo\u00eb,Null,zoe@guests.example\n"
-PRODUCT_ID = a_product(1).id
+UUID_EXPECTED = "expected a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
 
 
 @pytest.fixture
@@ -43,44 +42,45 @@ def with_centers(cardonfile: CommandLine) -> CommandLine:
     return cardonfile
 
 
-def file_of(cardonfile: CommandLine, what: str, content: str | bytes) -> Path:
-    file = cardonfile.folder / f"{what}.csv"
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return file
+def ignore(_: int) -> None:
+    """Take no notice of what was read."""
 
 
-def imports(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
-    return cardonfile.succeeds("import", what, str(file_of(cardonfile, what, content)))
+def imports(cardonfile: CommandLine, what: str, content: str) -> int:
+    """Import a file; gives the number of its rows."""
+    with cardonfile.storage.write() as unit:
+        count = import_csv(unit, KINDS[what], BytesIO(content.encode()), on_read=ignore)
+        unit.commit()
+    return count
 
 
 def refusal(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
-    """Give what is wrong with a file, after its path, having seen that nothing was stored."""
-    before = stored(cardonfile)
-    file = file_of(cardonfile, what, content)
-    complaint = cardonfile.refuses("import", what, str(file))
-    assert complaint.startswith(f"{file}, line ")
-    assert stored(cardonfile) == before
-    return complaint.removeprefix(f"{file}, ")
+    """Give what is wrong with a file."""
+    file = BytesIO(content if isinstance(content, bytes) else content.encode())
+    with cardonfile.storage.write() as unit, pytest.raises(CsvRefused) as refused:
+        import_csv(unit, KINDS[what], file, on_read=ignore)
+    return str(refused.value)
 
 
-def stored(cardonfile: CommandLine) -> tuple[Center | None, Guest | None, tuple[Product, ...]]:
+def center(cardonfile: CommandLine) -> Center | None:
     with cardonfile.storage.read() as unit:
-        return (
-            unit.centers.get(CENTER_ID),
-            unit.guests.get(GUEST_ID),
-            unit.products.page(CENTER_ID, PageRequest()).items,
-        )
+        return unit.centers.get(CENTER_ID)
 
 
-def products(cardonfile: CommandLine) -> Page[Product]:
+def guest(cardonfile: CommandLine) -> Guest | None:
     with cardonfile.storage.read() as unit:
-        return unit.products.page(CENTER_ID, PageRequest())
+        return unit.guests.get(GUEST_ID)
+
+
+def products(cardonfile: CommandLine) -> tuple[Product, ...]:
+    with cardonfile.storage.read() as unit:
+        return unit.products.page(CENTER_ID, PageRequest()).items
 
 
 def product_row(**changes: str) -> str:
     cells = {
         "center_id": CENTER_ID,
-        "id": PRODUCT_ID,
+        "id": a_product(1).id,
         "code": "P-1",
         "name": "Massage 1",
         "description": "An hour of rest",
@@ -88,6 +88,65 @@ def product_row(**changes: str) -> str:
         "currency": "EUR",
     }
     return ",".join((cells | changes).values()) + "\n"
+
+
+class TestCommand:
+    @pytest.mark.parametrize("rows", [0, 1, 2])
+    def test_the_rows_are_counted(self, cardonfile: CommandLine, rows: int) -> None:
+        file = cardonfile.folder / "guests.csv"
+        file.write_text(GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(rows)))
+
+        assert cardonfile.succeeds("import", "guests", str(file)) == (
+            f"imported {rows} guest{'s' * (rows != 1)}\n"
+        )
+
+    def test_a_fault_is_named_by_file_line_and_column_and_nothing_is_stored(
+        self, cardonfile: CommandLine
+    ) -> None:
+        file = cardonfile.folder / "guests.csv"
+        file.write_text(f"{GUESTS}{GUEST}harbor,Bo,Li,\n")
+
+        assert cardonfile.refuses("import", "guests", str(file)) == (
+            f"{file}, line 3, column id: {UUID_EXPECTED}"
+        )
+        assert guest(cardonfile) is None
+
+    @pytest.mark.parametrize(
+        ("name", "complaint"), [("no.csv", "No such file or directory"), ("", "Is a directory")]
+    )
+    def test_what_is_no_file_is_named(
+        self, cardonfile: CommandLine, name: str, complaint: str
+    ) -> None:
+        file = str(cardonfile.folder / name)
+
+        assert cardonfile.refuses("import", "guests", file) == f"{file}: {complaint}"
+
+    def test_progress_is_shown_on_a_terminal(
+        self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = cardonfile.folder / "guests.csv"
+        file.write_text(GUESTS + GUEST)
+        for name, value in cardonfile.environment.items():
+            monkeypatch.setenv(name, value)
+        terminal, end_of_program = os.openpty()
+        with FileIO(terminal) as shown, TextIOWrapper(FileIO(end_of_program, "w")) as stderr:
+            monkeypatch.setattr(sys, "stderr", stderr)
+            main(["import", "guests", str(file)], standalone_mode=False)
+            stderr.flush()
+            bar = shown.read(10_000)
+
+        assert b"importing guests" in bar
+        assert b"100%" in bar
+
+    def test_a_file_may_come_through_a_pipe(self, cardonfile: CommandLine) -> None:
+        end, start = os.pipe()
+        with FileIO(end), FileIO(start, "w") as writing:
+            writing.write((GUESTS + GUEST).encode())
+            writing.close()
+
+            assert cardonfile.succeeds("import", "guests", f"/dev/fd/{end}") == (
+                "imported 1 guest\n"
+            )
 
 
 class TestWithSemicolons:
@@ -101,9 +160,9 @@ class TestWithSemicolons:
     )
 
     def test_a_spreadsheets_file_is_read(self, with_centers: CommandLine) -> None:
-        assert imports(with_centers, "products", self.EXCEL) == "imported 3 products\n"
+        assert imports(with_centers, "products", self.EXCEL) == 3
 
-        first, second, third = products(with_centers).items
+        first, second, third = products(with_centers)
         assert (first.name, first.description) == (
             "Massageöl, 50 ml",
             'Mandel; "Lavendel"\nund Ruhe',
@@ -121,7 +180,7 @@ class TestWithSemicolons:
             f'"id";"first_name";"last_name";"email"\r\n"{GUEST_ID}";"Ada";"Sample";""\r\n',
         )
 
-        assert stored(cardonfile)[1] == a_guest(first_name="Ada", last_name="Sample", email=None)
+        assert guest(cardonfile) == a_guest(first_name="Ada", last_name="Sample", email=None)
 
     @pytest.mark.parametrize("amount", ["1.234", "1,234", "1.234,50", "1,23456", "49,", "€ 5,00"])
     def test_an_amount_that_may_mean_something_else_is_refused(
@@ -149,75 +208,38 @@ class TestWithSemicolons:
             with_centers, "products", PRODUCTS + row
         )
 
-    def test_tabs_are_refused(self, cardonfile: CommandLine) -> None:
-        complaint = refusal(cardonfile, "centers", f"id\tname\n{CENTER_ID}\tHarbor Spa\n")
-
-        assert complaint == (
-            "line 1: expected commas or semicolons between the columns, found tabs"
-        )
-
 
 class TestRead:
-    def test_centers(self, cardonfile: CommandLine) -> None:
-        assert imports(cardonfile, "centers", f"{CENTERS}{CENTER_ID},Harbor Spa\n") == (
-            "imported 1 center\n"
-        )
-        assert stored(cardonfile)[0] == a_center()
-
-    def test_guests_with_an_address_and_without(self, cardonfile: CommandLine) -> None:
-        imports(cardonfile, "guests", f"{GUESTS}{GUEST}{OTHER_GUEST_ID},Bo,Li,\n")
-
-        with cardonfile.storage.read() as unit:
-            assert unit.guests.get(GUEST_ID) == a_guest()
-            bo = unit.guests.get(OTHER_GUEST_ID)
-        assert bo == Guest(id=OTHER_GUEST_ID, first_name="Bo", last_name="Li", email=None)
-
-    def test_products(self, with_centers: CommandLine) -> None:
-        imports(with_centers, "products", PRODUCTS + product_row())
-
-        assert products(with_centers).items == (a_product(1),)
-        assert products(with_centers).items[0].amount.as_tuple() == Decimal("120.50").as_tuple()
-
-    def test_a_thousand_guests_are_counted(self, cardonfile: CommandLine) -> None:
-        rows = "".join(f"{a_uuid(number)},A,B,\n" for number in range(1000))
-
-        assert imports(cardonfile, "guests", GUESTS + rows) == "imported 1000 guests\n"
-
-    def test_a_header_alone_imports_nothing(self, cardonfile: CommandLine) -> None:
-        assert imports(cardonfile, "guests", GUESTS) == "imported 0 guests\n"
-
     @pytest.mark.parametrize(
         "content",
         [
+            f"{CENTERS}{CENTER_ID},Harbor Spa\n",
             f"\ufeff{CENTERS}{CENTER_ID},Harbor Spa",
             f"name,id\r\nHarbor Spa,{CENTER_ID}\r\n",
             f'"name","id"\n"Harbor Spa","{CENTER_ID}"\n\n\n',
             f"\n{CENTERS}\r\n\n{CENTER_ID},Harbor Spa\n",
         ],
-        ids=["byte order mark", "other order and CRLF", "quotes", "blank lines"],
+        ids=["plain", "byte order mark", "other order and CRLF", "quotes", "blank lines"],
     )
     def test_spreadsheets_write_csv_in_many_ways(
         self, cardonfile: CommandLine, content: str
     ) -> None:
-        imports(cardonfile, "centers", content)
+        assert imports(cardonfile, "centers", content) == 1
+        assert center(cardonfile) == a_center()
 
-        assert stored(cardonfile)[0] == a_center()
+    def test_guests(self, cardonfile: CommandLine) -> None:
+        imports(cardonfile, "guests", GUESTS + GUEST)
 
-    def test_a_cell_may_hold_commas_and_quotes_and_a_description_lines(
-        self, with_centers: CommandLine
-    ) -> None:
+        assert guest(cardonfile) == a_guest()
+
+    def test_products(self, with_centers: CommandLine) -> None:
         row = product_row(name='"Oil, ""warm"""', description='"One.\r\n\nTwo."')
 
         imports(with_centers, "products", PRODUCTS + row)
 
-        (product,) = products(with_centers).items
-        assert (product.name, product.description) == ('Oil, "warm"', "One.\r\n\nTwo.")
-
-    @pytest.mark.parametrize("amount", ["0", "0.0001", "999999999999", "99999999.9999", "007.5"])
-    def test_amounts(self, with_centers: CommandLine, amount: str) -> None:
-        imports(with_centers, "products", PRODUCTS + product_row(amount=amount))
-
-        assert products(with_centers).items[0].amount == Decimal(amount)
+        assert products(with_centers) == (
+            a_product(1, name='Oil, "warm"', description="One.\r\n\nTwo."),
+        )
 
     def test_the_longest_row_that_has_the_right_form(self, with_centers: CommandLine) -> None:
         row = product_row(
@@ -230,42 +252,23 @@ class TestRead:
 
         imports(with_centers, "products", PRODUCTS + row)
 
-        assert products(with_centers).items[0].description == "\U0001f600" * 5000
+        assert products(with_centers)[0].description == "\U0001f600" * 5000
 
-
-class TestAgain:
-    def test_a_row_whose_id_is_there_updates_it(self, cardonfile: CommandLine) -> None:
-        imports(cardonfile, "guests", GUESTS + GUEST)
-        imports(cardonfile, "guests", f"{GUESTS}{GUEST_ID},Zo\u00eb,Li,\n")
-
-        assert stored(cardonfile)[1] == a_guest(last_name="Li", email=None)
-
-    def test_a_product_that_is_updated_keeps_its_place(self, with_centers: CommandLine) -> None:
-        second = product_row(id=a_product(2).id)
-        imports(with_centers, "products", PRODUCTS + product_row() + second)
-        imports(with_centers, "products", PRODUCTS + second + product_row(name="Facial"))
-
-        assert [(each.id, each.name) for each in products(with_centers).items] == [
-            (a_product(1).id, "Facial"),
-            (a_product(2).id, "Massage 1"),
-        ]
-        assert products(with_centers).total == 2
-
-    def test_ids_are_the_same_in_capitals(self, cardonfile: CommandLine) -> None:
+    def test_a_row_whose_id_is_there_in_any_case_updates_it(
+        self, with_centers: CommandLine
+    ) -> None:
         some_id = "abcdefab-cdef-4abc-8def-abcdefabcdef"
-        centers, guests = f"{CENTERS}{{}},Harbor Spa\n", f"{GUESTS}{{}},Zo\u00eb,Null,\n"
-        for written in (some_id, some_id.upper()):
-            imports(cardonfile, "centers", centers.format(written))
-            imports(cardonfile, "guests", guests.format(written))
-            imports(cardonfile, "products", PRODUCTS + product_row(id=written, center_id=written))
+        second = product_row(id=a_uuid(2))
+        imports(with_centers, "products", PRODUCTS + product_row(id=some_id) + second)
+        imports(
+            with_centers, "products", PRODUCTS + second + product_row(id=some_id.upper(), code="A")
+        )
 
-        with cardonfile.storage.read() as unit:
-            assert unit.centers.get(CenterId(some_id)) is not None
-            assert unit.guests.get(GuestId(some_id)) is not None
-            page = unit.products.page(CenterId(some_id), PageRequest())
-            assert [each.id for each in page.items] == [some_id]
-            assert unit.centers.get(CenterId(some_id.upper())) is None
-            assert unit.guests.get(GuestId(some_id.upper())) is None
+        # Each keeps its place.
+        assert [(each.id, each.code) for each in products(with_centers)] == [
+            (some_id, "A"),
+            (a_uuid(2), "P-1"),
+        ]
 
 
 class TestHeader:
@@ -274,11 +277,12 @@ class TestHeader:
         [
             ("", "id is missing, name is missing"),
             ("\n\n", "id is missing, name is missing"),
-            ("id\n", "name is missing"),
             ("id,name,phone\n", "'phone' is not known"),
             ("id,name,id\n", "id is repeated"),
-            ("id, name\n", "name is missing, ' name' is not known"),
-            ("ID,name\n", "id is missing, 'ID' is not known"),
+            (
+                "ID, name\n",
+                "id is missing, name is missing, 'ID' is not known, ' name' is not known",
+            ),
             ("id;name;price\n", "'price' is not known"),
             (
                 "id;name,price\n",
@@ -299,7 +303,12 @@ class TestHeader:
     def test_columns_without_end_are_not_all_named(self, cardonfile: CommandLine) -> None:
         assert len(refusal(cardonfile, "centers", "x," * 30_000 + "\n")) < 500
 
-    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+    def test_tabs_are_refused(self, cardonfile: CommandLine) -> None:
+        assert refusal(cardonfile, "centers", f"id\tname\n{CENTER_ID}\tHarbor Spa\n") == (
+            "line 1: expected commas or semicolons between the columns, found tabs"
+        )
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
     def test_text_of_two_bytes_a_character_is_refused(
         self, cardonfile: CommandLine, encoding: str
     ) -> None:
@@ -308,60 +317,16 @@ class TestHeader:
         assert refusal(cardonfile, "centers", content).startswith("line 1: expected ")
 
 
-NOT_TEXT = ["\x00", "a\x00b", "a\x07", "\x1b[31mred", "a\x7f", "\x85", "a\u2028b"]
-NO_UUID = [
-    "",
-    " ",
-    "7",
-    GUEST_ID[:-1],
-    GUEST_ID.replace("-", ""),
-    f"{{{GUEST_ID}}}",
-    f"urn:uuid:{GUEST_ID}",
-    f" {GUEST_ID}",
-    GUEST_ID.replace("0", "\u0660"),
-    GUEST_ID + "\x00",
-]
-FAULTS = {
-    "id": NO_UUID,
-    "center_id": NO_UUID,
-    "code": ["", " ", "x" * 101, *NOT_TEXT],
-    "name": ["", "\u3000", "x" * 201, '"two\nlines"', *NOT_TEXT],
-    "description": ["x" * 5001, '"a\rb"', *NOT_TEXT],
-    "amount": [
-        *("", "-1", "+1", "1.", ".5", "1.23456", "1e3", "1_000", " 1", "NaN", "Infinity"),
-        *("0x1", "9" * 13, "999999999.9999", "\u0661", "1\u00a0000", '"1,50"', '"1\n"'),
-    ],
-    "currency": ["", "eur", "EU", "EURO", "E R", "\u0415UR", "EU1", '"EUR\n"'],
-}
-
-
 class TestCells:
-    @pytest.mark.parametrize(
-        ("column", "cell"), [(column, cell) for column in FAULTS for cell in FAULTS[column]]
-    )
+    @pytest.mark.parametrize("column", ["center_id", "id", "code", "name", "amount", "currency"])
     def test_one_of_another_form_is_named_by_line_and_column(
-        self, with_centers: CommandLine, column: str, cell: str
+        self, with_centers: CommandLine, column: str
     ) -> None:
-        rows = product_row() + product_row(**{"id": a_product(2).id, column: cell})
+        rows = product_row() + product_row(**{"id": a_uuid(2), column: ""})
 
         complaint = refusal(with_centers, "products", PRODUCTS + rows)
 
-        expected = KINDS["products"].columns[column].expected
-        assert complaint == f"line 3, column {column}: expected {expected}"
-
-    @pytest.mark.parametrize(
-        "email",
-        [
-            *("zoe", "zoe@", "@guests.example", "zoe@guests..example", "a b@guests.example"),
-            *("zo\u00eb@guests.example", " ", "a@b\x00", "a@b,c@d", f"a@{'b.' * 130}c"),
-        ],
-    )
-    def test_an_address_that_is_none_is_refused(self, cardonfile: CommandLine, email: str) -> None:
-        rows = f'{GUEST}{OTHER_GUEST_ID},Bo,Li,"{email}"\n'
-
-        assert refusal(cardonfile, "guests", GUESTS + rows) == (
-            "line 3, column email: expected an e-mail address, or nothing, and no card number"
-        )
+        assert complaint.startswith(f"line 3, column {column}: expected ")
 
     @pytest.mark.parametrize("column", ["first_name", "last_name", "email"])
     def test_a_card_number_beside_a_guest_is_refused_and_not_shown(
@@ -369,13 +334,11 @@ class TestCells:
     ) -> None:
         cells = {"id": OTHER_GUEST_ID, "first_name": "Bo", "last_name": "Li", "email": ""}
         kept = "4242424242424242@guests.example" if column == "email" else "Li 4242 4242 4242 4242"
+        row = ",".join((cells | {column: kept}).values())
 
-        complaint = refusal(
-            cardonfile, "guests", f"{GUESTS}{GUEST}{','.join((cells | {column: kept}).values())}\n"
+        assert refusal(cardonfile, "guests", f"{GUESTS}{GUEST}{row}\n") == (
+            f"line 3, column {column}: expected text without a card number"
         )
-
-        assert complaint.startswith(f"line 3, column {column}: expected ")
-        assert complaint.endswith(", and no card number")
 
     def test_the_line_is_the_one_that_an_editor_shows(self, with_centers: CommandLine) -> None:
         rows = product_row(description='"1\n2\r\n3"') + "\n" + product_row(amount="free")
@@ -399,21 +362,17 @@ class TestCells:
     ) -> None:
         assert refusal(cardonfile, "guests", GUESTS + row) == expected
 
-    @pytest.mark.parametrize("name", [b"Zo\xeb", b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"ok\xe2"])
+    @pytest.mark.parametrize("name", [b"Zo\xeb", b"\xed\xa0\x80", b"\xc0\x80", b"ok\xe2"])
     def test_one_of_another_encoding_is_named(self, cardonfile: CommandLine, name: bytes) -> None:
-        content = (
-            GUESTS.encode() + GUEST.encode() + OTHER_GUEST_ID.encode() + b",A," + name + b",\n"
-        )
+        content = (GUESTS + GUEST + OTHER_GUEST_ID).encode() + b",A," + name + b",\n"
 
         assert refusal(cardonfile, "guests", content) == (
             "line 3, column last_name: expected text in UTF-8"
         )
 
     def test_a_byte_order_mark_belongs_to_the_start(self, cardonfile: CommandLine) -> None:
-        expected = KINDS["guests"].columns["id"].expected
-
         assert refusal(cardonfile, "guests", f"\ufeff{GUESTS}\ufeff{GUEST}") == (
-            f"line 2, column id: expected {expected}"
+            f"line 2, column id: {UUID_EXPECTED}"
         )
 
     @pytest.mark.parametrize(
@@ -435,7 +394,6 @@ class TestCells:
         ("start", "long", "end", "column"),
         [
             (f"{GUEST_ID},Zo,", "x", ",\n", "last_name"),
-            (f'{GUEST_ID},Zo,Li,"', "x", '"\n', "email"),
             (f'{GUEST_ID},"', "x\n", '",Li,\n', "first_name"),
             (f'{GUEST_ID},"', "\x00", '",Li,\n', "first_name"),
             (f'{GUEST_ID},"', "x", "", "first_name"),
@@ -443,7 +401,7 @@ class TestCells:
             ("", "\u00e9", "", "id"),
             ("", ",", "", str(MAX_RECORD_BYTES + 2)),
         ],
-        ids=["plain", "quoted", "lines", "NUL", "open", "CR", "alone", "commas"],
+        ids=["plain", "lines", "NUL", "open", "CR", "alone", "commas"],
     )
     def test_one_of_ten_megabytes_is_named_and_not_read(
         self, cardonfile: CommandLine, start: str, long: str, end: str, column: str
@@ -456,24 +414,16 @@ class TestCells:
 
 
 class TestStored:
-    def test_an_id_that_comes_twice_is_named_after_rows_of_several_lines(
-        self, with_centers: CommandLine
-    ) -> None:
+    def test_an_id_that_comes_twice_is_named(self, with_centers: CommandLine) -> None:
+        # Between the two are rows of several lines, and an empty line.
         rows = "".join(
-            product_row(id=str(UUID(int=number)), description='"1\n2"' if number % 3 else "1")
+            product_row(id=a_uuid(number), description='"1\n2"' if number % 3 else "1")
             for number in range(1, 8)
         )
 
         assert refusal(
-            with_centers, "products", PRODUCTS + rows + "\n" + product_row(id=str(UUID(int=7)))
+            with_centers, "products", f"{PRODUCTS}{rows}\n{product_row(id=a_uuid(7))}"
         ) == ("line 15, column id: expected an id that no earlier line has")
-
-    def test_an_id_that_comes_twice_is_named(self, with_centers: CommandLine) -> None:
-        rows = product_row(description='"1\n2"') + product_row()
-
-        assert refusal(with_centers, "products", PRODUCTS + rows) == (
-            "line 4, column id: expected an id that no earlier line has"
-        )
 
     @pytest.mark.parametrize(
         ("what", "header", "row"),
@@ -508,40 +458,7 @@ class TestStored:
 
         refusal(cardonfile, "guests", f"{GUESTS}{GUEST_ID},Bo,Li,\n{OTHER_GUEST_ID},,,\n")
 
-        assert stored(cardonfile)[1] == a_guest()
-
-
-class TestFile:
-    def test_one_that_is_not_there_is_named(self, cardonfile: CommandLine) -> None:
-        file = str(cardonfile.folder / "no.csv")
-
-        assert cardonfile.refuses("import", "guests", file) == f"{file}: No such file or directory"
-
-    def test_a_folder_is_none(self, cardonfile: CommandLine) -> None:
-        folder = str(cardonfile.folder)
-
-        assert cardonfile.refuses("import", "guests", folder) == f"{folder}: Is a directory"
-
-    @pytest.mark.slow
-    def test_how_far_it_is_read_is_shown_on_a_terminal(self, cardonfile: CommandLine) -> None:
-        file = file_of(cardonfile, "guests", GUESTS + GUEST)
-        terminal, end_of_process = os.openpty()
-        with FileIO(terminal) as shown:
-            with cardonfile.start("import", "guests", str(file), stderr=end_of_process) as process:
-                printed, _ = process.communicate(timeout=60)
-            bar = shown.read(10_000)
-            os.close(end_of_process)
-
-        assert (process.returncode, printed) == (0, b"imported 1 guest\n")
-        assert b"importing guests" in bar
-        assert b"100%" in bar
-
-    @pytest.mark.slow
-    def test_one_that_comes_through_a_pipe_is_read(self, cardonfile: CommandLine) -> None:
-        with cardonfile.start("import", "guests", "/dev/stdin") as process:
-            printed, complaint = process.communicate(input=(GUESTS + GUEST).encode(), timeout=60)
-
-        assert (process.returncode, printed, complaint) == (0, b"imported 1 guest\n", b"")
+        assert guest(cardonfile) == a_guest()
 
 
 PIECES = st.sampled_from(
@@ -603,10 +520,6 @@ class EndlessRows(RawIOBase):
         return len(row)
 
 
-def ignore(_: int) -> None:
-    """Take no notice of what was read."""
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
     def peak(rows: int) -> int:
@@ -619,4 +532,5 @@ def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
                 tracemalloc.stop()
 
     peak(1)
-    assert peak(100_000) < peak(1_000) + 200_000
+    # Eight bytes for each row would be more.
+    assert peak(10_000) < peak(1_000) + 50_000

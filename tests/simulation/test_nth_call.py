@@ -19,9 +19,11 @@ from domain.errors import ServiceUnavailable
 from domain.find_way_back import FindWayBack
 from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_pages import WebhookDelivery
+from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_products import ListProducts
+from domain.list_tokens import ListTokens
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
 from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
@@ -32,6 +34,7 @@ from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
 from domain.retries import LEASE
+from domain.revoke_token import RevokeToken
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
@@ -269,12 +272,12 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 READ_ONLY: Final = frozenset(
     {
         *(CancelHostedPage, FindWayBack, IsWorkerMissing),
-        *(ListAccounts, ListProducts, ReadAccount, ReadSession),
+        *(ListAccounts, ListProducts, ListTokens, ReadAccount, ReadSession),
     }
 )
 """They change nothing, so nothing can be left half done."""
 
-ONE_ROW: Final = frozenset({LeaveHeartbeat})
+ONE_ROW: Final = frozenset({IssueToken, LeaveHeartbeat, RevokeToken})
 """They write one row that has nothing to do with sessions or cards."""
 
 

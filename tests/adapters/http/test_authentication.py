@@ -47,7 +47,7 @@ def test_an_expired_token_is_refused(api: Api) -> None:
 
 def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
-    api.installation.container.identity().revoke(api.token)
+    api.installation.container.revoke_token()(api.token)
 
     assert api.get(ACCOUNTS).status_code == 401
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from adapters.identity.opaque_tokens import OpaqueTokens, TokenAmbiguous, TokenNotFound
 from domain.permissions import Permission
+from domain.ports import Identity
 from tests.builders import CENTER_ID
 from tests.installation import Installation
 
@@ -13,59 +13,33 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def tokens(installation: Installation) -> OpaqueTokens:
+def identity(installation: Installation) -> Identity:
     return installation.container.identity()
 
 
-def test_a_token_brings_its_caller_back(installation: Installation, tokens: OpaqueTokens) -> None:
+def test_a_token_brings_its_caller_back(installation: Installation, identity: Identity) -> None:
     caller = installation.a_caller(Permission.GUESTS_ADD, centers=frozenset({CENTER_ID}))
-    token = tokens.issue(caller, ttl=DAY)
+    token = installation.token_for(caller)
 
-    assert tokens.authenticate(token) == caller
-    assert tokens.authenticate(token + "x") is None
-    assert tokens.authenticate(token[:-1]) is None
-    assert tokens.authenticate("") is None
+    assert identity.authenticate(token) == caller
+    assert identity.authenticate(token + "x") is None
+    assert identity.authenticate(token[:-1]) is None
+    assert identity.authenticate("") is None
 
 
-def test_a_token_dies_with_its_time(installation: Installation, tokens: OpaqueTokens) -> None:
-    token = tokens.issue(installation.caller, ttl=DAY)
+def test_a_token_dies_with_its_time(installation: Installation, identity: Identity) -> None:
+    token = installation.token_for(installation.caller, ttl=DAY)
     installation.clock.advance(DAY - timedelta(microseconds=1))
-    assert tokens.authenticate(token) is not None
+    assert identity.authenticate(token) is not None
     installation.clock.advance(timedelta(microseconds=1))
-    assert tokens.authenticate(token) is None
+    assert identity.authenticate(token) is None
 
 
-def test_a_caller_may_have_several_tokens(installation: Installation, tokens: OpaqueTokens) -> None:
-    old = tokens.issue(installation.caller, ttl=DAY)
-    new = tokens.issue(installation.caller, ttl=DAY)
-    tokens.revoke(old)
-
-    assert tokens.authenticate(old) is None
-    assert tokens.authenticate(new) is not None
-
-
-@pytest.mark.parametrize("length", [8, 12, 999])
-def test_a_token_is_revoked_by_its_beginning_or_the_whole_of_it(
-    installation: Installation, tokens: OpaqueTokens, length: int
+def test_of_two_tokens_of_a_caller_only_the_revoked_one_is_refused(
+    installation: Installation, identity: Identity
 ) -> None:
-    token = tokens.issue(installation.caller, ttl=DAY)
+    old, new = (installation.token_for(installation.caller) for _ in range(2))
+    installation.container.revoke_token()(old)
 
-    revoked = tokens.revoke(token[:length])
-
-    assert revoked.revoked_at == installation.clock.now()
-    assert tokens.authenticate(token) is None
-    installation.clock.advance(DAY)
-    assert tokens.revoke(token).revoked_at == revoked.revoked_at
-
-
-def test_what_names_no_token_or_several_revokes_none(
-    installation: Installation, tokens: OpaqueTokens
-) -> None:
-    issued = [tokens.issue(installation.caller, ttl=DAY) for _ in range(2)]
-
-    with pytest.raises(TokenAmbiguous):
-        tokens.revoke("cof_")
-    for unknown in ("cof_unknown", issued[0][:20]):
-        with pytest.raises(TokenNotFound):
-            tokens.revoke(unknown)
-    assert all(tokens.authenticate(token) for token in issued)
+    assert identity.authenticate(old) is None
+    assert identity.authenticate(new) == installation.caller

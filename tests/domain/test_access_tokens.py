@@ -1,0 +1,158 @@
+"""Access tokens: issued, listed and revoked."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.access_tokens import AccessToken, TokenState
+from domain.centers import CenterNotFound
+from domain.fields import InvalidField
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
+from domain.revoke_token import TokenAmbiguous, TokenNotFound
+from tests.builders import CENTER_ID, an_access_token
+from tests.installation import Installation
+
+LIFETIME = timedelta(hours=1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+# Any, because these are the arguments of the use case by name, and wrong ones.
+def issue(installation: Installation, **changes: Any) -> str:
+    request: dict[str, Any] = {
+        "caller": "web-store",
+        "permissions": {Permission.GUESTS_ADD},
+        "lifetime": LIFETIME,
+    }
+    return installation.container.issue_token()(**(request | changes))
+
+
+class TestIssue:
+    def test_the_token_is_random_and_kept_by_its_hash_and_beginning(
+        self, installation: Installation
+    ) -> None:
+        token = issue(installation)
+
+        assert re.fullmatch(r"cof_[A-Za-z0-9_-]{22,}", token)
+        assert installation.container.list_tokens()() == (
+            AccessToken(
+                token_hash=sha256(token.encode()).hexdigest(),
+                prefix=token[:12],
+                caller=Caller(
+                    name=CallerName("web-store"), permissions=frozenset({Permission.GUESTS_ADD})
+                ),
+                issued_at=installation.clock.now(),
+                expires_at=installation.clock.now() + LIFETIME,
+            ),
+        )
+        assert issue(installation) != token
+
+    @pytest.mark.parametrize("written", [CENTER_ID, CENTER_ID.upper()])
+    def test_a_caller_may_be_limited_to_centers(
+        self, installation: Installation, written: str
+    ) -> None:
+        issue(installation, centers=[written])
+
+        (kept,) = installation.access_tokens()
+        assert kept.caller.centers == frozenset({CENTER_ID})
+
+    @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
+    def test_a_token_may_live_from_a_minute_to_ten_years(
+        self, installation: Installation, lifetime: timedelta
+    ) -> None:
+        issue(installation, lifetime=lifetime)
+
+        (kept,) = installation.access_tokens()
+        assert kept.expires_at == kept.issued_at + lifetime
+
+    def test_a_name_may_have_a_hundred_characters(self, installation: Installation) -> None:
+        issue(installation, caller="x" * 100)
+
+        (kept,) = installation.access_tokens()
+        assert kept.caller.name == "x" * 100
+
+    @pytest.mark.parametrize(
+        ("field", "value", "expected"),
+        [
+            ("lifetime", timedelta(minutes=1) - MICROSECOND, "from 1 minute to 3650 days"),
+            ("lifetime", timedelta(days=3650) + MICROSECOND, "from 1 minute to 3650 days"),
+            ("caller", "", "1 to 100 characters"),
+            ("caller", "x" * 101, "1 to 100 characters"),
+            ("caller", "web\nstore", "1 to 100 characters"),
+            ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
+        ],
+    )
+    def test_what_cannot_be_used_is_refused_and_nothing_is_issued(
+        self, installation: Installation, field: str, value: object, expected: str
+    ) -> None:
+        with pytest.raises(InvalidField) as refused:
+            issue(installation, **{field: value})
+
+        assert refused.value.field == field
+        assert refused.value.expected.startswith(expected)
+        assert not installation.access_tokens()
+
+    def test_a_center_that_does_not_exist_is_refused_and_nothing_is_issued(
+        self, installation: Installation
+    ) -> None:
+        with pytest.raises(CenterNotFound, match=f"^there is no center {GUEST_ID}$"):
+            issue(installation, centers=[CENTER_ID, GUEST_ID])
+
+        assert not installation.access_tokens()
+
+
+def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
+    token = an_access_token()
+
+    assert token.state(token.expires_at - MICROSECOND) is TokenState.ACTIVE
+    assert token.state(token.expires_at) is TokenState.EXPIRED
+    revoked = an_access_token(revoked_at=token.issued_at)
+    assert revoked.state(token.issued_at) is TokenState.REVOKED
+    assert revoked.state(token.expires_at) is TokenState.REVOKED
+
+
+class TestRevoke:
+    @pytest.mark.parametrize("length", [8, 12, 999])
+    def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(
+        self, installation: Installation, length: int
+    ) -> None:
+        token = issue(installation)
+        revoked_at = installation.clock.now()
+
+        revoked = installation.container.revoke_token()(token[:length])
+
+        assert revoked.revoked_at == revoked_at
+        assert installation.access_tokens() == (revoked,)
+        installation.clock.advance(LIFETIME)
+        assert installation.container.revoke_token()(token) == revoked
+
+    @pytest.mark.parametrize("prefix", ["", "c", "cof_"])
+    def test_what_every_token_begins_with_names_none(
+        self, installation: Installation, prefix: str
+    ) -> None:
+        issue(installation)
+
+        with pytest.raises(InvalidField, match=r"^prefix must be longer than cof_, with which"):
+            installation.container.revoke_token()(prefix)
+
+        assert installation.access_tokens()[0].revoked_at is None
+
+    def test_what_names_no_token_or_several_revokes_none(self, installation: Installation) -> None:
+        # Two of 65 tokens share the first of 64 possible characters after the mark.
+        tokens = [issue(installation) for _ in range(65)]
+        beginnings = [token[:5] for token in tokens]
+        shared = next(each for each in beginnings if beginnings.count(each) > 1)
+
+        with pytest.raises(TokenAmbiguous):
+            installation.container.revoke_token()(shared)
+        for unknown in ("cof_unknown", tokens[0][:20]):
+            with pytest.raises(TokenNotFound):
+                installation.container.revoke_token()(unknown)
+
+        assert {token.revoked_at for token in installation.access_tokens()} == {None}
