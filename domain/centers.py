@@ -30,8 +30,8 @@ class Center:
     def parse(
         cls,
         *,
-        id: str,  # noqa: A002  # the name of the field
-        name: str,
+        id: object,  # noqa: A002  # the name of the field
+        name: object,
     ) -> Center:
         """Read a center that comes from outside. Raises InvalidField."""
         return cls(

@@ -20,7 +20,7 @@ class InvalidField(ValueError):
         self.expected = expected
 
 
-def parse_uuid(field: str, value: str) -> str:
+def parse_uuid(field: str, value: object) -> str:
     """Return a UUID in lower case. Raises InvalidField for any but the 36-character form."""
     uuid = plain_uuid(value)
     if uuid is None:
@@ -28,14 +28,15 @@ def parse_uuid(field: str, value: str) -> str:
     return uuid
 
 
-def parse_line(field: str, value: str, *, max_length: int) -> str:
+def parse_line(field: str, value: object, *, max_length: int) -> str:
     """Return a line of text unchanged.
 
-    Raises InvalidField when it is blank, too long, or has control characters or line breaks.
+    Raises InvalidField when it is no text, blank, too long, or has control characters or line
+    breaks.
     """
-    if len(value) > max_length or not value.strip() or not is_clean(value):
-        raise InvalidField(
-            field,
-            f"1 to {max_length} characters, not blank, without control characters and line breaks",
-        )
-    return value
+    if isinstance(value, str) and len(value) <= max_length and value.strip() and is_clean(value):
+        return value
+    raise InvalidField(
+        field,
+        f"1 to {max_length} characters, not blank, without control characters and line breaks",
+    )

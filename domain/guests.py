@@ -27,17 +27,17 @@ class Guest:
     def parse(
         cls,
         *,
-        id: str,  # noqa: A002  # the name of the field
-        first_name: str,
-        last_name: str,
-        email: str,
+        id: object,  # noqa: A002  # the name of the field
+        first_name: object,
+        last_name: object,
+        email: object,
     ) -> Guest:
-        """Read a guest that comes from outside; an empty `email` is none. Raises InvalidField."""
+        """Read a guest that comes from outside; None and "" are no `email`. Raises InvalidField."""
         return cls(
             id=GuestId(parse_uuid("id", id)),
             first_name=_parse_name("first_name", first_name),
             last_name=_parse_name("last_name", last_name),
-            email=_parse_email(email) if email else None,
+            email=_parse_email(email),
         )
 
 
@@ -49,12 +49,18 @@ def parse_guest_id(value: str) -> GuestId:
     return GuestId(guest_id)
 
 
-def _parse_name(field: str, value: str) -> str:
+def _parse_name(field: str, value: object) -> str:
     return _without_card_number(field, parse_line(field, value, max_length=MAX_NAME_LENGTH))
 
 
-def _parse_email(value: str) -> str:
-    if len(value) > MAX_LENGTHS["email"] or not is_email_address(value):
+def _parse_email(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if (
+        not isinstance(value, str)
+        or len(value) > MAX_LENGTHS["email"]
+        or not is_email_address(value)
+    ):
         raise InvalidField("email", "an e-mail address, or nothing")
     return _without_card_number("email", value)
 

@@ -36,17 +36,17 @@ class Product:
     def parse(
         cls,
         *,
-        center_id: str,
-        id: str,  # noqa: A002  # the name of the field
-        code: str,
-        name: str,
-        description: str,
-        amount: str,
-        currency: str,
+        center_id: object,
+        id: object,  # noqa: A002  # the name of the field
+        code: object,
+        name: object,
+        description: object,
+        amount: object,
+        currency: object,
     ) -> Product:
         """Read a product that comes from outside. Raises InvalidField.
 
-        `description` may be empty and may have line breaks. `amount` has a decimal point.
+        `description` may be empty and may have line breaks. `amount` is text with a decimal point.
         """
         return cls(
             center_id=CenterId(parse_uuid("center_id", center_id)),
@@ -59,26 +59,28 @@ class Product:
         )
 
 
-def _parse_description(value: str) -> str:
-    on_one_line = value.replace("\r\n", " ").replace("\n", " ")
-    if len(value) > MAX_DESCRIPTION_LENGTH or not is_clean(on_one_line):
-        raise InvalidField(
-            "description",
-            f"at most {MAX_DESCRIPTION_LENGTH} characters, without control characters",
-        )
-    return value
+def _parse_description(value: object) -> str:
+    if isinstance(value, str) and len(value) <= MAX_DESCRIPTION_LENGTH:
+        on_one_line = value.replace("\r\n", " ").replace("\n", " ")
+        if is_clean(on_one_line):
+            return value
+    raise InvalidField(
+        "description", f"at most {MAX_DESCRIPTION_LENGTH} characters, without control characters"
+    )
 
 
-def _parse_amount(value: str) -> Decimal:
-    if not _AMOUNT.fullmatch(value) or len(value.replace(".", "")) > MAX_AMOUNT_DIGITS:
-        raise InvalidField(
-            "amount",
-            f"an amount such as 120.50, with at most 4 decimals and {MAX_AMOUNT_DIGITS} digits",
-        )
-    return Decimal(value)
+def _parse_amount(value: object) -> Decimal:
+    if isinstance(value, str) and _AMOUNT.fullmatch(value):
+        digits = value.replace(".", "")
+        if len(digits) <= MAX_AMOUNT_DIGITS:
+            return Decimal(value)
+    raise InvalidField(
+        "amount",
+        f"an amount such as 120.50, with at most 4 decimals and {MAX_AMOUNT_DIGITS} digits",
+    )
 
 
-def _parse_currency(value: str) -> str:
-    if not _CURRENCY.fullmatch(value):
-        raise InvalidField("currency", "a currency of three capital letters, such as EUR")
-    return value
+def _parse_currency(value: object) -> str:
+    if isinstance(value, str) and _CURRENCY.fullmatch(value):
+        return value
+    raise InvalidField("currency", "a currency of three capital letters, such as EUR")

@@ -78,8 +78,9 @@ def test_ids_are_kept_in_lower_case() -> None:
     assert (product.id, product.center_id) == (some_id.lower(), some_id.lower())
 
 
-def test_an_empty_address_is_none() -> None:
-    assert Guest.parse(**GUEST | {"email": ""}).email is None
+@pytest.mark.parametrize("email", ["", None])
+def test_an_empty_address_is_none(email: object) -> None:
+    assert Guest.parse(**GUEST | {"email": email}).email is None
 
 
 def test_an_origin_in_two_spellings_is_kept_once() -> None:
@@ -123,6 +124,11 @@ def test_amounts(amount: str) -> None:
         (Center, CENTER, "id", "harbor", UUID),
         (Center, CENTER, "name", "x" * 201, LINE.format("1 to 200")),
         (Guest, GUEST, "id", GUEST_ID.replace("-", ""), UUID),
+        (Guest, GUEST, "first_name", None, LINE.format("1 to 200")),
+        (Guest, GUEST, "email", 7, EMAIL),
+        (Product, PRODUCT, "description", None, DESCRIPTION),
+        (Product, PRODUCT, "amount", 120.5, AMOUNT),
+        (Product, PRODUCT, "currency", None, CURRENCY),
         (Guest, GUEST, "first_name", "\u3000", LINE.format("1 to 200")),
         (Guest, GUEST, "first_name", "x" * 201, LINE.format("1 to 200")),
         (Guest, GUEST, "first_name", "Zo\u00eb 4242 4242 4242 4242", NO_CARD),
