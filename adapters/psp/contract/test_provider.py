@@ -1,6 +1,6 @@
-"""What every adapter of a PSP promises (domain/ports.py).
+"""What every PSP adapter promises (`PaymentProvider` in domain/ports.py).
 
-To add one: `docs/adding-a-provider.md`.
+How to test an adapter of your own: `docs/adding-a-provider.md`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import logging
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -53,6 +53,7 @@ from domain.hosted_pages import (
     Outcome,
     PageClosed,
     Pending,
+    WebhookDelivery,
     WebhookNotice,
     consent_for,
 )
@@ -75,13 +76,11 @@ ADDRESS: Final = BillingInfo(
 )
 JUNK: Final = ("", "{}", "null", "7", "[]", "<html>", "\x00", "\udc80", "é" * 4_096, "[" * 4_096)
 NAMES: Final = (
-    "Harbor *Spa* <b>",
-    "_Harbor_ **Spa** `1` ~~2~~ # 3",
-    "<script>Harbor</script> & Spa &amp; &#42;",
-    "Harbor [Spa](https://spa.example) https://www.spa.example",
+    "Harbor *Spa* <b> & <script>Spa</script> &amp; &#42;",
+    "_Harbor_ **Spa** `1` ~~2~~ # 3 [Spa](https://spa.example) https://www.spa.example",
     "{{ Harbor }} {% Spa %} $1 %s \\*",
 )
-"""Names of centers that hold what some PSPs would render: Markdown, HTML, templates."""
+"""Names of centers that hold HTML, Markdown and templates, which some PSPs would render."""
 BROKEN_JSON: Final = (
     b"",
     b"null",
@@ -96,22 +95,22 @@ BROKEN_JSON: Final = (
 
 
 def needs(*abilities: Ability) -> pytest.MarkDecorator:
-    """Ask only the PSPs that state these abilities; the others do not promise it."""
+    """Run a test only for PSPs that have these abilities."""
     return pytest.mark.psp_needs(*abilities)
 
 
 def for_each(
-    names: tuple[str, ...], stated: Callable[[Facts], Iterable[tuple[object, ...]]]
+    names: tuple[str, ...], cases: Callable[[Facts], Iterable[tuple[object, ...]]]
 ) -> pytest.MarkDecorator:
-    """Ask each PSP about each of the cases that come of what it states."""
-    return pytest.mark.psp_cases(names, stated)
+    """Parametrize a test with the cases that follow from each PSP's facts."""
+    return pytest.mark.psp_cases(names, cases)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ask each PSP that is able; a test that none is asked is left out by the plugin."""
+    """Parametrize with each able PSP; without any, the plugin deselects the test."""
     marks = list(metafunc.definition.iter_markers())
     needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}
-    names, stated = next(
+    names, cases = next(
         (mark.args for mark in marks if mark.name == "psp_cases"), ((), lambda _: [()])
     )
     metafunc.parametrize(
@@ -120,7 +119,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(psp, *case, id="-".join((name, *(_shown(each) for each in case))))
             for name, psp in psps(metafunc.config).items()
             if psp.facts.abilities >= needed
-            for case in stated(psp.facts)
+            for case in cases(psp.facts)
         ]
         or [pytest.param(None, *names, id="nobody")],
         indirect=["psp"],
@@ -133,14 +132,14 @@ def _shown(value: object) -> str:
 
 @pytest.fixture
 def psp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PspUnderTest]:
-    """Give each PSP in turn, as on its first day."""
+    """Start a PSP without any records."""
     with closing(request.param(tmp_path)) as psp:
         yield psp
 
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
-    """Give the request for the first page of a new session."""
+    """Return the request for the first page of a new session."""
     now = psp.clock.now()
     token_id = TokenId(psp.ids.uuid())
     links = HostedLinks(base_url="https://pay.example")
@@ -156,80 +155,76 @@ def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
     return replace(request, **changes)
 
 
+class Session:
+    """A session whose page has been made."""
+
+    def __init__(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        request: HostedPageRequest,
+        private: list[str],
+    ) -> None:
+        self.psp = psp
+        self.adapter = adapter
+        self.request = request
+        self.page: HostedPage = adapter.start(request)
+        self._private = private
+        private.extend((self.page.reference, self.page.guest_reference, self.page.address))
+
+    # Any: `changes` are fields of the request, of any type.
+    def another(self, **changes: Any) -> Session:
+        """Make the page of another session."""
+        return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
+
+    def next_attempt(self) -> Session:
+        """Make the page of this session's second attempt."""
+        self.psp.clock.advance(self.psp.facts.list_lag)
+        request = replace(self.request, attempt=2, guest_reference=self.page.guest_reference)
+        return Session(self.psp, self.adapter, request, self._private)
+
+    def outcome(self) -> Outcome:
+        outcome = self.adapter.outcome(self.request, self.page, self.psp.evidence(self.page))
+        if isinstance(outcome, CardCollected):
+            self._private.append(outcome.card.token)
+        return outcome
+
+    def close(self) -> None:
+        self.adapter.close(self.request, self.page)
+
+    def type_card(self, card: GuestCard = GuestCard.GOOD) -> None:
+        self.psp.type_card(self.page, card)
+
+    def collect(
+        self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
+    ) -> CardCollected:
+        """Have the guest type a card; returns the outcome."""
+        self.psp.type_card(self.page, card, expiry=expiry)
+        outcome = self.outcome()
+        assert isinstance(outcome, CardCollected)
+        return outcome
+
+    def discard(self, card: Card) -> None:
+        self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
+
+    def event(self, kind: str = "") -> bytes:
+        """Return the body of a webhook about the page."""
+        return self.psp.event(kind or self.psp.facts.telling_events[0], self.request, self.page)
+
+
 @pytest.fixture
 def adapter(psp: PspUnderTest) -> PaymentProvider:
     return psp.adapter()
 
 
 @pytest.fixture
-def asked(psp: PspUnderTest) -> HostedPageRequest:
-    return a_request(psp)
-
-
-@pytest.fixture
-def page(adapter: PaymentProvider, asked: HostedPageRequest, private: list[str]) -> HostedPage:
-    page = adapter.start(asked)
-    private.extend((page.reference, page.guest_reference, page.address))
-    return page
-
-
-Tell: TypeAlias = Callable[[], Outcome]
-
-
-@pytest.fixture
-def tell(
-    psp: PspUnderTest,
-    adapter: PaymentProvider,
-    asked: HostedPageRequest,
-    page: HostedPage,
-    private: list[str],
-) -> Tell:
-    """Give a way to ask what has become of the page."""
-
-    def tell() -> Outcome:
-        outcome = adapter.outcome(asked, page, psp.evidence(page))
-        if isinstance(outcome, CardCollected):
-            private.append(outcome.card.token)
-        return outcome
-
-    return tell
-
-
-class Collect(Protocol):
-    """Has a card collected in a session of its own, and tells of it."""
-
-    # Any: `changes` are fields of the request, of any type.
-    def __call__(
-        self,
-        card: GuestCard = GuestCard.GOOD,
-        *,
-        expiry: tuple[int, int] = EXPIRY,
-        **changes: Any,
-    ) -> CardCollected: ...
-
-
-@pytest.fixture
-def collect(psp: PspUnderTest, adapter: PaymentProvider, private: list[str]) -> Collect:
-    def collect(
-        card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY, **changes: Any
-    ) -> CardCollected:
-        request = a_request(psp, **changes)
-        page = adapter.start(request)
-        psp.type_card(page, card, expiry=expiry)
-        outcome = adapter.outcome(request, page, psp.evidence(page))
-        assert isinstance(outcome, CardCollected)
-        private.extend((page.reference, page.guest_reference, outcome.card.token))
-        return outcome
-
-    return collect
+def session(psp: PspUnderTest, adapter: PaymentProvider, private: list[str]) -> Session:
+    return Session(psp, adapter, a_request(psp), private)
 
 
 @pytest.fixture(autouse=True)
 def private(psp: PspUnderTest, caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Give a list of what no log may hold, whatever a test does.
-
-    It begins with keys, secrets, and what there is of a guest and of cards.
-    """
+    """Collect what no test may have logged: at first keys, secrets, the guest and the cards."""
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]
     private = [SECRET, OTHER_SECRET, *psp.keys, *numbers]
@@ -237,264 +232,207 @@ def private(psp: PspUnderTest, caplog: pytest.LogCaptureFixture) -> Iterator[lis
     caplog.set_level(logging.DEBUG)
     with capture_logs() as lines:
         yield private
-    # `caplog.text` has the records of the teardown by now.
+    # `caplog.text` would hold the records of the teardown.
     written = [record.getMessage() for record in caplog.get_records("call")]
     logged = f"{lines}\n{written}"
     assert [each for each in private if each in logged] == []
 
 
 class TestStart:
-    def test_a_page_has_a_reference_a_web_address_and_a_guest(self, page: HostedPage) -> None:
-        assert page.reference
-        assert page.address.startswith(("https://", "http://"))
-        assert page.guest_reference
+    def test_a_page_has_a_reference_a_web_address_and_a_guest(self, session: Session) -> None:
+        assert session.page.reference
+        assert session.page.address.startswith(("https://", "http://"))
+        assert session.page.guest_reference
 
-    @pytest.mark.parametrize("minutes", [1, 11])
     def test_the_same_key_gives_the_same_page_again(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        minutes: int,
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        psp.clock.advance(minutes * MINUTE)
+        psp.clock.advance(11 * MINUTE)
 
-        assert adapter.start(asked) == page
-        assert psp.adapter().start(asked) == page
+        assert session.adapter.start(session.request) == session.page
+        assert psp.adapter().start(session.request) == session.page
 
     @needs(Ability.STAND_IN)
-    def test_a_page_that_has_its_card_is_given_again(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
+    def test_the_same_key_gives_the_same_page_when_it_has_its_card(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
+        session.type_card()
         psp.clock.advance(psp.facts.list_lag)
 
-        assert adapter.start(asked).reference == page.reference
+        assert session.adapter.start(session.request).reference == session.page.reference
 
-    def test_the_next_attempt_makes_another_page(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
+    def test_the_next_attempt_and_another_session_have_pages_of_their_own(
+        self, session: Session
     ) -> None:
-        psp.clock.advance(psp.facts.list_lag)
-        again = adapter.start(replace(asked, attempt=2, guest_reference=page.guest_reference))
+        pages = [each.page for each in (session, session.next_attempt(), session.another())]
 
-        assert again.reference != page.reference
-        assert again.address != page.address
+        assert len({page.reference for page in pages}) == 3
+        assert len({page.address for page in pages}) == 3
 
-    def test_another_session_has_another_page(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
-    ) -> None:
-        assert adapter.start(a_request(psp)).reference != page.reference
-
-    @pytest.mark.parametrize("minutes", [15, 30, 120])
-    def test_a_page_ends_when_it_is_asked_to_or_later(
+    @pytest.mark.parametrize("minutes", [15, 120])
+    def test_a_page_ends_at_live_until_or_later(
         self, psp: PspUnderTest, adapter: PaymentProvider, minutes: int
     ) -> None:
-        asked = a_request(psp, live_until=psp.clock.now() + minutes * MINUTE)
+        request = a_request(psp, live_until=psp.clock.now() + minutes * MINUTE)
 
-        assert adapter.start(asked).ends_at >= asked.live_until
+        assert adapter.start(request).ends_at >= request.live_until
 
     def test_neither_a_billing_address_nor_an_email_address_is_needed(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        asked = a_request(psp, billing_info=None, avs=False, guest_email=None)
+        assert adapter.start(
+            a_request(psp, billing_info=None, avs=False, guest_email=None)
+        ).reference
 
-        assert adapter.start(asked).reference
-
-
-@needs(Ability.STAND_IN, Ability.IDEMPOTENCY_KEYS)
-class TestSameStartAtOnce:
-    def test_starts_at_once_under_one_key_make_one_page(
-        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest
+    @needs(Ability.STAND_IN, Ability.IDEMPOTENCY_KEYS)
+    def test_concurrent_starts_with_one_key_make_one_page(
+        self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
+        request = a_request(psp)
+
         def start(_: int) -> HostedPage | None:
             try:
-                return adapter.start(asked)
+                return adapter.start(request)
             except ProviderUnavailable:
                 return None
 
-        answers = at_once(4, start)
+        pages = at_once(4, start)
 
-        assert set(answers) <= {None, adapter.start(asked)}
+        assert set(pages) <= {None, adapter.start(request)}
         assert psp.count_pages() == 1
         assert len(psp.guests(MAIN)) == 1
 
 
 @needs(Ability.STAND_IN)
 class TestPage:
-    def test_the_guest_reads_the_consent_that_was_asked_for(
-        self, psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage
-    ) -> None:
-        assert asked.consent.text in psp.read_page(page)
-
     def test_the_guest_reads_the_longest_consent_that_it_shows(
-        self, psp: PspUnderTest, adapter: PaymentProvider
+        self, psp: PspUnderTest, session: Session
     ) -> None:
+        assert session.request.consent.text in psp.read_page(session.page)
         consent = Consent(version="long", text="a" * (psp.plugin.max_consent_length - 1) + "z")
 
-        page = adapter.start(a_request(psp, consent=consent))
-
-        assert consent.text in psp.read_page(page)
+        assert consent.text in psp.read_page(session.another(consent=consent).page)
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_the_guest_reads_a_consent_as_it_is_whatever_is_in_it(
-        self, psp: PspUnderTest, adapter: PaymentProvider, name: str
+    def test_the_guest_reads_markup_in_the_consent_as_text(
+        self, psp: PspUnderTest, session: Session, name: str
     ) -> None:
         consent = Consent(version="marked up", text=f"You allow {name} to charge the card.")
 
-        page = adapter.start(a_request(psp, center_name=name, consent=consent))
+        page = session.another(center_name=name, consent=consent).page
 
         assert consent.text in psp.read_page(page)
 
-    def test_the_psp_is_told_the_billing_address(self, psp: PspUnderTest, page: HostedPage) -> None:
-        told = {name: value for name, value in asdict(psp.billing_info(page)).items() if value}
+    def test_the_psp_gets_the_billing_address(self, psp: PspUnderTest, session: Session) -> None:
+        sent = asdict(psp.billing_info(session.page))
 
-        assert told == {name: getattr(ADDRESS, name) for name in psp.facts.address_fields}
+        expected = {name: getattr(ADDRESS, name) for name in psp.facts.address_fields}
+        assert {name: value for name, value in sent.items() if value} == expected
 
-    def test_it_leads_back_to_where_it_was_asked_to(
-        self, psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage
+    def test_it_leads_back_to_the_two_addresses_of_the_request(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        ways_out = psp.ways_out(page)
+        ways_out = psp.ways_out(session.page)
 
-        # What the PSP adds is added to the query that is there: a second "?" would be read as a
-        # part of the last value.
-        for way_out, asked_for in (
-            (ways_out.with_card, asked.return_uri),
-            (ways_out.without, asked.cancel_uri),
+        # A PSP may add to the query. A second "?" would be read as a part of the last value.
+        for way_out, requested in (
+            (ways_out.with_card, session.request.return_uri),
+            (ways_out.without, session.request.cancel_uri),
         ):
-            assert way_out.partition("?")[0] == asked_for.partition("?")[0]
+            assert way_out.partition("?")[0] == requested.partition("?")[0]
             query = parse_qs(urlsplit(way_out).query, strict_parsing=True)
-            assert query.items() >= parse_qs(urlsplit(asked_for).query).items()
+            assert query.items() >= parse_qs(urlsplit(requested).query).items()
 
-    def test_it_takes_a_card_up_to_its_end(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell
-    ) -> None:
-        psp.clock.advance(page.ends_at - psp.clock.now() - SECOND)
-        assert tell() == Pending()
+    def test_it_takes_a_card_up_to_its_end(self, psp: PspUnderTest, session: Session) -> None:
+        psp.clock.advance(session.page.ends_at - psp.clock.now() - SECOND)
+        assert session.outcome() == Pending()
 
-        psp.type_card(page, GuestCard.GOOD)
+        session.collect()
 
-        assert isinstance(tell(), CardCollected)
+    def test_it_takes_no_card_from_its_end_on(self, psp: PspUnderTest, session: Session) -> None:
+        psp.clock.advance(session.page.ends_at - psp.clock.now())
 
-    def test_it_takes_none_from_its_end_on(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell
-    ) -> None:
-        psp.clock.advance(page.ends_at - psp.clock.now())
+        session.type_card()
+        session.close()
 
-        psp.type_card(page, GuestCard.GOOD)
-
-        assert tell() == PageClosed()
+        assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
 
 class TestGuestReference:
-    def test_a_guest_who_is_known_keeps_the_reference(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
+    def test_a_guest_who_is_known_keeps_the_reference(self, session: Session) -> None:
+        reference = session.page.guest_reference
+
+        assert session.another(guest_reference=reference).page.guest_reference == reference
+
+    @pytest.mark.parametrize("was_known", [True, False])
+    def test_a_guest_whom_the_psp_does_not_know_gets_a_new_one(
+        self, psp: PspUnderTest, session: Session, was_known: bool
     ) -> None:
-        again = adapter.start(a_request(psp, guest_reference=page.guest_reference))
+        reference = session.page.guest_reference if was_known else GuestReference("guest_of_nobody")
+        if was_known:
+            psp.forget_guest(MAIN, reference)
 
-        assert again.guest_reference == page.guest_reference
+        again = session.another(guest_reference=reference)
 
-    def test_a_guest_whom_the_psp_never_knew_gets_a_new_one(
-        self, psp: PspUnderTest, adapter: PaymentProvider
-    ) -> None:
-        unknown = GuestReference("guest_of_nobody")
+        assert again.page.guest_reference not in ("", reference)
 
-        page = adapter.start(a_request(psp, guest_reference=unknown))
+    def test_another_guest_has_another_one(self, session: Session) -> None:
+        other = session.another(guest_id=OTHER_GUEST_ID)
 
-        assert page.guest_reference not in ("", unknown)
-
-    def test_a_guest_whom_the_psp_knows_no_more_gets_a_new_one(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
-    ) -> None:
-        psp.forget_guest(MAIN, page.guest_reference)
-
-        again = adapter.start(a_request(psp, guest_reference=page.guest_reference))
-
-        assert again.guest_reference not in ("", page.guest_reference)
-
-    def test_another_guest_is_somebody_else(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage
-    ) -> None:
-        other = adapter.start(a_request(psp, guest_id=OTHER_GUEST_ID))
-
-        assert other.guest_reference != page.guest_reference
+        assert other.page.guest_reference != session.page.guest_reference
 
     @pytest.mark.parametrize("is_known", [True, False])
     def test_a_guest_is_somebody_else_at_another_merchant_account(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, is_known: bool
+        self, session: Session, is_known: bool
     ) -> None:
-        reference = page.guest_reference if is_known else None
+        reference = session.page.guest_reference if is_known else None
 
-        there = adapter.start(a_request(psp, merchant_account=OTHER, guest_reference=reference))
+        there = session.another(merchant_account=OTHER, guest_reference=reference)
 
-        assert there.guest_reference != page.guest_reference
+        assert there.page.guest_reference != session.page.guest_reference
 
 
 class TestOutcome:
-    def test_nothing_typed_is_pending(self, tell: Tell) -> None:
-        assert tell() == Pending()
+    def test_nothing_typed_is_pending(self, session: Session) -> None:
+        assert session.outcome() == Pending()
 
-    def test_a_page_that_is_unknown_is_closed(
-        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage
-    ) -> None:
-        unknown = replace(page, reference=f"{page.reference}0")
+    def test_an_unknown_page_is_closed(self, session: Session) -> None:
+        unknown = replace(session.page, reference=f"{session.page.reference}0")
 
-        assert adapter.outcome(asked, unknown, ()) == PageClosed()
-
-    def test_a_page_that_was_closed_is_closed(
-        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
-    ) -> None:
-        adapter.close(asked, page)
-
-        assert tell() == PageClosed()
-        assert tell() == PageClosed()
+        assert session.adapter.outcome(session.request, unknown, ()) == PageClosed()
 
     @pytest.mark.parametrize("origin", EvidenceOrigin)
-    def test_no_evidence_makes_a_page_what_it_is_not(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        origin: EvidenceOrigin,
+    def test_forged_evidence_changes_nothing(
+        self, session: Session, origin: EvidenceOrigin
     ) -> None:
-        made_up = [
-            json.dumps(dict.fromkeys(adapter.return_parameters, value))
-            for value in ("", "succeeded", page.reference, "x" * 4_000)
+        forged = [
+            json.dumps(dict.fromkeys(session.adapter.return_parameters, value))
+            for value in ("", "succeeded", session.page.reference, "x" * 4_000)
         ]
-        evidence = [
-            Evidence(origin=origin, content=content, received_at=psp.clock.now())
-            for content in (*JUNK, *made_up)
-        ]
+        evidence = evidence_of(session.psp, origin, *JUNK, *forged)
 
-        assert adapter.outcome(asked, page, evidence) == Pending()
+        assert session.adapter.outcome(session.request, session.page, evidence) == Pending()
         for each in evidence:
-            assert adapter.outcome(asked, page, [each]) == Pending()
+            assert session.adapter.outcome(session.request, session.page, [each]) == Pending()
+
+
+def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Sequence[Evidence]:
+    now = psp.clock.now()
+    return [Evidence(origin=origin, content=each, received_at=now) for each in contents]
 
 
 @needs(Ability.STAND_IN)
 class TestCard:
     @pytest.mark.parametrize("typed", [GuestCard.GOOD, GuestCard.ANOTHER_GOOD])
-    def test_a_card_is_told_with_every_field(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell, typed: GuestCard
+    def test_a_card_has_every_field(
+        self, psp: PspUnderTest, session: Session, typed: GuestCard
     ) -> None:
-        psp.type_card(page, typed, expiry=(9, 2031))
+        outcome = session.collect(typed, expiry=(9, 2031))
 
-        outcome = tell()
-
-        assert isinstance(outcome, CardCollected)
         printed, card = psp.facts.cards[typed], outcome.card
         assert card == Card(
-            guest_reference=page.guest_reference,
+            guest_reference=session.page.guest_reference,
             token=card.token,
             fingerprint=card.fingerprint,
             card_logo=printed.card_logo,
@@ -506,315 +444,209 @@ class TestCard:
         assert card.fingerprint
         assert printed.number not in repr(outcome)
 
-    def test_it_is_told_the_same_whenever_it_is_asked_for(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, tell: Tell
-    ) -> None:
+    def test_the_outcome_is_always_the_same(self, psp: PspUnderTest, session: Session) -> None:
         psp.clock.advance(5 * MINUTE)
         typed_at = psp.clock.now()
-        psp.type_card(page, GuestCard.GOOD)
+        session.type_card()
         psp.clock.advance(2 * MINUTE)
 
-        outcome = tell()
+        outcome = session.outcome()
 
         assert isinstance(outcome, CardCollected)
-        # Exact to the unit of the PSP's times, and not rounded once more.
-        since_then = typed_at - outcome.collected_at
-        assert timedelta(0) <= since_then < psp.facts.resolution
+        # Exact to the unit of the PSP's times, without further rounding.
+        assert timedelta(0) <= typed_at - outcome.collected_at < psp.facts.resolution
         assert outcome.collected_at.tzinfo is UTC
         psp.clock.advance(24 * 60 * MINUTE)
-        assert tell() == outcome
+        assert session.outcome() == outcome
 
     @pytest.mark.parametrize(
-        ("avs", "typed", "said"),
+        ("avs", "typed", "result"),
         [
             (True, GuestCard.GOOD, AvsResult.MATCH),
             (True, GuestCard.WRONG_ADDRESS, AvsResult.MISMATCH),
             (False, GuestCard.GOOD, AvsResult.NOT_CHECKED),
         ],
     )
-    def test_what_the_bank_says_of_the_address_is_told_and_not_judged(
-        self, avs: bool, typed: GuestCard, said: AvsResult, collect: Collect
+    def test_the_result_of_the_address_check_is_reported(
+        self, session: Session, avs: bool, typed: GuestCard, result: AvsResult
     ) -> None:
-        billing_info = ADDRESS if avs else None
+        checked = session.another(avs=avs, billing_info=ADDRESS if avs else None)
 
-        outcome = collect(typed, avs=avs, billing_info=billing_info)
+        assert checked.collect(typed).avs is result
 
-        assert outcome.avs is said
-
-    def test_a_card_that_the_bank_refuses_leaves_the_page_open_for_another(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    def test_after_a_refused_card_the_page_takes_another(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        psp.type_card(page, GuestCard.REFUSED)
-        assert tell() == psp.facts.after_refusal
+        session.type_card(GuestCard.REFUSED)
+        assert session.outcome() == psp.facts.after_refusal
         assert psp.tokens(MAIN) == frozenset()
 
-        psp.type_card(page, GuestCard.GOOD)
+        assert session.collect().card.last_four == psp.facts.cards[GuestCard.GOOD].number[-4:]
 
-        outcome = tell()
-        assert isinstance(outcome, CardCollected)
-        assert outcome.card.last_four == psp.facts.cards[GuestCard.GOOD].number[-4:]
-
-    def test_a_card_is_pending_while_the_bank_waits_for_the_guest(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    def test_a_card_is_pending_during_the_challenge(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        psp.type_card(page, GuestCard.CHALLENGED)
-        assert tell() == Pending()
+        session.type_card(GuestCard.CHALLENGED)
+        assert session.outcome() == Pending()
         assert psp.tokens(MAIN) == frozenset()
 
-        psp.answer_challenge(page, confirmed=True)
+        psp.answer_challenge(session.page, confirmed=True)
 
-        outcome = tell()
+        outcome = session.outcome()
         assert isinstance(outcome, CardCollected)
         assert psp.tokens(MAIN) == {outcome.card.token}
 
-    def test_a_guest_who_fails_the_challenge_may_try_another_card(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell
+    def test_after_a_failed_challenge_the_page_takes_another_card(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        psp.type_card(page, GuestCard.CHALLENGED)
-        psp.answer_challenge(page, confirmed=False)
-        assert tell() == psp.facts.after_refusal
+        session.type_card(GuestCard.CHALLENGED)
+        psp.answer_challenge(session.page, confirmed=False)
+        assert session.outcome() == psp.facts.after_refusal
         assert psp.tokens(MAIN) == frozenset()
 
-        psp.type_card(page, GuestCard.GOOD)
+        session.collect()
 
-        assert isinstance(tell(), CardCollected)
+    def test_a_card_belongs_to_the_page_that_it_was_typed_on(self, session: Session) -> None:
+        session.another(guest_reference=session.page.guest_reference).collect()
 
-    def test_a_card_belongs_to_the_page_that_it_was_typed_on(
-        self, page: HostedPage, tell: Tell, collect: Collect
-    ) -> None:
-        collect(guest_reference=page.guest_reference)
+        assert session.outcome() == Pending()
 
-        assert tell() == Pending()
-
-    def test_it_is_stored_where_it_was_asked_for(
-        self, psp: PspUnderTest, adapter: PaymentProvider, collect: Collect
-    ) -> None:
-        card = collect(merchant_account=OTHER).card
+    def test_it_is_stored_where_it_was_asked_for(self, psp: PspUnderTest, session: Session) -> None:
+        there = session.another(merchant_account=OTHER)
+        card = there.collect().card
 
         assert psp.tokens(MAIN) == frozenset()
         assert psp.tokens(OTHER) == {card.token}
-        adapter.discard(OTHER, card.guest_reference, card.token)
+        there.discard(card)
         assert psp.tokens(OTHER) == frozenset()
 
-    def test_no_evidence_takes_a_card_away(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-    ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
-        junk = [
-            Evidence(origin=origin, content=content, received_at=psp.clock.now())
-            for origin in EvidenceOrigin
-            for content in JUNK
-        ]
+    def test_forged_evidence_hides_no_card(self, psp: PspUnderTest, session: Session) -> None:
+        session.type_card()
+        junk = [each for origin in EvidenceOrigin for each in evidence_of(psp, origin, *JUNK)]
+        evidence = [*junk, *psp.evidence(session.page), *junk]
 
-        assert adapter.outcome(asked, page, [*junk, *psp.evidence(page), *junk]) == tell()
+        outcome = session.adapter.outcome(session.request, session.page, evidence)
 
+        assert outcome == session.outcome()
 
-@needs(Ability.STAND_IN)
-class TestFingerprint:
-    @pytest.mark.parametrize("merchant_account", [MAIN, OTHER])
-    def test_a_card_has_the_same_one_whoever_types_it_and_whenever_it_expires(
-        self, merchant_account: str, collect: Collect
-    ) -> None:
-        fingerprints = {
-            collect(
-                expiry=expiry, guest_id=guest_id, merchant_account=merchant_account
-            ).card.fingerprint
-            for guest_id in (GUEST_ID, OTHER_GUEST_ID)
-            for expiry in ((9, 2031), (1, 2033))
-        }
+    def test_its_fingerprint_depends_on_the_number_alone(self, session: Session) -> None:
+        first = session.collect(expiry=(9, 2031)).card
+        second = session.another(guest_id=OTHER_GUEST_ID).collect(expiry=(1, 2033)).card
+        another = session.another(guest_id=GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
 
-        assert len(fingerprints) == 1
-
-    def test_another_card_has_another(self, collect: Collect) -> None:
-        first = collect(GuestCard.GOOD)
-        second = collect(GuestCard.ANOTHER_GOOD)
-
-        assert first.card.fingerprint != second.card.fingerprint
+        assert first.fingerprint == second.fingerprint != another.fingerprint
 
 
 class TestClose:
-    def test_a_page_may_be_closed_twice(
-        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
-    ) -> None:
-        adapter.close(asked, page)
-        adapter.close(asked, page)
+    def test_a_page_may_be_closed_twice(self, session: Session) -> None:
+        session.close()
+        session.close()
 
-        assert tell() == PageClosed()
+        assert session.outcome() == PageClosed()
+        assert session.outcome() == PageClosed()
 
-    def test_a_page_that_is_unknown_may_be_closed(
-        self, adapter: PaymentProvider, asked: HostedPageRequest, page: HostedPage, tell: Tell
-    ) -> None:
-        adapter.close(asked, replace(page, reference=f"{page.reference}0"))
+    def test_a_page_that_is_unknown_may_be_closed(self, session: Session) -> None:
+        unknown = replace(session.page, reference=f"{session.page.reference}0")
 
-        assert tell() == Pending()
+        session.adapter.close(session.request, unknown)
 
-    def test_a_page_is_closed_where_it_was_made(
-        self, psp: PspUnderTest, adapter: PaymentProvider
-    ) -> None:
-        asked = a_request(psp, merchant_account=OTHER)
-        page = adapter.start(asked)
-        assert adapter.outcome(asked, page, ()) == Pending()
+        assert session.outcome() == Pending()
 
-        adapter.close(asked, page)
+    def test_a_page_is_closed_where_it_was_made(self, session: Session) -> None:
+        there = session.another(merchant_account=OTHER)
+        assert there.outcome() == Pending()
 
-        assert adapter.outcome(asked, page, ()) == PageClosed()
+        there.close()
 
-    def test_the_next_attempt_is_not_closed_with_it(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-    ) -> None:
-        psp.clock.advance(psp.facts.list_lag)
-        next_one = replace(asked, attempt=2, guest_reference=page.guest_reference)
-        next_page = adapter.start(next_one)
+        assert there.outcome() == PageClosed()
 
-        adapter.close(asked, page)
+    def test_the_next_attempt_is_not_closed_with_it(self, session: Session) -> None:
+        following = session.next_attempt()
 
-        assert adapter.outcome(next_one, next_page, ()) == Pending()
+        session.close()
+
+        assert following.outcome() == Pending()
 
 
 @needs(Ability.STAND_IN)
 class TestClosedPage:
-    def test_it_takes_no_card(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-    ) -> None:
-        adapter.close(asked, page)
+    def test_it_takes_no_card(self, psp: PspUnderTest, session: Session) -> None:
+        session.close()
 
-        psp.type_card(page, GuestCard.GOOD)
+        session.type_card()
 
-        assert tell() == PageClosed()
+        assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_its_challenge_is_over_too(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-    ) -> None:
-        psp.type_card(page, GuestCard.CHALLENGED)
-        adapter.close(asked, page)
+    def test_its_challenge_is_over_too(self, psp: PspUnderTest, session: Session) -> None:
+        session.type_card(GuestCard.CHALLENGED)
+        session.close()
 
-        psp.answer_challenge(page, confirmed=True)
+        psp.answer_challenge(session.page, confirmed=True)
 
-        assert tell() == PageClosed()
+        assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_it_keeps_the_card_that_it_had(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-    ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
-        outcome = tell()
+    def test_it_keeps_the_card_that_it_had(self, psp: PspUnderTest, session: Session) -> None:
+        outcome = session.collect()
 
-        adapter.close(asked, page)
+        session.close()
 
-        assert isinstance(outcome, CardCollected)
-        assert tell() == outcome
+        assert session.outcome() == outcome
         assert psp.tokens(MAIN) == {outcome.card.token}
-
-    def test_one_past_its_end_may_be_closed(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-    ) -> None:
-        psp.clock.advance(page.ends_at - psp.clock.now())
-
-        adapter.close(asked, page)
-
-        assert tell() == PageClosed()
 
 
 class TestDiscard:
-    def test_a_token_that_is_unknown_may_be_discarded(
-        self, adapter: PaymentProvider, page: HostedPage
-    ) -> None:
-        adapter.discard(MAIN, page.guest_reference, CardToken("token_of_nothing"))
-        adapter.discard(MAIN, GuestReference("guest_of_nobody"), CardToken("token_of_nothing"))
+    def test_a_token_that_is_unknown_may_be_discarded(self, session: Session) -> None:
+        unknown = CardToken("token_of_nothing")
+
+        session.adapter.discard(MAIN, session.page.guest_reference, unknown)
+        session.adapter.discard(MAIN, GuestReference("guest_of_nobody"), unknown)
 
 
 @needs(Ability.STAND_IN)
 class TestDiscardedToken:
-    def test_it_can_be_charged_no_more(
-        self, psp: PspUnderTest, adapter: PaymentProvider, collect: Collect
+    def test_it_alone_is_gone_and_may_be_discarded_twice(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        kept = collect(GuestCard.ANOTHER_GOOD).card
-        card = collect().card
+        kept = session.another().collect(GuestCard.ANOTHER_GOOD).card
+        card = session.collect().card
 
-        adapter.discard(MAIN, card.guest_reference, card.token)
+        session.discard(card)
+        session.discard(card)
 
         assert psp.tokens(MAIN) == {kept.token}
 
-    def test_it_may_be_discarded_twice(
-        self, psp: PspUnderTest, adapter: PaymentProvider, collect: Collect
+    def test_it_stays_when_another_merchant_account_discards_it(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        card = collect().card
+        card = session.collect().card
 
-        adapter.discard(MAIN, card.guest_reference, card.token)
-        adapter.discard(MAIN, card.guest_reference, card.token)
-
-        assert psp.tokens(MAIN) == frozenset()
-
-    def test_it_is_discarded_at_its_own_merchant_account_alone(
-        self, psp: PspUnderTest, adapter: PaymentProvider, collect: Collect
-    ) -> None:
-        card = collect().card
-
-        adapter.discard(OTHER, card.guest_reference, card.token)
+        session.adapter.discard(OTHER, card.guest_reference, card.token)
 
         assert psp.tokens(MAIN) == {card.token}
 
-    def test_its_page_does_not_bring_it_back(
-        self, psp: PspUnderTest, adapter: PaymentProvider, page: HostedPage, tell: Tell
-    ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
-        outcome = tell()
-        assert isinstance(outcome, CardCollected)
+    def test_its_page_does_not_bring_it_back(self, session: Session) -> None:
+        session.discard(session.collect().card)
 
-        adapter.discard(MAIN, page.guest_reference, outcome.card.token)
+        assert session.outcome() in (Pending(), PageClosed())
 
-        assert tell() in (Pending(), PageClosed())
-
-    def test_the_same_card_may_be_added_again(
-        self, psp: PspUnderTest, adapter: PaymentProvider, collect: Collect
-    ) -> None:
-        card = collect().card
-        adapter.discard(MAIN, card.guest_reference, card.token)
+    def test_the_same_card_may_be_added_again(self, psp: PspUnderTest, session: Session) -> None:
+        card = session.collect().card
+        session.discard(card)
         psp.clock.advance(MINUTE)
 
-        again = collect(guest_reference=card.guest_reference)
+        again = session.another(guest_reference=card.guest_reference).collect()
 
         assert again.card.fingerprint == card.fingerprint
         assert psp.tokens(MAIN) == {again.card.token}
         assert timedelta(0) <= psp.clock.now() - again.collected_at < psp.facts.resolution
 
 
-def sessions_of(
-    notices: Iterable[WebhookNotice], *known: tuple[HostedPageRequest, HostedPage]
-) -> set[TokenId | None]:
-    """Give the sessions that notices speak of, among those known; None for any other."""
-    by_page = {page.reference: request.token_id for request, page in known}
-    by_token_id = {request.token_id: request.token_id for request, _ in known}
+def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
+    """Return the sessions that notices name, among those known; None for any other."""
+    by_page = {each.page.reference: each.request.token_id for each in known}
+    by_token_id = {each.request.token_id: each.request.token_id for each in known}
     return {
         by_token_id.get(notice.token_id)
         if notice.token_id
@@ -823,201 +655,122 @@ def sessions_of(
     }
 
 
-telling = for_each(("kind",), lambda facts: ((kind,) for kind in facts.telling_events))
+def signed(psp: PspUnderTest, body: bytes, *, secret: str = SECRET) -> WebhookDelivery:
+    """Return a webhook that is signed now."""
+    return psp.sign(body, secret=secret, at=psp.clock.now())
 
 
-class TestKindsOfWebhooks:
-    @telling
-    def test_one_that_speaks_of_a_session_names_it(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        kind: str,
+class TestWebhook:
+    @for_each(("kind",), lambda facts: ((kind,) for kind in facts.telling_events))
+    def test_one_about_a_session_names_it_and_no_guest(
+        self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
-        delivery = psp.sign(psp.event(kind, asked, page), at=psp.clock.now())
+        body = session.event(kind)
 
-        notices = adapter.read_webhook(delivery)
+        notices = session.adapter.read_webhook(signed(psp, body))
 
-        assert sessions_of(notices, (asked, page)) == {asked.token_id}
+        assert sessions_of(notices, session) == {session.request.token_id}
         assert {notice.merchant_account for notice in notices} == {MAIN}
-
-    @telling
-    def test_what_is_kept_of_it_is_the_same_each_time_and_names_no_guest(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        kind: str,
-    ) -> None:
-        body = psp.event(kind, asked, page)
-        notices = adapter.read_webhook(psp.sign(body, at=psp.clock.now()))
-
-        psp.clock.advance(MINUTE)
-        again = psp.adapter().read_webhook(psp.sign(body, at=psp.clock.now()))
-
-        assert list(again) == list(notices)
-        assert asked.guest_email is not None
+        assert session.request.guest_email is not None
         for notice in notices:
-            assert asked.guest_email not in notice.content
-            assert asked.guest_name not in notice.content
-
-    @telling
-    def test_what_is_kept_of_it_is_evidence_that_the_adapter_can_read(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        kind: str,
-    ) -> None:
-        delivery = psp.sign(psp.event(kind, asked, page), at=psp.clock.now())
-        evidence = [
-            Evidence(
-                origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=psp.clock.now()
-            )
-            for notice in adapter.read_webhook(delivery)
-        ]
-
-        adapter.outcome(asked, page, [*evidence, *evidence])
+            assert session.request.guest_email not in notice.content
+            assert session.request.guest_name not in notice.content
+        # Its content is the same when it is delivered again, and readable as evidence.
+        psp.clock.advance(MINUTE)
+        assert list(psp.adapter().read_webhook(signed(psp, body))) == list(notices)
+        contents = [notice.content for notice in notices]
+        evidence = evidence_of(psp, EvidenceOrigin.WEBHOOK, *contents, *contents)
+        session.adapter.outcome(session.request, session.page, evidence)
 
     @for_each(("kind",), lambda facts: ((kind,) for kind in facts.silent_events))
-    def test_one_that_says_nothing_of_a_session_is_taken_and_names_none(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        kind: str,
+    def test_one_about_something_else_names_no_session(
+        self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
-        delivery = psp.sign(psp.event(kind, asked, page), at=psp.clock.now())
-
-        assert list(adapter.read_webhook(delivery)) == []
+        assert list(session.adapter.read_webhook(signed(psp, session.event(kind)))) == []
 
     @for_each(("fault",), lambda facts: ((fault,) for fault in facts.broken_events))
-    def test_a_broken_one_is_rejected_though_it_is_signed(
+    def test_a_broken_one_is_rejected_even_if_it_is_signed(
         self, psp: PspUnderTest, adapter: PaymentProvider, fault: str
     ) -> None:
-        delivery = psp.sign(psp.facts.broken_events[fault], at=psp.clock.now())
-
         with pytest.raises(WebhookRejected):
-            adapter.read_webhook(delivery)
+            adapter.read_webhook(signed(psp, psp.facts.broken_events[fault]))
 
     @for_each(("whom",), lambda facts: ((whom,) for whom in facts.misdirected))
     def test_one_that_is_meant_for_somebody_else_is_rejected(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        whom: str,
+        self, psp: PspUnderTest, session: Session, whom: str
     ) -> None:
-        delivery = psp.misdirect(whom, asked, page)
+        delivery = psp.misdirect(whom, session.request, session.page)
 
         with pytest.raises(WebhookRejected):
-            adapter.read_webhook(delivery)
+            session.adapter.read_webhook(delivery)
 
 
 @needs(Ability.BATCHES)
 class TestBatch:
-    def test_every_event_of_it_is_read(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-    ) -> None:
-        other = a_request(psp)
-        other_page = adapter.start(other)
-        telling, silent = psp.facts.telling_events[0], psp.facts.silent_events[0]
-        body = psp.batch(
-            [
-                psp.event(silent, asked, page),
-                psp.event(telling, asked, page),
-                psp.event(telling, other, other_page),
-            ]
-        )
+    def test_every_event_of_it_is_read(self, psp: PspUnderTest, session: Session) -> None:
+        other = session.another()
+        silent = session.event(psp.facts.silent_events[0])
+        body = psp.batch([silent, session.event(), other.event()])
 
-        notices = adapter.read_webhook(psp.sign(body, at=psp.clock.now()))
+        notices = session.adapter.read_webhook(signed(psp, body))
 
-        known = ((asked, page), (other, other_page))
-        assert sessions_of(notices, *known) == {asked.token_id, other.token_id}
+        assert sessions_of(notices, session, other) == {
+            session.request.token_id,
+            other.request.token_id,
+        }
 
     def test_one_without_events_names_no_session(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        delivery = psp.sign(psp.batch([]), at=psp.clock.now())
-
-        assert list(adapter.read_webhook(delivery)) == []
-
-
-@pytest.fixture
-def event(psp: PspUnderTest, asked: HostedPageRequest, page: HostedPage) -> bytes:
-    """Give the body of a webhook that speaks of the page."""
-    return psp.event(psp.facts.telling_events[0], asked, page)
+        assert list(adapter.read_webhook(signed(psp, psp.batch([])))) == []
 
 
 @needs(Ability.SIGNED_WEBHOOKS)
 class TestSignature:
+    @pytest.fixture
+    def delivery(self, psp: PspUnderTest, session: Session) -> WebhookDelivery:
+        return signed(psp, session.event())
+
     def test_by_another_secret_it_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+        self, psp: PspUnderTest, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        with pytest.raises(WebhookRejected):
-            adapter.read_webhook(psp.sign(event, secret="a guess", at=psp.clock.now()))
+        for secret in ("a guess", OTHER_SECRET):
+            with pytest.raises(WebhookRejected):
+                adapter.read_webhook(signed(psp, delivery.body, secret=secret))
 
     def test_at_the_address_of_another_merchant_account_it_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+        self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
-
         with pytest.raises(WebhookRejected):
             adapter.read_webhook(replace(delivery, merchant_account=OTHER))
 
-    @needs(Ability.REMOTE)
-    def test_by_the_secret_of_another_merchant_account_it_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
-    ) -> None:
-        with pytest.raises(WebhookRejected):
-            adapter.read_webhook(psp.sign(event, secret=OTHER_SECRET, at=psp.clock.now()))
-
     def test_over_another_body_it_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+        self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
-
-        for altered in (event + b" ", event.replace(b"a", b"b"), event[:-1], b""):
+        body = delivery.body
+        for altered in (body + b" ", body.replace(b"a", b"b"), body[:-1], b""):
             with pytest.raises(WebhookRejected):
                 adapter.read_webhook(replace(delivery, body=altered))
 
-    def test_one_that_is_missing_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    def test_one_that_is_missing_or_malformed_is_rejected(
+        self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
+        wrong: list[Mapping[str, str]] = [{}]
+        for value in ("", "x", "=", ",", "é", "\x00", "," * 9_999):
+            wrong += ({**delivery.headers, name: value} for name in delivery.headers)
 
-        with pytest.raises(WebhookRejected):
-            adapter.read_webhook(replace(delivery, headers={}))
-
-    @pytest.mark.parametrize("value", ["", "x", "=", ",", "é", "\x00", "," * 9_999])
-    def test_one_that_is_malformed_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, value: str
-    ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
-
-        for name in delivery.headers:
+        for headers in wrong:
             with pytest.raises(WebhookRejected):
-                adapter.read_webhook(replace(delivery, headers={**delivery.headers, name: value}))
+                adapter.read_webhook(replace(delivery, headers=headers))
 
-    def test_one_that_is_damaged_anywhere_is_rejected_or_still_says_the_same(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    def test_one_that_is_damaged_anywhere_is_rejected_or_means_the_same(
+        self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
         sound = adapter.read_webhook(delivery)
 
         for name, value in delivery.headers.items():
             for at in range(len(value)):
-                # What is not ASCII is allowed in a header, and compare_digest() refuses it in text.
+                # compare_digest() raises TypeError for text that is not ASCII.
                 for damage in ("é", "", "0", "=", ","):
                     damaged = value[:at] + damage + value[at + 1 :]
                     headers = {**delivery.headers, name: damaged}
@@ -1028,24 +781,24 @@ class TestSignature:
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
-        event: bytes,
+        delivery: WebhookDelivery,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         compared: list[bytes] = []
         really = hmac.compare_digest
 
-        def compare(one: Any, other: Any) -> bool:  # Any: text or bytes, as the adapter has them
+        def compare(one: Any, other: Any) -> bool:  # Any: text or bytes, as the adapter passes them
             for each in (one, other):
                 raw = each.encode() if isinstance(each, str) else bytes(each)
                 compared.extend((raw, raw.hex().encode(), b64encode(raw)))
             return really(one, other)
 
-        # Wherever a module has it by a name of its own.
+        # A module may have imported it under a name of its own.
         for module in list(sys.modules.values()):
             for name in [name for name, each in vars(module).items() if each is really]:
                 monkeypatch.setattr(module, name, compare)
 
-        forged = psp.sign(event, secret="a guess", at=psp.clock.now())
+        forged = signed(psp, delivery.body, secret="a guess")
         with pytest.raises(WebhookRejected):
             adapter.read_webhook(forged)
 
@@ -1059,83 +812,81 @@ class TestSignature:
         with pytest.raises(ValueError, match="secret"):
             psp.adapter(secrets)
 
-    @pytest.mark.parametrize("body", BROKEN_JSON, ids=lambda body: repr(body[:20]))
-    def test_over_what_is_no_event_is_not_enough(
-        self, psp: PspUnderTest, adapter: PaymentProvider, body: bytes
-    ) -> None:
-        with pytest.raises(WebhookRejected):
-            adapter.read_webhook(psp.sign(body, at=psp.clock.now()))
-
-    def test_over_a_list_of_no_events_names_no_session(
+    def test_over_a_body_that_is_no_event_it_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
+        for body in BROKEN_JSON:
+            with pytest.raises(WebhookRejected):
+                adapter.read_webhook(signed(psp, body))
+        # An empty list may be an empty batch.
         with suppress(WebhookRejected):
-            assert list(adapter.read_webhook(psp.sign(b"[]", at=psp.clock.now()))) == []
+            assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     def test_while_secrets_change_the_old_and_the_new_are_accepted(
-        self, psp: PspUnderTest, event: bytes
+        self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
-        now, new, old = psp.clock.now(), "a new secret", SECRET
-        adapter = psp.adapter([new, old])
+        adapter = psp.adapter(["a new secret", SECRET])
 
-        assert adapter.read_webhook(psp.sign(event, secret=new, at=now))
-        assert adapter.read_webhook(psp.sign(event, secret=old, at=now))
+        assert adapter.read_webhook(signed(psp, delivery.body, secret="a new secret"))
+        assert adapter.read_webhook(delivery)
 
     def test_after_secrets_have_changed_the_old_is_rejected(
-        self, psp: PspUnderTest, event: bytes
+        self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
-        now, new, old = psp.clock.now(), "a new secret", SECRET
-        adapter = psp.adapter([new])
-
-        assert adapter.read_webhook(psp.sign(event, secret=new, at=now))
         with pytest.raises(WebhookRejected):
-            adapter.read_webhook(psp.sign(event, secret=old, at=now))
+            psp.adapter(["a new secret"]).read_webhook(delivery)
 
 
 @needs(Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES)
 class TestSignedTime:
     @pytest.mark.parametrize("seconds", [-300, 300])
     def test_it_may_be_300_seconds_off(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, seconds: int
+        self, psp: PspUnderTest, session: Session, seconds: int
     ) -> None:
-        assert adapter.read_webhook(psp.sign(event, at=psp.clock.now() + seconds * SECOND))
+        delivery = psp.sign(session.event(), at=psp.clock.now() + seconds * SECOND)
+
+        assert session.adapter.read_webhook(delivery)
 
     @pytest.mark.parametrize("seconds", [-(10**9), -301, 301, 10**9])
     def test_too_old_or_too_far_ahead_it_is_rejected(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, seconds: int
+        self, psp: PspUnderTest, session: Session, seconds: int
     ) -> None:
+        delivery = psp.sign(session.event(), at=psp.clock.now() + seconds * SECOND)
+
         with pytest.raises(WebhookRejected):
-            adapter.read_webhook(psp.sign(event, at=psp.clock.now() + seconds * SECOND))
+            session.adapter.read_webhook(delivery)
 
 
 def for_each_call(method: Method) -> pytest.MarkDecorator:
-    """Ask about each of the calls that a method makes."""
+    """Parametrize with each call that a method makes."""
     return for_each(
         ("call",), lambda facts: ((call,) for call in range(1, facts.calls[method] + 1))
     )
 
 
 def for_each_outage(method: Method) -> pytest.MarkDecorator:
-    """Ask about each outage, at each of the calls of a method."""
+    """Parametrize with outages at the calls of a method.
+
+    Over HTTP none of them is permanent: it passes, or an operator corrects the key or the address.
+    What a single call may turn into another meaning (it acted; "not found") is tried at each call.
+    """
     anywhere = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
-    # None of these is for good: it passes, or an operator mends the key or the address.
     over_http = (
+        Trouble.NOT_THE_API,
         Trouble.UNAUTHORIZED,
         Trouble.FORBIDDEN,
-        Trouble.NOT_THE_API,
         Trouble.REDIRECTED,
         Trouble.TOO_MANY,
         Trouble.OUT_OF_ORDER,
     )
+    at_each_call = (*anywhere, Trouble.NOT_THE_API)
     return for_each(
         ("trouble", "call"),
         lambda facts: (
             (trouble, call)
-            for trouble in (
-                *anywhere,
-                *(over_http if Ability.REMOTE in facts.abilities else ()),
-            )
+            for trouble in (*anywhere, *(over_http if Ability.REMOTE in facts.abilities else ()))
             for call in range(1, facts.calls[method] + 1)
+            if trouble in at_each_call or call == facts.calls[method]
         ),
     )
 
@@ -1144,218 +895,171 @@ def for_each_outage(method: Method) -> pytest.MarkDecorator:
 class TestOutage:
     @for_each_outage(Method.START)
     def test_a_page_is_made_once_all_the_same(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        call: int,
-        trouble: Trouble,
+        self, psp: PspUnderTest, adapter: PaymentProvider, call: int, trouble: Trouble
     ) -> None:
+        request = a_request(psp)
         psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
-            adapter.start(asked)
+            adapter.start(request)
 
         psp.recover()
         psp.clock.advance(psp.facts.list_lag)
 
-        page = adapter.start(asked)
+        page = adapter.start(request)
         psp.clock.advance(psp.facts.list_lag)
-        assert adapter.start(asked) == page
+        assert adapter.start(request) == page
         assert psp.count_pages() == 1
         if Ability.IDEMPOTENCY_KEYS in psp.facts.abilities:
             assert psp.guests(MAIN) == {page.guest_reference}
 
     @for_each_outage(Method.OUTCOME)
-    def test_a_card_is_told_once_it_is_over(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell, call: int, trouble: Trouble
+    def test_a_card_is_reported_once_it_is_over(
+        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
     ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
-        outcome = tell()
+        outcome = session.collect()
         psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
-            tell()
+            session.outcome()
 
         psp.recover()
 
-        assert isinstance(outcome, CardCollected)
-        assert tell() == outcome
+        assert session.outcome() == outcome
 
     @for_each_outage(Method.CLOSE)
     def test_a_page_is_closed_once_it_is_over(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-        call: int,
-        trouble: Trouble,
+        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
     ) -> None:
         psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
-            adapter.close(asked, page)
+            session.close()
 
         psp.recover()
 
-        adapter.close(asked, page)
-        assert tell() == PageClosed()
+        session.close()
+        assert session.outcome() == PageClosed()
 
     @for_each_outage(Method.DISCARD)
     def test_a_token_is_discarded_once_it_is_over(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        call: int,
-        trouble: Trouble,
-        collect: Collect,
+        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
     ) -> None:
-        card = collect().card
+        card = session.collect().card
         psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
-            adapter.discard(MAIN, card.guest_reference, card.token)
+            session.discard(card)
 
         psp.recover()
 
-        adapter.discard(MAIN, card.guest_reference, card.token)
+        session.discard(card)
         assert psp.tokens(MAIN) == frozenset()
 
 
 @needs(Ability.STAND_IN)
 class TestAnswer:
-    """What cannot be understood is no answer."""
+    """A response that cannot be understood counts as none."""
 
     def test_to_start_that_is_nonsense_is_an_outage(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
+        self, psp: PspUnderTest, session: Session
     ) -> None:
         psp.clock.advance(psp.facts.list_lag)
         psp.have(Trouble.NONSENSE)
         with pytest.raises(ProviderUnavailable):
-            adapter.start(asked)
+            session.adapter.start(session.request)
 
         psp.recover()
 
-        assert adapter.start(asked) == page
+        assert session.adapter.start(session.request) == session.page
 
     @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
-    @pytest.mark.parametrize("typed", [None, GuestCard.CHALLENGED, GuestCard.GOOD])
+    @pytest.mark.parametrize("typed", [None, GuestCard.GOOD])
     def test_about_a_page_that_is_nonsense_or_unknown_is_an_outage(
-        self,
-        psp: PspUnderTest,
-        page: HostedPage,
-        tell: Tell,
-        typed: GuestCard | None,
-        trouble: Trouble,
+        self, psp: PspUnderTest, session: Session, typed: GuestCard | None, trouble: Trouble
     ) -> None:
         if typed is not None:
-            psp.type_card(page, typed)
-        outcome = tell()
+            session.type_card(typed)
+        outcome = session.outcome()
         psp.have(trouble)
         with pytest.raises(ProviderUnavailable):
-            tell()
+            session.outcome()
 
         psp.recover()
 
-        assert tell() == outcome
+        assert session.outcome() == outcome
 
     @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
     @for_each_call(Method.CLOSE)
     def test_to_close_that_is_nonsense_or_unknown_is_an_outage(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-        call: int,
-        trouble: Trouble,
+        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
     ) -> None:
         psp.have(trouble, from_call=call)
         with pytest.raises(ProviderUnavailable):
-            adapter.close(asked, page)
+            session.close()
 
         psp.recover()
 
-        adapter.close(asked, page)
-        assert tell() == PageClosed()
+        session.close()
+        assert session.outcome() == PageClosed()
 
 
 @needs(Ability.STAND_IN)
 class TestRefusedCall:
-    """A call that the PSP refuses for good has done nothing.
+    """ProviderRefused means that the PSP did nothing.
 
-    A later call of the same method may be refused when an earlier one has acted already. Then the
-    adapter may say ProviderUnavailable; ProviderRefused would be untrue.
+    If a later call of the method is refused after an earlier one acted, the adapter must raise
+    ProviderUnavailable instead.
     """
 
     @for_each_call(Method.START)
-    def test_makes_no_page(
-        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest, call: int
-    ) -> None:
+    def test_makes_no_page(self, psp: PspUnderTest, adapter: PaymentProvider, call: int) -> None:
+        request = a_request(psp)
         psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(lambda: adapter.start(asked), call)
+        is_refused = refused(lambda: adapter.start(request), call)
         assert psp.count_pages() == 0 or not is_refused
 
         psp.recover()
 
-        assert adapter.start(replace(asked, attempt=2)).reference
+        assert adapter.start(replace(request, attempt=2)).reference
 
     @for_each_call(Method.OUTCOME)
-    def test_tells_nothing(
-        self, psp: PspUnderTest, page: HostedPage, tell: Tell, call: int
-    ) -> None:
-        psp.type_card(page, GuestCard.GOOD)
+    def test_reports_nothing(self, psp: PspUnderTest, session: Session, call: int) -> None:
+        session.type_card()
         psp.have(Trouble.REFUSED, from_call=call)
-        refused(tell, call)
+        refused(session.outcome, call)
 
         psp.recover()
 
-        assert isinstance(tell(), CardCollected)
+        assert isinstance(session.outcome(), CardCollected)
 
     @for_each_call(Method.CLOSE)
-    def test_closes_no_page(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-        tell: Tell,
-        call: int,
-    ) -> None:
+    def test_closes_no_page(self, psp: PspUnderTest, session: Session, call: int) -> None:
         psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(lambda: adapter.close(asked, page), call)
+        is_refused = refused(session.close, call)
 
         psp.recover()
 
-        assert tell() == Pending() or not is_refused
-        adapter.close(asked, page)
-        assert tell() == PageClosed()
+        assert session.outcome() == Pending() or not is_refused
+        session.close()
+        assert session.outcome() == PageClosed()
 
     @for_each_call(Method.DISCARD)
-    def test_discards_no_token(
-        self, psp: PspUnderTest, adapter: PaymentProvider, call: int, collect: Collect
-    ) -> None:
-        card = collect().card
+    def test_discards_no_token(self, psp: PspUnderTest, session: Session, call: int) -> None:
+        card = session.collect().card
         psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(lambda: adapter.discard(MAIN, card.guest_reference, card.token), call)
+        is_refused = refused(lambda: session.discard(card), call)
 
         psp.recover()
 
         assert psp.tokens(MAIN) == {card.token} or not is_refused
-        adapter.discard(MAIN, card.guest_reference, card.token)
+        session.discard(card)
         assert psp.tokens(MAIN) == frozenset()
 
 
-def refused(ask: Callable[[], object], call: int) -> bool:
-    """Ask in vain, and tell whether the adapter says that nothing was done.
+def refused(act: Callable[[], object], call: int) -> bool:
+    """Do what must fail, and return whether the adapter says that nothing was done.
 
-    It has to say so when the first call of its method is refused.
+    It must say so if the first call of the method is refused.
     """
     with pytest.raises((ProviderRefused, ProviderUnavailable)) as raised:
-        ask()
+        act()
     is_refused = isinstance(raised.value, ProviderRefused)
     assert is_refused or call > 1
     return is_refused
@@ -1363,27 +1067,29 @@ def refused(ask: Callable[[], object], call: int) -> bool:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestDeadline:
-    """Every method ends within 5 seconds, whatever comes, and says that there was no answer."""
+    """Every method ends within 5 seconds, whatever the PSP sends."""
 
     def test_a_response_that_drips_or_never_comes_ends_each_method(
         self, psp: PspUnderTest, tmp_path: Path
     ) -> None:
-        # Each call alone stays below the deadline wherever a method makes several: it is the
-        # method that has one. An adapter without it gets a sound response in the end.
-        def ask(number: int) -> None:
+        # Each call by itself stays below the deadline if the method makes several. An adapter
+        # without a deadline for the whole method gets a sound response in the end.
+        def attempt(number: int) -> None:
             method = list(Method)[number // 2]
             folder = tmp_path / str(number)
             folder.mkdir()
             with closing(type(psp)(folder)) as dripping:
-                adapter = dripping.adapter()
-                asked = a_request(dripping)
-                page = adapter.start(asked)
+                session = Session(dripping, dripping.adapter(), a_request(dripping), [])
                 card = CardToken("token_of_nothing")
-                methods: Mapping[Method, Callable[[], object]] = {
-                    Method.START: lambda: adapter.start(replace(asked, attempt=2)),
-                    Method.OUTCOME: lambda: adapter.outcome(asked, page, ()),
-                    Method.CLOSE: lambda: adapter.close(asked, page),
-                    Method.DISCARD: lambda: adapter.discard(MAIN, page.guest_reference, card),
+                act: Mapping[Method, Callable[[], object]] = {
+                    Method.START: lambda: session.adapter.start(
+                        replace(session.request, attempt=2)
+                    ),
+                    Method.OUTCOME: session.outcome,
+                    Method.CLOSE: session.close,
+                    Method.DISCARD: lambda: session.adapter.discard(
+                        MAIN, session.page.guest_reference, card
+                    ),
                 }
                 calls = 1 if method is Method.DISCARD else dripping.facts.calls[method]
                 if number % 2:
@@ -1391,111 +1097,83 @@ class TestDeadline:
                 else:
                     dripping.drip(5.5 / calls)
                 with pytest.raises(ProviderUnavailable):
-                    methods[method]()
+                    act[method]()
 
-        at_once(2 * len(Method), ask)
+        at_once(2 * len(Method), attempt)
 
 
 @needs(Ability.REMOTE)
 class TestMerchantAccountWithoutKeys:
-    """It may have keys again: its sessions and discards wait."""
+    """Its sessions and discards wait, because it may get keys again."""
 
-    def test_no_call_is_refused_for_good(
-        self,
-        adapter: PaymentProvider,
-        asked: HostedPageRequest,
-        page: HostedPage,
-    ) -> None:
-        elsewhere = replace(asked, merchant_account=NOBODYS)
+    def test_no_call_is_refused_for_good(self, session: Session) -> None:
+        elsewhere = replace(session.request, merchant_account=NOBODYS)
+        page, adapter = session.page, session.adapter
 
-        for ask in (
+        for act in (
             lambda: adapter.start(elsewhere),
             lambda: adapter.outcome(elsewhere, page, ()),
             lambda: adapter.close(elsewhere, page),
             lambda: adapter.discard(NOBODYS, page.guest_reference, CardToken("token")),
         ):
             with pytest.raises(ProviderUnavailable):
-                ask()
+                act()
 
-    def test_no_webhook_to_it_is_believed(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
+    # An address without a name means the account `default`, which has no keys here either.
+    @pytest.mark.parametrize("account", [NOBODYS, None])
+    def test_no_webhook_to_it_is_accepted(
+        self, psp: PspUnderTest, session: Session, account: MerchantAccount | None
     ) -> None:
-        delivery = psp.sign(event, at=psp.clock.now())
+        for secret in (SECRET, OTHER_SECRET):
+            delivery = signed(psp, session.event(), secret=secret)
 
-        with pytest.raises((ProviderUnavailable, WebhookRejected)):
-            adapter.read_webhook(replace(delivery, merchant_account=NOBODYS))
-
-    @pytest.mark.parametrize("secret", [SECRET, OTHER_SECRET])
-    def test_an_address_without_one_means_the_account_default(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes, secret: str
-    ) -> None:
-        # Which has no keys here. No secret of another account stands in for it.
-        delivery = psp.sign(event, secret=secret, at=psp.clock.now())
-
-        with pytest.raises((ProviderUnavailable, WebhookRejected)):
-            adapter.read_webhook(replace(delivery, merchant_account=None))
+            with pytest.raises((ProviderUnavailable, WebhookRejected)):
+                session.adapter.read_webhook(replace(delivery, merchant_account=account))
 
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestIdentity:
-    """None will do: not every PSP tells."""
+    """None is fine: not every PSP identifies the merchant of a key."""
 
-    def test_a_merchant_is_told_the_same_each_time(
+    def test_it_is_always_the_same_for_a_merchant_and_another_for_any_other(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        told = adapter.identity(MAIN)
-
+        main, other = (adapter.identity(account) for account in (MAIN, OTHER))
         psp.clock.advance(MINUTE)
 
-        assert adapter.identity(MAIN) == told
-        assert psp.adapter(["another secret"]).identity(MAIN) == told
+        assert adapter.identity(MAIN) == main
+        assert psp.adapter(["another secret"]).identity(MAIN) == main
+        assert main is other is None or len({main, other, None}) == 3
+        for identity in filter(None, (main, other)):
+            assert not any(secret in identity for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
-    def test_another_merchant_is_told_from_it(
+    def test_without_keys_there_is_none(self, adapter: PaymentProvider) -> None:
+        with suppress(ProviderUnavailable):
+            assert adapter.identity(NOBODYS) is None
+
+    def test_an_outage_does_not_change_it(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        told = [adapter.identity(account) for account in (MAIN, OTHER)]
-
-        assert told == [None, None] or len({*told, None}) == 3
-
-    def test_no_secret_is_told(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
-        for account in (MAIN, OTHER):
-            told = adapter.identity(account) or ""
-            assert not any(secret in told for secret in (*psp.keys, SECRET, OTHER_SECRET))
-
-    def test_nobody_is_told_without_keys(self, adapter: PaymentProvider) -> None:
-        told = None
-        with suppress(ProviderUnavailable):
-            told = adapter.identity(NOBODYS)
-
-        assert told is None
-
-    @pytest.mark.parametrize("trouble", [each for each in Trouble if each.name != "UNKNOWN_STATUS"])
-    def test_in_an_outage_nobody_else_is_told(
-        self, psp: PspUnderTest, adapter: PaymentProvider, trouble: Trouble
-    ) -> None:
         sound = adapter.identity(MAIN)
-        psp.have(trouble)
-
-        told = None
-        with suppress(ProviderUnavailable, ProviderRefused):
-            told = adapter.identity(MAIN)
-
-        assert told in (None, sound)
-        psp.recover()
-        assert adapter.identity(MAIN) == sound
+        for trouble in (each for each in Trouble if each is not Trouble.UNKNOWN_STATUS):
+            psp.have(trouble)
+            with suppress(ProviderUnavailable, ProviderRefused):
+                assert adapter.identity(MAIN) in (None, sound)
+            psp.recover()
+            assert adapter.identity(MAIN) == sound
 
 
 class TestPlugin:
     def test_it_has_a_name_that_settings_and_addresses_can_hold(self, psp: PspUnderTest) -> None:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
-    def test_its_page_has_room_for_the_consent_of_any_center(self, psp: PspUnderTest) -> None:
+    def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
         assert psp.plugin.max_consent_length >= len(consent_for("Harbor Spa").text)
 
 
 @needs(Ability.REMOTE)
 class TestSettings:
-    def test_nothing_set_is_no_psp(self, psp: PspUnderTest, tmp_path: Path) -> None:
+    def test_without_any_the_psp_is_not_set_up(self, psp: PspUnderTest, tmp_path: Path) -> None:
         assert psp.plugin.read(surroundings(tmp_path, {})) is None
 
     def test_an_account_is_read_and_its_secrets_are_not_shown(
@@ -1510,9 +1188,7 @@ class TestSettings:
         for value in psp.settings.values():
             assert is_address(value) or value not in f"{settings!r} {settings}"
 
-    def test_an_account_that_lacks_a_setting_is_refused_by_its_name(
-        self, psp: PspUnderTest, tmp_path: Path
-    ) -> None:
+    def test_a_missing_one_is_named(self, psp: PspUnderTest, tmp_path: Path) -> None:
         given = set_for_default(psp)
 
         for missing in given if len(given) > 1 else ():
@@ -1520,9 +1196,7 @@ class TestSettings:
             with pytest.raises(SettingsError, match=missing):
                 psp.plugin.read(surroundings(tmp_path, rest))
 
-    def test_a_setting_that_is_refused_is_not_shown(
-        self, psp: PspUnderTest, tmp_path: Path
-    ) -> None:
+    def test_the_value_of_a_wrong_one_is_not_shown(self, psp: PspUnderTest, tmp_path: Path) -> None:
         for name, value in set_for_default(psp).items():
             if is_address(value):
                 continue
@@ -1535,12 +1209,12 @@ class TestSettings:
 
 
 def is_address(value: str) -> bool:
-    """Tell whether a setting is no secret: an address is shown to operators."""
+    """Return whether a setting is an address, which is no secret."""
     return value.startswith(("http://", "https://"))
 
 
 def set_for_default(psp: PspUnderTest) -> Mapping[str, str]:
-    """Give the environment in which the account default has what it needs."""
+    """Return the environment variables that the account default needs."""
     own = psp.plugin.account_settings
     assert own is not None
     assert psp.settings.keys() == set(own.required), "state `settings` of an account"
@@ -1548,7 +1222,7 @@ def set_for_default(psp: PspUnderTest) -> Mapping[str, str]:
 
 
 def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:
-    """Give the surroundings of an installation on the internet."""
+    """Return the surroundings of an installation on the internet."""
     return Surroundings(
         environment=environment,
         public_base_url="https://pay.example",
@@ -1558,47 +1232,42 @@ def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:
 
 @needs(Ability.STAND_IN)
 class TestCalls:
-    def test_reading_a_webhook_makes_none(
-        self, psp: PspUnderTest, adapter: PaymentProvider, event: bytes
-    ) -> None:
+    """Without these, the tests above might fail no call, or not each."""
+
+    def test_reading_a_webhook_makes_none(self, psp: PspUnderTest, session: Session) -> None:
+        delivery = signed(psp, session.event())
         psp.have(Trouble.CALL_LOST)
 
-        assert adapter.read_webhook(psp.sign(event, at=psp.clock.now()))
+        assert session.adapter.read_webhook(delivery)
 
-    def test_each_other_method_makes_those_that_are_stated(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        page: HostedPage,
-        tell: Tell,
+    def test_each_other_method_makes_as_many_as_stated(
+        self, psp: PspUnderTest, session: Session
     ) -> None:
-        # Else there would be calls that no test above has lost.
         def have_trouble_after(method: Method) -> None:
             psp.have(Trouble.CALL_LOST, from_call=psp.facts.calls[method] + 1)
 
-        psp.type_card(page, GuestCard.GOOD)
+        session.type_card()
         have_trouble_after(Method.START)
-        another = a_request(psp, guest_id=OTHER_GUEST_ID)
-        other_page = adapter.start(another)
+        other = session.another(guest_id=OTHER_GUEST_ID)
         have_trouble_after(Method.CLOSE)
-        adapter.close(another, other_page)
+        other.close()
         have_trouble_after(Method.OUTCOME)
-        outcome = tell()
+        outcome = session.outcome()
         assert isinstance(outcome, CardCollected)
         have_trouble_after(Method.DISCARD)
-        adapter.discard(MAIN, page.guest_reference, outcome.card.token)
+        session.discard(outcome.card)
 
-    def test_one_that_is_lost_did_nothing_and_one_whose_response_is_lost_did_all(
-        self, psp: PspUnderTest, adapter: PaymentProvider, asked: HostedPageRequest
+    def test_a_lost_call_does_nothing_and_one_whose_response_is_lost_does_all(
+        self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
-        # Else the outages above would all be of one sort.
+        request = a_request(psp)
         psp.have(Trouble.CALL_LOST)
         with pytest.raises(ProviderUnavailable):
-            adapter.start(asked)
+            adapter.start(request)
         assert psp.count_pages() == 0
         psp.recover()
 
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         with pytest.raises(ProviderUnavailable):
-            adapter.start(asked)
+            adapter.start(request)
         assert psp.count_pages() == 1
