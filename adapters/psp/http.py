@@ -51,7 +51,7 @@ class NotFound(ProviderRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long all calls together may take, to connect, and between two tries; how many tries.
 
     The port wants no method to wait longer than 5 seconds, and takes one that ends within 4 for one
@@ -95,7 +95,7 @@ class HttpClient:
 
     A request is sent again as it is when no response came, or one that `is_worth_repeating`. This
     is safe because every call of the port can be repeated: one that makes something carries an
-    idempotency key. For a PSP without such keys, switch it off by `Patience(tries=1)`.
+    idempotency key. For a PSP without such keys, switch it off by `RetryPolicy(tries=1)`.
 
     `headers` go with every request. `tls` says whom to trust: None is for whom the system trusts.
     Raises ValueError for a `base_url` that is neither https nor, as in tests, http on loopback.
@@ -106,7 +106,7 @@ class HttpClient:
         base_url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         tls: ssl.SSLContext | None = None,
         is_worth_repeating: Callable[[Response], bool] = is_passing,
     ) -> None:
@@ -114,10 +114,10 @@ class HttpClient:
             raise ValueError("the address of a PSP must be https, or http on loopback")
         self._base = urlsplit(base_url.rstrip("/"))
         self._headers = dict(headers or {})
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._tls = (tls or _trusted_by_the_system()) if self._base.scheme == "https" else None
         self._is_worth_repeating = is_worth_repeating
-        self._deadline = _Deadline(self._patience.total_seconds)
+        self._deadline = _Deadline(self._retry_policy.total_seconds)
         self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Self:
@@ -152,7 +152,7 @@ class HttpClient:
         more than 1 MiB.
         """
         failure = ""
-        for tries_left in reversed(range(self._patience.tries)):
+        for tries_left in reversed(range(self._retry_policy.tries)):
             response: Response | None = None
             try:
                 response = self._try(method, path, {**self._headers, **(headers or {})}, body)
@@ -166,7 +166,7 @@ class HttpClient:
                 return response
             if not may_repeat:
                 break
-            time.sleep(self._patience.pause_seconds)
+            time.sleep(self._retry_policy.pause_seconds)
         raise ProviderUnavailable("no response", details=FailureDetails(error=failure))
 
     def _try(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Response:
@@ -236,11 +236,11 @@ class HttpClient:
             raise
 
     def _connect_seconds(self) -> float:
-        return min(self._patience.connect_seconds, self._deadline.remaining())
+        return min(self._retry_policy.connect_seconds, self._deadline.remaining())
 
     def _has_time_left(self) -> bool:
         try:
-            return self._deadline.remaining() > self._patience.pause_seconds
+            return self._deadline.remaining() > self._retry_policy.pause_seconds
         except TimeoutError:
             return False
 
@@ -277,14 +277,14 @@ class JsonApi(HttpClient):
         headers: Mapping[str, str] | None = None,
         request_id_header: str = "",
         error_code: Sequence[str] = (),
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         tls: ssl.SSLContext | None = None,
         is_worth_repeating: Callable[[Response], bool] = is_passing,
     ) -> None:
         super().__init__(
             base_url,
             headers={"Accept": "application/json", **(headers or {})},
-            patience=patience,
+            retry_policy=retry_policy,
             tls=tls,
             is_worth_repeating=is_worth_repeating,
         )

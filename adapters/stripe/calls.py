@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 import msgspec
 import stripe
 
-from adapters.psp.http import NotFound, Patience, retry_after
+from adapters.psp.http import NotFound, RetryPolicy, retry_after
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import Answer
 from adapters.stripe.transport import Transport
@@ -62,11 +62,11 @@ class Call:
         keys: StripeKeys,
         *,
         api_base: str,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         tls: ssl.SSLContext | None,
     ) -> None:
         self._is_live = keys.is_live
-        self._transport = Transport(api_base, patience, tls)
+        self._transport = Transport(api_base, retry_policy, tls)
         self._stripe = stripe.StripeClient(
             keys.secret_key,
             stripe_version=API_VERSION,

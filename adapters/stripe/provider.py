@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 from typing_extensions import override
 
-from adapters.psp.http import NotFound, Patience
+from adapters.psp.http import NotFound, RetryPolicy
 from adapters.psp.settings import keys_of
 from adapters.stripe import webhooks
 from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
@@ -63,13 +63,13 @@ class StripeProvider(PaymentProvider):
         *,
         clock: Clock,
         api_base: str = API_BASE,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         quiet_sdk()
         self._accounts = accounts
         self._clock = clock
         self._api_base = api_base
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         # Made once: reading the certificates takes longer than a call.
         self._tls = trusted_by_the_sdk() if api_base.startswith("https:") else None
 
@@ -183,7 +183,7 @@ class StripeProvider(PaymentProvider):
 
     def _call(self, account: MerchantAccount) -> Call:
         keys = keys_of(self._accounts, account)
-        return Call(keys, api_base=self._api_base, patience=self._patience, tls=self._tls)
+        return Call(keys, api_base=self._api_base, retry_policy=self._retry_policy, tls=self._tls)
 
 
 def _customer(call: Call, request: HostedPageRequest) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import stripe
 from typing_extensions import override
 
-from adapters.psp.http import HttpClient, Patience, Response
+from adapters.psp.http import HttpClient, Response, RetryPolicy
 
 _PASSED_ON: Final = frozenset({"request-id", "idempotent-replayed", "retry-after"})
 """The headers that are of use here. The SDK prints others, such as notices, to standard error."""
@@ -21,11 +21,13 @@ class Transport(stripe.HTTPClient):
 
     name = "http.client"
 
-    def __init__(self, api_base: str, patience: Patience, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, api_base: str, retry_policy: RetryPolicy, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__()
         self._api_base = api_base
         self._client = HttpClient(
-            api_base, patience=patience, tls=tls, is_worth_repeating=_is_worth_repeating
+            api_base, retry_policy=retry_policy, tls=tls, is_worth_repeating=_is_worth_repeating
         )
 
     @override

@@ -15,16 +15,16 @@ from adapters.psp.http import (
     HttpClient,
     JsonApi,
     NotFound,
-    Patience,
+    RetryPolicy,
     retry_after,
 )
 from adapters.psp.settings import is_https_or_loopback
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 from tests.adapters.psp.conftest import Act, Handler, ListeningPsp
 
-HURRIED: Final = Patience(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
+HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
 """For calls that get no response."""
-CALM: Final = Patience(total_seconds=20, connect_seconds=20, pause_seconds=0)
+CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
 """For calls that get one, on a machine that is busy."""
 LONG_SECONDS: Final = 10
 """How long a PSP drips or is silent: far longer than anybody here waits."""
@@ -85,7 +85,7 @@ class TestDeadline:
         psp.acts = [act]
         began = time.monotonic()
         with (
-            HttpClient(psp.url, patience=HURRIED) as client,
+            HttpClient(psp.url, retry_policy=HURRIED) as client,
             pytest.raises(ProviderUnavailable) as raised,
         ):
             client.send("GET", "/")
@@ -96,7 +96,10 @@ class TestDeadline:
         began = time.monotonic()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"https://127.0.0.1:{listening.getsockname()[1]}"
-            with HttpClient(url, patience=HURRIED) as client, pytest.raises(ProviderUnavailable):
+            with (
+                HttpClient(url, retry_policy=HURRIED) as client,
+                pytest.raises(ProviderUnavailable),
+            ):
                 client.send("GET", "/")
         assert time.monotonic() - began < LONG_SECONDS / 2
 
@@ -104,12 +107,15 @@ class TestDeadline:
         began = time.monotonic()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            with HttpClient(url, patience=HURRIED) as client, pytest.raises(ProviderUnavailable):
+            with (
+                HttpClient(url, retry_policy=HURRIED) as client,
+                pytest.raises(ProviderUnavailable),
+            ):
                 client.send("POST", "/", body=bytes(2**26))
         assert time.monotonic() - began < LONG_SECONDS / 2
 
     def test_is_one_for_all_requests_of_a_client(self, psp: ListeningPsp) -> None:
-        with HttpClient(psp.url, patience=Patience(total_seconds=1)) as client:
+        with HttpClient(psp.url, retry_policy=RetryPolicy(total_seconds=1)) as client:
             client.send("GET", "/first")
             time.sleep(1.1)
             with pytest.raises(ProviderUnavailable):
@@ -120,14 +126,17 @@ class TestDeadline:
     def test_leaves_no_room_for_a_pause_that_would_outlast_it(self, psp: ListeningPsp) -> None:
         psp.acts = [break_off]
         began = time.monotonic()
-        patience = Patience(total_seconds=20, pause_seconds=30)
-        with HttpClient(psp.url, patience=patience) as client, pytest.raises(ProviderUnavailable):
+        retry_policy = RetryPolicy(total_seconds=20, pause_seconds=30)
+        with (
+            HttpClient(psp.url, retry_policy=retry_policy) as client,
+            pytest.raises(ProviderUnavailable),
+        ):
             client.send("GET", "/")
         assert time.monotonic() - began < 20
 
     def test_as_shipped_lies_where_a_hang_is_counted_as_one(self) -> None:
-        assert 4 < Patience().total_seconds < 5
-        assert Patience().connect_seconds <= 2
+        assert 4 < RetryPolicy().total_seconds < 5
+        assert RetryPolicy().connect_seconds <= 2
 
 
 class TestTries:
@@ -136,7 +145,7 @@ class TestTries:
         self, psp: ListeningPsp, act: Act
     ) -> None:
         psp.acts = [act, act, responding(200)]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("POST", "/pages", headers={"Idempotency-Key": "1"}, body=b"{}")
         assert response.status == 200
         assert len(psp.requests) == 3
@@ -144,7 +153,7 @@ class TestTries:
 
     def test_three_are_the_most(self, psp: ListeningPsp) -> None:
         psp.acts = [responding(503)]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status == 503
         assert len(psp.requests) == 3
 
@@ -153,7 +162,7 @@ class TestTries:
     )
     def test_what_would_be_answered_alike_is_sent_once(self, psp: ListeningPsp, act: Act) -> None:
         psp.acts = [act, responding(200)]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status != 200
 
     @pytest.mark.parametrize("act", [break_off, responding(503)])
@@ -162,7 +171,7 @@ class TestTries:
     ) -> None:
         psp.acts = [act]
         with (
-            JsonApi(psp.url, patience=Patience(tries=1)) as api,
+            JsonApi(psp.url, retry_policy=RetryPolicy(tries=1)) as api,
             pytest.raises(ProviderUnavailable),
         ):
             api.ask(None, "POST", "/pages")
@@ -171,14 +180,14 @@ class TestTries:
 
 class TestConnection:
     def test_is_one_for_all_requests(self, psp: ListeningPsp) -> None:
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             client.send("GET", "/")
         assert psp.connections == 1
 
     def test_is_made_anew_when_the_psp_has_closed_it(self, psp: ListeningPsp) -> None:
         psp.acts = [respond_and_hang_up, responding(200, b"here")]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             assert client.send("GET", "/").body == b"here"
 
@@ -192,14 +201,14 @@ class TestConnection:
             return [(NO_FAMILY, *found[0][1:]), *found]
 
         monkeypatch.setattr(socket, "getaddrinfo", with_another)
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status == 200
 
     def test_where_nobody_listens_is_told_by_its_kind(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with (
-            HttpClient(url, patience=HURRIED) as client,
+            HttpClient(url, retry_policy=HURRIED) as client,
             pytest.raises(ProviderUnavailable) as raised,
         ):
             client.send("GET", "/")
@@ -207,7 +216,7 @@ class TestConnection:
 
     def test_without_tls_where_it_is_asked_for_gets_nothing_sent(self, psp: ListeningPsp) -> None:
         with (
-            HttpClient(psp.url.replace("http:", "https:"), patience=CALM) as client,
+            HttpClient(psp.url.replace("http:", "https:"), retry_policy=CALM) as client,
             pytest.raises(ProviderUnavailable) as raised,
         ):
             client.send("GET", "/")
@@ -221,8 +230,8 @@ class TestResponse:
         self, psp: ListeningPsp, more: int, *, is_taken: bool
     ) -> None:
         psp.acts = [responding(200, b"x" * (MAX_RESPONSE_BYTES + more))]
-        patience = Patience(total_seconds=20, tries=1)
-        with HttpClient(psp.url, patience=patience) as client:
+        retry_policy = RetryPolicy(total_seconds=20, tries=1)
+        with HttpClient(psp.url, retry_policy=retry_policy) as client:
             if is_taken:
                 assert len(client.send("GET", "/").body) == MAX_RESPONSE_BYTES
             else:
@@ -231,14 +240,14 @@ class TestResponse:
 
     def test_that_leads_elsewhere_is_not_followed(self, psp: ListeningPsp) -> None:
         psp.acts = [responding(302, Location="/elsewhere")]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("GET", "/")
         assert (response.status, response.headers["location"]) == (302, "/elsewhere")
         assert [request.path for request in psp.requests] == ["/"]
 
 
 def test_requests_go_below_the_base_with_its_headers(psp: ListeningPsp) -> None:
-    with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, patience=CALM) as client:
+    with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, retry_policy=CALM) as client:
         client.send("POST", "/pages?live=1", headers={"X-More": "2"}, body=b"body")
     (request,) = psp.requests
     assert (request.method, request.path, request.body) == ("POST", "/v1/pages?live=1", b"body")
@@ -286,7 +295,7 @@ class TestWhole:
             handler.close_connection = True
 
         psp.acts = [act] * 3
-        with HttpClient(psp.url, patience=CALM) as client, pytest.raises(ProviderUnavailable):
+        with HttpClient(psp.url, retry_policy=CALM) as client, pytest.raises(ProviderUnavailable):
             client.send("GET", "/")
 
     def test_one_without_an_end_is_not_read_for_long(self, psp: ListeningPsp) -> None:
@@ -303,8 +312,11 @@ class TestWhole:
                     sent += MAX_RESPONSE_BYTES
 
         psp.acts = [act]
-        patience = Patience(total_seconds=20, connect_seconds=20, tries=1)
-        with HttpClient(psp.url, patience=patience) as client, pytest.raises(ProviderUnavailable):
+        retry_policy = RetryPolicy(total_seconds=20, connect_seconds=20, tries=1)
+        with (
+            HttpClient(psp.url, retry_policy=retry_policy) as client,
+            pytest.raises(ProviderUnavailable),
+        ):
             client.send("GET", "/")
         assert sent < 32 * MAX_RESPONSE_BYTES
 
@@ -318,7 +330,7 @@ class TestWhole:
             handler.respond(200, b"unsolicited")
 
         psp.acts = [twice, responding(200, b"second")]
-        with HttpClient(psp.url, patience=CALM) as client:
+        with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/1").body == b"first"
             time.sleep(0.3)
             assert client.send("GET", "/2").body == b"second"
@@ -326,7 +338,7 @@ class TestWhole:
     def test_a_key_that_cannot_be_sent_is_an_outage_and_not_told(self, psp: ListeningPsp) -> None:
         headers = {"Authorization": "Bearer a secret\n"}
         with (
-            HttpClient(psp.url, headers=headers, patience=CALM) as client,
+            HttpClient(psp.url, headers=headers, retry_policy=CALM) as client,
             pytest.raises(ProviderUnavailable) as raised,
         ):
             client.send("GET", "/")
@@ -337,7 +349,7 @@ class TestWhole:
 class TestJsonApi:
     def test_gives_what_a_response_decodes_to(self, psp: ListeningPsp) -> None:
         psp.acts = [responding(201, b'{"id": "page_1", "more": [1]}')]
-        with JsonApi(psp.url, headers={"Authorization": "key"}, patience=CALM) as api:
+        with JsonApi(psp.url, headers={"Authorization": "key"}, retry_policy=CALM) as api:
             page = api.ask(PAGE, "POST", "/pages", json={"a": 1}, headers={"Idempotency-Key": "k"})
         (request,) = psp.requests
         assert page == Page("page_1")
@@ -350,7 +362,7 @@ class TestJsonApi:
 
     def test_sends_a_form(self, psp: ListeningPsp) -> None:
         psp.acts = [responding(200, b'{"id": "page_1"}')]
-        with JsonApi(psp.url, patience=CALM) as api:
+        with JsonApi(psp.url, retry_policy=CALM) as api:
             api.ask(PAGE, "POST", "/pages", form={"name": "Zoë & Co"})
         (request,) = psp.requests
         assert request.body == b"name=Zo%C3%AB+%26+Co"
@@ -359,7 +371,7 @@ class TestJsonApi:
     @pytest.mark.parametrize("body", [b"", b"<html>", b'{"id": "page_1"}'])
     def test_takes_any_success_where_nothing_is_read(self, psp: ListeningPsp, body: bytes) -> None:
         psp.acts = [responding(200, body)]
-        with JsonApi(psp.url, patience=CALM) as api:
+        with JsonApi(psp.url, retry_policy=CALM) as api:
             api.ask(None, "POST", "/pages/1/close")
         assert psp.requests[0].body == b""
 
@@ -383,7 +395,10 @@ class TestJsonApi:
         self, psp: ListeningPsp, status: int, body: bytes, expected: type[Exception]
     ) -> None:
         psp.acts = [responding(status, b"" if status == 304 else body)]
-        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(Exception, match=r"HTTP") as it:
+        with (
+            JsonApi(psp.url, retry_policy=CALM) as api,
+            pytest.raises(Exception, match=r"HTTP") as it,
+        ):
             api.ask(PAGE, "GET", "/pages/1")
         assert type(it.value) is expected
         assert isinstance(it.value, ProviderUnavailable | ProviderRefused)
@@ -396,7 +411,10 @@ class TestJsonApi:
         self, psp: ListeningPsp, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
-        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(ProviderUnavailable) as raised:
+        with (
+            JsonApi(psp.url, retry_policy=CALM) as api,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
             api.ask(PAGE, "GET", "/pages/1")
         assert raised.value.details.status == 200
         assert raised.value.details.error is not None
@@ -405,7 +423,10 @@ class TestJsonApi:
 
     def test_tells_how_long_a_psp_wants_no_more_calls(self, psp: ListeningPsp) -> None:
         psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
-        with JsonApi(psp.url, patience=CALM) as api, pytest.raises(ProviderUnavailable) as raised:
+        with (
+            JsonApi(psp.url, retry_policy=CALM) as api,
+            pytest.raises(ProviderUnavailable) as raised,
+        ):
             api.ask(PAGE, "GET", "/pages/1")
         assert raised.value.retry_after == timedelta(seconds=7)
 
@@ -416,7 +437,7 @@ class TestJsonApi:
                 psp.url,
                 request_id_header="X-Request-Id",
                 error_code=("error", "code"),
-                patience=CALM,
+                retry_policy=CALM,
             ) as api,
             pytest.raises(ProviderRefused) as raised,
         ):
@@ -430,7 +451,7 @@ class TestJsonApi:
         psp.acts = [responding(400, AN_ERROR, X_Request_Id="Zoe <zoe@guests.example>")]
         with (
             JsonApi(
-                psp.url, request_id_header="X-Request-Id", error_code=key, patience=CALM
+                psp.url, request_id_header="X-Request-Id", error_code=key, retry_policy=CALM
             ) as api,
             pytest.raises(ProviderRefused) as raised,
         ):

@@ -21,7 +21,7 @@ import stripe
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
-from adapters.psp.http import Patience
+from adapters.psp.http import RetryPolicy
 from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import consent_as_sent, page_parameters
@@ -34,7 +34,7 @@ from domain.identifiers import CardToken, GuestId, GuestReference, TokenId
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
 
 CENTER: Final = "*Spa* [x](https://evil.example) & Co"
-PATIENCE: Final = Patience(total_seconds=30, connect_seconds=10, pause_seconds=1)
+RETRIES: Final = RetryPolicy(total_seconds=30, connect_seconds=10, pause_seconds=1)
 
 
 class Row(NamedTuple):
@@ -60,7 +60,7 @@ class Questions:
         self._tls = trusted_by_the_sdk() if base.startswith("https:") else None
         keys = StripeKeys(secret_key=key, webhook_secrets=("whsec_unused",))
         self._provider = StripeProvider(
-            {MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=base, patience=PATIENCE
+            {MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=base, retry_policy=RETRIES
         )
 
     def ask_all(self) -> None:
@@ -288,7 +288,7 @@ class Questions:
 
     @contextmanager
     def _stripe(self) -> Iterator[stripe.StripeClient]:
-        with closing(Transport(self._base, PATIENCE, self._tls)) as transport:
+        with closing(Transport(self._base, RETRIES, self._tls)) as transport:
             yield stripe.StripeClient(
                 self._key,
                 stripe_version=API_VERSION,

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.http import Patience
+from adapters.psp.http import RetryPolicy
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.identifiers import MerchantAccount
@@ -27,9 +27,9 @@ DECLINED: Final = "4000000000000002"
 CHALLENGED: Final = "4000002500003155"
 WRONG_ADDRESS: Final = "4000000000000010"
 
-HURRIED: Final = Patience(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
+HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
 """For calls that get no answer."""
-CALM: Final = Patience(total_seconds=20, connect_seconds=20, pause_seconds=0)
+CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
 """For calls that get one, on a machine that is busy."""
 
 
@@ -45,13 +45,13 @@ def server(clock: SettableClock) -> Iterator[FakeStripeServer]:
         yield started
 
 
-def adapter_for(server: FakeStripeServer, patience: Patience = CALM) -> StripeProvider:
+def adapter_for(server: FakeStripeServer, retry_policy: RetryPolicy = CALM) -> StripeProvider:
     """Give an adapter that calls this Stripe, for two merchant accounts."""
     return StripeProvider(
         {MAIN: KEYS, OTHER: OTHER_KEYS},
         clock=server.stripe.clock,
         api_base=server.url,
-        patience=patience,
+        retry_policy=retry_policy,
     )
 
 

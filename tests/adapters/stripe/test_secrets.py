@@ -60,7 +60,10 @@ def test_a_call_says_nothing(
     provider = adapter_for(server) if trouble is None else hurried
     text = ""
     provider = StripeProvider(
-        provider._accounts, clock=provider._clock, api_base=server.url, patience=provider._patience
+        provider._accounts,
+        clock=provider._clock,
+        api_base=server.url,
+        retry_policy=provider._retry_policy,
     )
     if trouble is not None:
         server.have(trouble)
@@ -97,7 +100,7 @@ def test_why_there_was_no_answer_is_told_by_its_kind(server: FakeStripeServer) -
         {REQUEST.merchant_account: KEYS},
         clock=server.stripe.clock,
         api_base=without_tls,
-        patience=HURRIED,
+        retry_policy=HURRIED,
     )
     with pytest.raises(ProviderUnavailable) as raised:
         provider.start(REQUEST)

@@ -25,7 +25,7 @@ from adapters.psp.contract.under_test import (
     Trouble,
     WaysOut,
 )
-from adapters.psp.http import Patience
+from adapters.psp.http import RetryPolicy
 from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import KEY, PLUGIN, SECRETS
@@ -119,7 +119,7 @@ class StripeUnderTest(RemotePspUnderTest):
             clock=self.clock,
             api_base=self.server.url,
             # The deadline is as shipped. Without pauses, calls that are lost take no time.
-            patience=Patience(pause_seconds=0),
+            retry_policy=RetryPolicy(pause_seconds=0),
         )
 
     @override
