@@ -12,35 +12,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import stripe
 from typing_extensions import override
 
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.under_test import (
-    EXPIRY,
     MAIN,
     OTHER,
     OTHER_SECRET,
     SECRET,
     Ability,
-    GuestCard,
-    PspUnderTest,
-    Trouble,
-    WaysOut,
 )
 from adapters.stripe.keys import API_BASE, StripeKeys
-from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.webhooks import HEADER
 from adapters.system.ids import RandomIds
-from domain.billing import BillingInfo
 from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.identifiers import GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
 from tests.adapters.stripe.under_test import StripeUnderTest, an_event
-from tests.fake_stripe.stripe import signature
 
 KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
 
@@ -57,21 +48,22 @@ def api_base() -> str:
     return os.environ.get("CARDONFILE_STRIPE_API_BASE") or API_BASE
 
 
-class StripeInTestMode(PspUnderTest):
-    """What is real about it is real: the network, Stripe's records, and the time."""
+class StripeInTestMode(StripeUnderTest):
+    """Stripe's test mode. Without STAND_IN, the suite calls nothing that only the fake can do."""
 
-    plugin = PLUGIN
     facts = replace(
         StripeUnderTest.facts,
         abilities=frozenset({Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
     )
 
-    settings = StripeUnderTest.settings
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:  # no server is started
         self.clock = SettableClock(datetime.now(UTC))
         self.ids = RandomIds()
         self.keys = (key_of_test_mode(),)
+
+    @override
+    def close(self) -> None:
+        """Stop nothing."""
 
     @override
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
@@ -94,71 +86,7 @@ class StripeInTestMode(PspUnderTest):
         return an_event(kind, told_of)
 
     @override
-    def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        return WebhookDelivery(
-            headers={HEADER: signature(body, secret=secret, at=at)},
-            body=body,
-            merchant_account=MAIN,
-        )
-
-    @override
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         event = json.loads(self.event("checkout.session.completed", request, page))
         event |= {"livemode": True} if whom == "live mode" else {"account": "acct_1"}
         return self.sign(json.dumps(event).encode(), at=self.clock.now())
-
-    # Never asked of a PSP that nobody plays.
-
-    @override
-    def type_card(
-        self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
-    ) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def read_page(self, page: HostedPage) -> str:
-        raise NotImplementedError
-
-    @override
-    def ways_out(self, page: HostedPage) -> WaysOut:
-        raise NotImplementedError
-
-    @override
-    def billing_info(self, page: HostedPage) -> BillingInfo:
-        raise NotImplementedError
-
-    @override
-    def count_pages(self) -> int:
-        raise NotImplementedError
-
-    @override
-    def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
-        raise NotImplementedError
-
-    @override
-    def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
-        raise NotImplementedError
-
-    @override
-    def have(self, trouble: Trouble, *, from_call: int = 1) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def recover(self) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def drip(self, seconds: float) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def batch(self, bodies: Sequence[bytes]) -> NoReturn:
-        raise NotImplementedError
-
-    @override
-    def fall_silent(self) -> NoReturn:
-        raise NotImplementedError
