@@ -1,4 +1,4 @@
-"""The service in a thread of the test, on a real socket."""
+"""The service in a thread of the test process, on a real socket."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 
 from entrypoints.serve import Service, listen
 from tests.installation import Installation
+from tests.programs import DEADLINE_SECONDS
 
 
 class Running:
-    """A service that runs in a thread, on a port of its own."""
+    """A service that runs in a thread, on a free port."""
 
-    def __init__(self, folder: Path, before: Callable[[Installation], None]) -> None:
-        listening = listen("127.0.0.1", 0)
+    def __init__(self, folder: Path, host: str, before: Callable[[Installation], None]) -> None:
+        listening = listen(host, 0)
         self.port: int = listening.getsockname()[1]
         self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
         self.token = self.installation.token_for(self.installation.caller)
@@ -27,14 +28,14 @@ class Running:
         self.thread.start()
 
     def stop(self) -> None:
-        """Drain, and wait for the end."""
+        """Stop gracefully, and wait for the end."""
         self.service.stop()
-        self.thread.join(20)
+        self.thread.join(DEADLINE_SECONDS)
         assert not self.thread.is_alive()
 
     def connect(self) -> http.client.HTTPConnection:
-        """Open a connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        """Return a connection, not open yet."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
 
     def request(
         self, method: str, path: str, body: str | None = None
@@ -50,10 +51,11 @@ class Running:
             return response.status, response.headers, response.read().decode()
 
     def send_raw(self, request: bytes) -> bytes:
-        """Send bytes as they are, and give all that comes back until the server closes."""
-        with closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as raw:
+        """Send bytes as they are, and return everything received until the server closes."""
+        address = ("127.0.0.1", self.port)
+        with closing(socket.create_connection(address, timeout=DEADLINE_SECONDS)) as raw:
             received = b""
-            # A server that has refused enough does not wait for the rest.
+            # The server may close the connection before it has read everything.
             with suppress(ConnectionResetError, BrokenPipeError):
                 raw.sendall(request)
                 while part := raw.recv(65536):
@@ -63,10 +65,16 @@ class Running:
 
 @contextmanager
 def run_service(
-    folder: Path, *, before: Callable[[Installation], None] = lambda _: None
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    before: Callable[[Installation], None] = lambda _: None,
 ) -> Iterator[Running]:
-    """Run a service in a folder, unless the block stops it, to the block's end."""
-    service = Running(folder, before)
+    """Run a service over an installation in a folder. The block may stop it itself.
+
+    `before` is called with the installation before the service is built.
+    """
+    service = Running(folder, host, before)
     try:
         yield service
     finally:
