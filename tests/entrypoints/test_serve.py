@@ -7,6 +7,7 @@ import json
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -22,6 +23,7 @@ from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.card_sessions import SessionStatus
 from domain.identifiers import MerchantAccount, ProviderName
+from entrypoints import serve
 from entrypoints.container import build
 from entrypoints.serve import THREADS, ServeError, Server, listen, refuse_missing_psps
 from entrypoints.settings import Settings
@@ -281,7 +283,11 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
     assert [(line["method"], line["status"]) for line in lines] == [("other", 404)]
 
 
-def test_what_is_in_flight_is_answered_before_the_end(stoppable: Running) -> None:
+def test_what_is_in_flight_is_answered_before_the_end(
+    stoppable: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "RECEIVE_SECONDS", DEADLINE_SECONDS)
+
     def is_listening() -> bool:
         with closing(socket.socket()) as attempt:
             return attempt.connect_ex(("127.0.0.1", stoppable.port)) == 0
@@ -299,6 +305,8 @@ def test_what_is_in_flight_is_answered_before_the_end(stoppable: Running) -> Non
 
         stoppable.service.stop()
         wait_until(lambda: not is_listening())
+        # Without the half request the server would stop within this time.
+        time.sleep(3 * serve.QUIET_SECONDS)
         connection.send(body[5:].encode())
         response = connection.getresponse()
         assert response.status == 200
