@@ -1,7 +1,7 @@
-"""`cardonfile`, the command line that an installation is set up and run with.
+"""The `cardonfile` command line.
 
-What a user can get wrong ends in one sentence on stderr and exit status 1; the arguments
-themselves in click's usage message and exit status 2.
+What a user can put right ends in one sentence on stderr and exit status 1. Arguments of the wrong
+form end in click's usage message and exit status 2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from entrypoints.settings import (
     unknown_settings,
 )
 
-# What is heavy to import is imported where it is used, so that `--help` is quick.
+# Slow imports stand where they are used, so that `--help` is quick.
 if TYPE_CHECKING:
     from domain.access_tokens import AccessToken
     from entrypoints.container import Container
@@ -72,12 +72,12 @@ def main(context: click.Context) -> None:
       cardonfile import centers centers.csv
       cardonfile serve
     """
-    # `serve` refuses them.
+    # `serve` refuses to start with unknown settings.
     if context.invoked_subcommand != serve.name:
         try:
             sentences = unknown_settings(os.environ)
         except SettingsError as error:
-            # A command that needs PSPs refuses by itself.
+            # Commands that need the PSPs refuse to run.
             sentences = [str(error)]
         for sentence in sentences:
             click.echo(f"Warning: {sentence}", err=True)
@@ -110,7 +110,7 @@ def import_(what: str, file: Path) -> None:
     """Import centers, guests or products.
 
     The file is UTF-8 text whose first line names the columns, in any order. All rows are imported,
-    or none. A row whose id is there already updates it.
+    or none. A row with a known id updates the record.
 
     \b
     Columns:
@@ -122,32 +122,23 @@ def import_(what: str, file: Path) -> None:
     Example:
       cardonfile import guests guests.csv
     """
-    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _installation() as container, file.open("rb") as opened:
+        with (
+            _interruptible("nothing was imported"),
+            _installation() as container,
+            file.open("rb") as opened,
+        ):
             size = os.fstat(opened.fileno()).st_size
             with (
-                click.progressbar(
-                    length=size,
-                    label=f"importing {what}",
-                    file=sys.stderr,
-                    hidden=not (size and sys.stderr.isatty()),
-                    update_min_steps=size // 1_000,
-                ) as bar,
+                _progress(f"importing {what}", size) as move,
                 container.storage().write() as unit,
             ):
-                count = import_csv(unit, KINDS[what], opened, on_read=bar.update)
-                # From here on it is imported; nobody is to be told otherwise.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                count = import_csv(unit, KINDS[what], opened, on_read=move)
+                _ignore_interrupts()
                 unit.commit()
             click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
     except CsvRefused as refused:
         raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
-    except KeyboardInterrupt:
-        click.echo("interrupted: nothing was imported", err=True)
-        sys.exit(INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGINT, on_interrupt)
 
 
 class PspName(click.ParamType[str]):
@@ -211,8 +202,8 @@ def configure_payments(
 ) -> None:
     """Set up how a center takes cards.
 
-    It replaces what was set up before. Sessions that are under way keep what was set up when they
-    began.
+    It replaces what was set up before. Sessions that have begun keep the setup that they began
+    with.
 
     \b
     Examples:
@@ -299,7 +290,7 @@ def issue(
 ) -> None:
     """Issue a token and print it alone.
 
-    It is not kept and cannot be shown again.
+    Only its hash is stored, so it cannot be shown again.
 
     \b
     Example:
@@ -317,9 +308,9 @@ def issue(
 
 @token.command("list")
 def list_() -> None:
-    """List the tokens that were issued.
+    """List the issued tokens, oldest first.
 
-    The oldest comes first. Each is shown by its first characters.
+    PREFIX is the beginning of a token.
 
     \b
     Example:
@@ -340,10 +331,9 @@ def list_() -> None:
 @token.command()
 @click.argument("prefix", metavar="PREFIX")
 def revoke(prefix: str) -> None:
-    """Revoke a token.
+    """Revoke a token, from the next request on.
 
-    It is refused from the next request on. PREFIX is the beginning of the token, as
-    `cardonfile token list` shows it.
+    PREFIX is the beginning of the token, as `cardonfile token list` shows it.
 
     \b
     Example:
@@ -384,7 +374,7 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
     from entrypoints.logs import configure_logs
 
     if not _HOST.fullmatch(host):
-        # An empty one would listen to the whole network.
+        # With an empty host the service would listen on every address.
         raise click.ClickException("--host must be an IP address or the name of this machine")
     with (
         plain_errors(service.ServeError),
@@ -400,9 +390,9 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
 def work() -> None:
     """Run the background worker alone.
 
-    It settles sessions and discards cards for services that run without a worker: those of
-    granian, and `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
-    until Ctrl-C, SIGTERM or SIGHUP.
+    It settles sessions and discards cards for services without a worker: under granian, or with
+    `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs until Ctrl-C,
+    SIGTERM or SIGHUP.
 
     \b
     Example:
@@ -421,10 +411,10 @@ def work() -> None:
 
 @main.command()
 def reconcile() -> None:
-    """Finish what is due, then stop.
+    """Finish the work that is due, then stop.
 
-    Sessions that are due are settled or expired, and PSPs are told to discard the cards that are
-    not kept. `cardonfile serve` does so all the time; this is for when it does not run.
+    Due sessions are settled or expired, and cards that are not kept are discarded at the PSP. A
+    running `cardonfile serve` does this by itself.
 
     \b
     Example:
@@ -443,7 +433,7 @@ def reconcile() -> None:
         click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
 
 
-# Click would print an argument too many, which may be the address with its password.
+# Click's message on an extra argument would show it, and it may be an address with its password.
 @main.command(context_settings={"allow_extra_args": True})
 @click.argument("from_url", metavar="FROM_URL")
 @click.argument("to_url", metavar="TO_URL")
@@ -451,8 +441,8 @@ def reconcile() -> None:
 def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None:
     """Move an installation from SQLite to PostgreSQL.
 
-    Everything is copied into the empty database TO_URL, or nothing; FROM_URL stays as it is. Stop
-    the service first: nothing can be written to either meanwhile.
+    Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
+    the service first: during the copy, neither database can be written to.
 
     \b
     Example:
@@ -462,51 +452,35 @@ def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None
 
     if context.args:
         raise click.UsageError("give FROM_URL and TO_URL, and nothing else")
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        with plain_errors():
-            source = parse_database_url(from_url, "FROM_URL")
-            target = parse_database_url(to_url, "TO_URL")
-            if not isinstance(source, Path) or isinstance(target, Path):
-                raise click.ClickException(
-                    "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL database"
-                )
-            if databases.pending(source):
-                raise click.ClickException(
-                    f"the database {source} is missing or not up to date: run `cardonfile migrate`"
-                )
-            databases.pending(target)
-            # Only now is it certain that the client of PostgreSQL is installed.
-            from entrypoints.copy_database import CopyFailed, copying
+    with _interruptible("nothing was copied"), plain_errors():
+        source = parse_database_url(from_url, "FROM_URL")
+        target = parse_database_url(to_url, "TO_URL")
+        if not isinstance(source, Path) or isinstance(target, Path):
+            raise click.ClickException(
+                "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL database"
+            )
+        if databases.pending(source):
+            raise click.ClickException(
+                f"the database {source} is missing or not up to date: run `cardonfile migrate`"
+            )
+        databases.pending(target)
+        # Its import needs the client of PostgreSQL, which is certain to be installed by now.
+        from entrypoints.copy_database import CopyFailed, copying
 
-            with plain_errors(CopyFailed), copying(source, target) as copy:
-                with click.progressbar(
-                    length=copy.total,
-                    label="copying rows",
-                    file=sys.stderr,
-                    hidden=not (copy.total and sys.stderr.isatty()),
-                    update_min_steps=copy.total // 1_000,
-                ) as bar:
-                    counted = copy.run(on_copied=bar.update)
-                # From here on it is copied; nobody is to be told otherwise.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                copy.commit()
+        with plain_errors(CopyFailed), copying(source, target) as copy:
+            with _progress("copying rows", copy.total) as move:
+                counted = copy.run(on_copied=move)
+            _ignore_interrupts()
+            copy.commit()
         click.echo(f"{'TABLE':24}{'SQLITE':>12}{'POSTGRESQL':>12}")
         for each in counted:
             click.echo(f"{each.table:24}{each.in_sqlite:12}{each.in_postgresql:12}")
-    except KeyboardInterrupt:
-        click.echo("interrupted: nothing was copied", err=True)
-        sys.exit(INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGINT, on_interrupt)
 
 
 @main.command()
 @click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
 def demo(*, port: int) -> None:
-    """Try everything out on this machine.
-
-    The service and a small demo shop are started with sample data.
+    """Start the service and a demo shop with sample data on this machine.
 
     \b
     Example:
@@ -517,6 +491,37 @@ def demo(*, port: int) -> None:
 
     with plain_errors(ServeError):
         run_demo(port)
+
+
+@contextmanager
+def _interruptible(sentence: str) -> Iterator[None]:
+    """End the command with a sentence on Ctrl-C."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {sentence}", err=True)
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C until the end of `_interruptible`: a commit cannot be taken back."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; yields the function that moves it."""
+    with click.progressbar(
+        length=length,
+        label=label,
+        file=sys.stderr,
+        hidden=not (length and sys.stderr.isatty()),
+        update_min_steps=length // 1_000,
+    ) as bar:
+        yield bar.update
 
 
 @contextmanager
