@@ -1,17 +1,16 @@
-"""What Stripe does in test mode, as a table: the part of `make test-stripe` that needs no guest.
+"""Prints a table of what Stripe does in test mode: the part of `make test-stripe` without a guest.
 
     python -m tests.adapters.stripe.ask_stripe
 
-Each row is one question to Stripe, over the SDK or over the adapter. Where the adapter relies on the
-answer, another answer is marked DIFFERS, and the program ends with 1. Where nobody has written down
-what Stripe does, the adapter is made for every answer, and the row only shows it.
+Each row is one call, through the SDK or the adapter. If the adapter relies on another result, the
+row ends in DIFFERS and the exit status is 1. Where Stripe documents nothing, the adapter accepts
+every result, and the row only shows it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -22,23 +21,21 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.psp.http import RetryPolicy
-from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import consent_as_sent, page_parameters
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import CardToken, GuestId, GuestReference, TokenId
-from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
+from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode, sdk_client
 
 CENTER: Final = "*Spa* [x](https://evil.example) & Co"
 RETRIES: Final = RetryPolicy(total_seconds=30, connect_seconds=10, pause_seconds=1)
 
 
 class Row(NamedTuple):
-    """A question, what Stripe did, and what of that the adapter relies on, if on anything."""
+    """A call, what Stripe did, and what the adapter relies on, if on anything."""
 
     asked: str
     seen: str
@@ -46,25 +43,22 @@ class Row(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Tell whether Stripe does something else than the adapter relies on."""
+        """Return whether Stripe did something else than the adapter relies on."""
         return self.expected is not None and self.expected not in self.seen
 
 
 class Questions:
-    """Asks Stripe one thing after the other, with a customer made for it, and notes the answers."""
+    """Calls Stripe with a customer made for it, and collects the rows."""
 
     def __init__(self, key: str, base: str) -> None:
         self.rows: list[Row] = []
-        self._key = key
-        self._base = base
-        self._tls = trusted_by_the_sdk() if base.startswith("https:") else None
         keys = StripeKeys(secret_key=key, webhook_secrets=("whsec_unused",))
         self._provider = StripeProvider(
             {MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=base, retry_policy=RETRIES
         )
 
     def ask_all(self) -> None:
-        """Ask everything, and delete the customers that were made."""
+        """Make all calls, and delete the customers that were made."""
         self._note(
             "whose key it is",
             lambda: self._provider.identity(MERCHANT_ACCOUNT) or "not told",
@@ -81,7 +75,7 @@ class Questions:
     def _about_pages(self, customer: str) -> None:
         request = self._a_request()
         key = {"idempotency_key": request.idempotency_key}
-        with self._stripe() as client:
+        with sdk_client(RETRIES) as client:
             # Any: what is to be refused is not of the form that the SDK describes.
             sessions: Any = client.v1.checkout.sessions
             parameters: Any = page_parameters(request, customer, None)
@@ -156,7 +150,7 @@ class Questions:
         self._delete(made.guest_reference)
 
     def _about_cards(self, customer: str) -> None:
-        with self._stripe() as client:
+        with sdk_client(RETRIES) as client:
             card = self._set_up(client, customer, "pm_card_visa", "succeeded")
             if card is not None:
                 method = client.v1.payment_methods.retrieve(card)
@@ -194,7 +188,7 @@ class Questions:
             self._set_up(client, customer, "pm_card_visa_chargeDeclined", "CardError")
 
     def _about_a_deleted_customer(self, customer: str) -> None:
-        with self._stripe() as client:
+        with sdk_client(RETRIES) as client:
             card = self._set_up(client, customer, "pm_card_mastercard", "succeeded")
             client.v1.customers.delete(customer)
             self._note(
@@ -227,7 +221,7 @@ class Questions:
     def _set_up(
         self, client: stripe.StripeClient, customer: str, method: str, expected: str
     ) -> str | None:
-        """Have a card of Stripe's tests set up as Checkout does; gives it if that succeeded."""
+        """Set a test card up as Checkout does; returns its id if that succeeded."""
         made = self._note(
             f"to set {method} up",
             lambda: client.v1.setup_intents.create(
@@ -252,7 +246,7 @@ class Questions:
         expected: str | None,
         read: Callable[[Any], object] = lambda answer: answer,
     ) -> Any:
-        """Note what Stripe answers; gives the answer, or None where it refused."""
+        """Add a row for a call; returns the response, or None if Stripe refused."""
         try:
             answer = ask()
         except stripe.StripeError as error:
@@ -279,27 +273,16 @@ class Questions:
         )
 
     def _made_customer(self) -> str:
-        with self._stripe() as client:
+        with sdk_client(RETRIES) as client:
             return client.v1.customers.create({"metadata": {"made_by": "make test-stripe"}}).id
 
     def _delete(self, customer: str) -> None:
-        with self._stripe() as client:
+        with sdk_client(RETRIES) as client:
             client.v1.customers.delete(customer)
-
-    @contextmanager
-    def _stripe(self) -> Iterator[stripe.StripeClient]:
-        with closing(Transport(self._base, RETRIES, self._tls)) as transport:
-            yield stripe.StripeClient(
-                self._key,
-                stripe_version=API_VERSION,
-                base_addresses={"api": self._base},
-                http_client=transport,
-                max_network_retries=0,
-            )
 
 
 def _kind(error: stripe.StripeError) -> str:
-    """Give what a program can know a refusal by; its text may repeat what was sent."""
+    """Return the kind, code and parameter of a refusal; its text may repeat what was sent."""
     code, param = error.code, getattr(error, "param", None)
     parts = [f"{type(error).__name__} {error.http_status}"]
     parts += [f"code {code}"] if code else []
@@ -308,7 +291,7 @@ def _kind(error: stripe.StripeError) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """Give the rows under a head, in columns."""
+    """Return the rows below a header, in columns."""
     cells = [("ASKED", "STRIPE DID", "RELIED ON", "")]
     for row in rows:
         verdict = "DIFFERS" if row.differs else "ok" if row.expected else "to know"
@@ -320,9 +303,9 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    """Ask, print the table, and give 1 if Stripe differs from what the adapter relies on."""
+    """Make the calls and print the table; returns 1 if a row differs."""
     questions = Questions(key_of_test_mode(), api_base())
-    # The table tells what the adapter's log would.
+    # The adapter's log would only repeat the table.
     with capture_logs():
         try:
             questions.ask_all()

@@ -1,14 +1,15 @@
-"""Stripe itself, in test mode, in the hands of the provider suite: `make test-stripe`.
+"""Stripe's test mode in the contract suite, for `make test-stripe`.
 
-Its guests cannot be played and its calls cannot be lost, so the suite asks less of it. Both merchant
-accounts of the suite are the one whose key is given.
+The suite cannot play its guests or lose its calls, so it runs fewer tests. Both merchant accounts
+of the suite are the one whose key is given.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +26,11 @@ from adapters.psp.contract.under_test import (
     SECRET,
     Ability,
 )
+from adapters.psp.http import RetryPolicy
+from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
+from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system.ids import RandomIds
 from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import GuestReference, MerchantAccount
@@ -37,15 +41,30 @@ KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"
 
 
 def key_of_test_mode() -> str:
-    """Give the key of test mode; any other is refused, since it would make real customers."""
+    """Return the key of test mode; a live key is refused, because it would make real customers."""
     key = os.environ[KEY_SETTING]
     assert key.startswith(("sk_test_", "rk_test_")), f"{KEY_SETTING} is no key of test mode"
     return key
 
 
 def api_base() -> str:
-    """Give where Stripe is."""
+    """Return the address of Stripe's API."""
     return os.environ.get("CARDONFILE_STRIPE_API_BASE") or API_BASE
+
+
+@contextmanager
+def sdk_client(retry_policy: RetryPolicy | None = None) -> Iterator[stripe.StripeClient]:
+    """Give the SDK's client on the adapter's transport, which logs nothing."""
+    base = api_base()
+    tls = trusted_by_the_sdk() if base.startswith("https:") else None
+    with closing(Transport(base, retry_policy or RetryPolicy(), tls)) as transport:
+        yield stripe.StripeClient(
+            key_of_test_mode(),
+            stripe_version=API_VERSION,
+            base_addresses={"api": base},
+            http_client=transport,
+            max_network_retries=0,
+        )
 
 
 class StripeInTestMode(StripeUnderTest):
@@ -73,8 +92,8 @@ class StripeInTestMode(StripeUnderTest):
 
     @override
     def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
-        client = stripe.StripeClient(key_of_test_mode(), base_addresses={"api": api_base()})
-        client.v1.customers.delete(reference)
+        with sdk_client() as client:
+            client.v1.customers.delete(reference)
 
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:

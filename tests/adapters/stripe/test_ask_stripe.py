@@ -1,14 +1,18 @@
-"""That `make test-stripe` tells what Stripe does, and what is not as the adapter has it."""
+"""What `make test-stripe` runs, on the fake Stripe."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from adapters.system.clock import SystemClock
+from domain.identifiers import GuestReference
 from tests.adapters.stripe.ask_stripe import main
-from tests.adapters.stripe.in_test_mode import KEY_SETTING
+from tests.adapters.stripe.in_test_mode import KEY_SETTING, StripeInTestMode
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY
 
@@ -22,7 +26,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStripeServer]:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Give the rest of each line of the table by what was asked; nothing else was printed."""
+    """Return each row of the table by its call; nothing else was printed."""
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
@@ -67,3 +71,15 @@ def test_a_live_key_is_refused(asked: FakeStripeServer, monkeypatch: pytest.Monk
     with pytest.raises(AssertionError, match="no key of test mode"):
         main()
     assert asked.calls == []
+
+
+def test_the_contract_suite_logs_no_customer_that_it_deletes(
+    asked: FakeStripeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    customer = GuestReference(asked.stripe.create_customer(asked.stripe.main, {})["id"])
+
+    StripeInTestMode(tmp_path).forget_guest(MERCHANT_ACCOUNT, customer)
+
+    assert asked.stripe.main.customers[customer]["deleted"]
+    assert customer not in caplog.text
