@@ -1,4 +1,4 @@
-"""The country codes of ISO 3166-1 that some PSPs want in place of ours, which are alpha-2."""
+"""ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 as we do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TABLE = (
 _CODES = _TABLE.split()
 
 ALPHA_3: Final[Mapping[str, str]] = dict(zip(_CODES[::3], _CODES[1::3], strict=True))
-"""The codes of three letters, such as `ESP`, by those of two."""
+"""Alpha-3 codes, such as `ESP`, by alpha-2 code."""
 
 NUMERIC: Final[Mapping[str, str]] = dict(zip(_CODES[::3], _CODES[2::3], strict=True))
-"""The codes of three digits, such as `724` or `004`, by those of two letters."""
+"""Numeric codes of three digits, such as `004`, by alpha-2 code."""

@@ -1,4 +1,4 @@
-"""Types of the fields of PSPs' responses, for msgspec: a value out of its bounds cannot be understood."""
+"""Types for fields of PSP responses; msgspec refuses values outside their bounds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 AwareTime: TypeAlias = Annotated[datetime, Meta(tz=True)]
-"""A time of RFC 3339, with its time zone."""
+"""An RFC 3339 time with a time zone."""
 LastFour: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9]{4}\Z")]
-"""The last four digits of a card number, and no more of it."""
+"""The last four digits of a card number."""
 Month: TypeAlias = Annotated[int, Meta(ge=1, le=12)]
-"""A month of an expiry date."""
+"""The month of an expiry date."""
 Year: TypeAlias = Annotated[int, Meta(ge=2000, le=9999)]
-"""A year of an expiry date, of four digits."""
+"""The four-digit year of an expiry date."""

@@ -1,6 +1,6 @@
-"""Calls to a PSP over HTTP, all those of one method of the port under one deadline.
+"""HTTP calls to a PSP, with one deadline for all calls of one method of the port.
 
-`JsonApi` is for a PSP whose API speaks JSON. `HttpClient` is what it stands on, for any other.
+`JsonApi` is for APIs that speak JSON. It extends `HttpClient`, which is for any other.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from typing_extensions import override
 from adapters.psp.settings import is_https_or_loopback
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 
-# Why not a client off the shelf: httpx, urllib3, requests and their kin bound each wait for bytes,
-# and not their sum, so that headers or a body that drip keep a caller for as long as they drip.
-# libcurl (pycurl) bounds the whole of a transfer, but its wheels have a TLS library of their own,
-# which updates of the system do not reach.
+# Why no HTTP client package: httpx, urllib3 and requests limit each wait for bytes, but not their
+# sum, so a response that arrives byte by byte can block a caller without end. libcurl (pycurl) does
+# limit a whole transfer, but its wheels bring their own TLS library, which system updates miss.
 
 _Decoded = TypeVar("_Decoded")
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""How much may come beside the body: status, headers, the lengths of chunks."""
+"""The limit for everything but the body: status line, headers, chunk lengths."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
-# What may be logged as a PSP's own word: no text, no address, nothing that a guest has typed.
+# What may be logged of a response: a code or an id. Text may hold what a guest has typed.
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
 
 _GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
@@ -47,15 +46,16 @@ _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_E
 
 
 class NotFound(ProviderRefused):
-    """The PSP has no such object, or has it no more."""
+    """The PSP does not have such an object, or no longer has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long all calls together may take, to connect, and between two tries; how many tries.
+    """The time limits of a client, and how often it tries.
 
-    The port wants no method to wait longer than 5 seconds, and takes one that ends within 4 for one
-    that did not hang.
+    `total_seconds` is the deadline for all requests together, `connect_seconds` the limit for one
+    connection, `pause_seconds` the wait between two tries. The port limits every method to 5
+    seconds, and counts a failure after more than 4 as a time-out.
     """
 
     total_seconds: float = 4.8
@@ -66,7 +66,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What came back, whatever it means. The names of headers are in lower case."""
+    """A response of any status. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -74,10 +74,9 @@ class Response:
 
 
 def is_passing(response: Response) -> bool:
-    """Tell whether the same request may well succeed in a moment.
+    """Return whether the same request may succeed in a moment.
 
-    So it is when another is under way (409), and after a fault of the PSP (5xx) that has not said
-    how long it wants no more calls.
+    That is so for 409 (another request is in progress) and for 5xx without Retry-After.
     """
     is_fault = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return response.status == HTTPStatus.CONFLICT or (
@@ -86,19 +85,19 @@ def is_passing(response: Response) -> bool:
 
 
 class HttpClient:
-    """Sends requests to one host over one connection, until a deadline that begins when it is made.
+    """Sends requests to one host over one connection, until a deadline.
 
-    Used as a context, which closes the connection; made anew for each call of the port. Connecting,
-    TLS, sending, every wait for bytes, pauses and further tries draw on the same seconds; only
-    looking a name up is the system's doing, and takes the time that its resolver allows. It follows
-    no redirect, and takes no proxy from the environment.
+    Create one for each call of the port, and use it in a `with` statement, which closes the
+    connection. The deadline starts when it is created. It covers connecting, TLS, sending, every
+    wait for bytes, pauses and retries; only a DNS lookup takes as long as the system's resolver
+    allows. Redirects are not followed, and proxy settings in the environment are ignored.
 
-    A request is sent again as it is when no response came, or one that `is_worth_repeating`. This
-    is safe because every call of the port can be repeated: one that makes something carries an
-    idempotency key. For a PSP without such keys, switch it off by `RetryPolicy(tries=1)`.
+    A request is sent again unchanged if no response arrives, or one that `is_worth_repeating`. That
+    is safe because a request that creates something carries an idempotency key. For a PSP without
+    such keys, pass `RetryPolicy(tries=1)`.
 
-    `headers` go with every request. `tls` says whom to trust: None is for whom the system trusts.
-    Raises ValueError for a `base_url` that is neither https nor, as in tests, http on loopback.
+    `headers` are sent with every request. `tls` defaults to the certificates that the system
+    trusts. Raises ValueError if `base_url` is neither https nor, as in tests, http on loopback.
     """
 
     def __init__(
@@ -145,21 +144,21 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        """Send a request, and give the response whatever its status.
+        """Send a request, and return the response of any status.
 
-        `path` begins with a slash, and is put behind the base's; it may have a query. Quote what
-        you put into it. Raises ProviderUnavailable when no response came whole in time, or one of
-        more than 1 MiB.
+        `path` begins with a slash, is appended to the base URL, and may have a query; quote the
+        values in it. Raises ProviderUnavailable if no complete response of at most 1 MiB arrives
+        in time.
         """
         failure = ""
         for tries_left in reversed(range(self._retry_policy.tries)):
             response: Response | None = None
             try:
                 response = self._try(method, path, {**self._headers, **(headers or {})}, body)
-            # ValueError: a header or a path that cannot be sent, such as a key with a line break.
+            # ValueError: a header or a path that cannot be sent, such as a key with a newline.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()
-                # Its kind alone: the failure itself would keep the broken connection from closing.
+                # Only its type: a reference to the exception would keep the broken connection open.
                 failure = type(error).__name__
             may_repeat = tries_left > 0 and self._has_time_left()
             if response is not None and not (may_repeat and self._is_worth_repeating(response)):
@@ -170,13 +169,13 @@ class HttpClient:
         raise ProviderUnavailable("no response", details=FailureDetails(error=failure))
 
     def _try(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Response:
-        """Send a request once; raises whatever keeps the response from coming whole."""
+        """Send a request once; any failure is raised as it is."""
         connection = self._open()
         connection.sock.settimeout(self._deadline.remaining())
         connection.request(method.upper(), self._base.path + path, body=body, headers=headers)
         received = connection.getresponse()
         if received.status < HTTPStatus.OK:
-            # http.client skips 100 alone; the final response would be taken for the next one's.
+            # http.client skips only 100: the next request would get this one's final response.
             raise http.client.HTTPException("an interim response")
         content = received.read(MAX_RESPONSE_BYTES + 1)
         if len(content) > MAX_RESPONSE_BYTES:
@@ -190,10 +189,10 @@ class HttpClient:
         )
 
     def _open(self) -> http.client.HTTPConnection:
-        """Give the connection, made anew when there is none or the PSP has closed it."""
+        """Return the connection, a new one if there is none or the PSP has closed it."""
         connection = self._connection
-        if connection is not None and connection.sock is not None and _has_news(connection.sock):
-            # The PSP has closed it, or sent what nobody asked for.
+        if connection is not None and connection.sock is not None and _is_readable(connection.sock):
+            # The PSP has closed it, or sent something unsolicited.
             connection.close()
         if connection is None:
             host, port = self._base.hostname or "", self._base.port
@@ -202,27 +201,29 @@ class HttpClient:
                 if self._tls is None
                 else http.client.HTTPSConnection(host, port, context=self._tls)
             )
-            # What it calls to read a response; the attribute is there to be replaced.
-            connection.response_class = partial(_Response, self._deadline)  # type: ignore[assignment]  # a class to mypy, a callable to http.client
+            # http.client documents this attribute as replaceable.
+            # A class to mypy, a callable to http.client.
+            response_class = partial(_Response, self._deadline)
+            connection.response_class = response_class  # type: ignore[assignment]
             self._connection = connection
         if connection.sock is None:
             connection.sock = self._connect(connection.host, connection.port)
         return connection
 
     def _connect(self, host: str, port: int) -> socket.socket:
-        """Connect to the first address of the host that takes us, all within the deadline."""
+        """Connect to the first address of the host that accepts, within the deadline."""
         refusal: OSError = OSError("the host has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         ):
             try:
-                # Making the socket may fail by itself: the machine may not have this family.
+                # Creating the socket may fail too, on a machine without this address family.
                 return self._connect_to(socket.socket(family, kind, protocol), address, host)
             except OSError as error:
                 refusal = error
         raise refusal
 
-    # Any: what the system calls an address depends on the family.
+    # Any: the type of an address depends on its family.
     def _connect_to(self, sock: socket.socket, address: Any, host: str) -> socket.socket:
         try:
             sock.settimeout(self._connect_seconds())
@@ -246,7 +247,7 @@ class HttpClient:
 
 
 class JsonApi(HttpClient):
-    """An HTTP client for an API that speaks JSON, which puts responses into the port's words.
+    """An HTTP client for an API that speaks JSON; raises the port's exceptions.
 
         PAGE = msgspec.json.Decoder(Page)
 
@@ -257,17 +258,17 @@ class JsonApi(HttpClient):
 
     | Response | Becomes |
     |---|---|
-    | 2xx that decodes | what it decodes to |
+    | 2xx that can be decoded | the decoded object |
     | 404 or 410 with a JSON object | NotFound, which is a ProviderRefused |
     | 400 or 422 with a JSON object | ProviderRefused |
-    | any other with Retry-After in seconds, such as 429 | ProviderUnavailable with `retry_after` |
-    | anything else, and none at all | ProviderUnavailable: the PSP may have acted |
+    | another with Retry-After in seconds, such as 429 | ProviderUnavailable with `retry_after` |
+    | any other, or none | ProviderUnavailable: the PSP may have acted |
 
-    A refusal without a JSON object is no word of the API: a proxy may have answered.
+    A 4xx without a JSON object may come from a proxy, so it counts as "any other".
 
-    `request_id_header` names the header with what the PSP's support finds a call by. `error_code`
-    names the keys that lead to the PSP's code in the body of a failure, such as ("error", "code").
-    Both get into the failure's `details`, as far as they are words of ASCII.
+    `request_id_header` names the header by which the PSP's support finds a call. `error_code` is
+    the path of keys to the PSP's code in the body of an error, such as ("error", "code"). Both are
+    put into `details` of the exception if they are ASCII words.
     """
 
     def __init__(
@@ -325,12 +326,11 @@ class JsonApi(HttpClient):
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> _Decoded | None:
-        """Send a request, and give what the decoder makes of the response; without one, None.
+        """Send a request and return the decoded response, or None without a decoder.
 
-        Make each decoder once, at import: msgspec crashes when several threads are the first to
-        read a type (0.22). `json` is the body, whatever msgspec encodes, or `form`, whose values
-        are encoded as those of an HTML form; without either there is no body.
-        Raises ProviderUnavailable and ProviderRefused, as the table says.
+        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form, or empty.
+        Raises ProviderUnavailable and ProviderRefused as in the table above. Create each decoder
+        once, at import: msgspec 0.22 crashes if several threads are the first to decode a type.
         """
         sent = dict(headers or {})
         body: bytes | None = None
@@ -349,7 +349,7 @@ class JsonApi(HttpClient):
             return decoder.decode(response.body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             kind = type(error).__name__
-        # Outside of the handler: the cause would quote the body.
+        # Raised outside the handler, because its context would quote the body.
         raise ProviderUnavailable(
             "the response cannot be understood", details=self._details(response, error=kind)
         )
@@ -378,15 +378,15 @@ class JsonApi(HttpClient):
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Give how long a PSP wants no more calls, if it says so in seconds.
+    """Return the value of Retry-After, or None if it is not in seconds.
 
-    The headers' names are in lower case.
+    Header names are in lower case.
     """
     seconds = headers.get("retry-after", "")
     return timedelta(seconds=int(seconds)) if _SECONDS.fullmatch(seconds) else None
 
 
-# Any: a body of an error holds whatever JSON it holds; it is only looked at.
+# Any: the body of an error may be any JSON.
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -403,13 +403,13 @@ def _word(value: object) -> str | None:
 
 
 class _Deadline:
-    """The moment at which a call of the port is over, whatever it is doing."""
+    """The time at which a call of the port ends."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Give the seconds that are left. Raises TimeoutError when there are none."""
+        """Return the seconds left. Raises TimeoutError if there are none."""
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TimeoutError("the PSP took too long")
@@ -417,15 +417,15 @@ class _Deadline:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response whose every wait for bytes ends at the deadline."""
+    """A response that is read until the deadline."""
 
     def __init__(self, deadline: _Deadline, sock: socket.socket, **options: Any) -> None:
-        # Any, because they are passed on as http.client gave them.
+        # Any: they are passed through from http.client.
         super().__init__(sock, **options)
         self.fp = io.BufferedReader(_UntilDeadline(self.fp.detach(), sock, deadline))
 
 
-def _has_news(sock: socket.socket) -> bool:
+def _is_readable(sock: socket.socket) -> bool:
     watched = select.poll()
     watched.register(sock, select.POLLIN)
     return bool(watched.poll(0))
@@ -444,12 +444,12 @@ class _UntilDeadline(io.RawIOBase):
         return True
 
     @override
-    def readinto(self, buffer: Any) -> int | None:  # Any: whatever takes bytes
+    def readinto(self, buffer: Any) -> int | None:  # Any: a writable buffer
         self._sock.settimeout(self._deadline.remaining())
         count = self._raw.readinto(buffer)
         self._bytes_left -= count or 0
         if self._bytes_left < 0:
-            # Whatever length it announces: http.client believes a chunk of -1 bytes.
+            # Checked here because http.client accepts a chunk of -1 bytes.
             raise http.client.HTTPException("the response is too long")
         return count
 
@@ -461,5 +461,5 @@ class _UntilDeadline(io.RawIOBase):
 
 @cache
 def _trusted_by_the_system() -> ssl.SSLContext:
-    # Made once: reading the certificates takes longer than a call.
+    # Cached, because reading the certificates takes longer than a call.
     return ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""How the adapter of a PSP offers itself to cardonfile."""
+"""The plugin interface: how a package adds a PSP to cardonfile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import falcon
 
 ENTRY_POINTS = "cardonfile.psps"
-"""The group of entry points that a distribution offers its plugins in, each under its name."""
+"""The entry point group in which a distribution registers its plugins by name."""
 
 PspSettings = TypeVar("PspSettings")
 Adapter = TypeVar("Adapter", bound=PaymentProvider)
@@ -23,10 +23,10 @@ Adapter = TypeVar("Adapter", bound=PaymentProvider)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an adapter may know of the installation when it reads its settings.
+    """The installation, as far as an adapter needs it to read its settings.
 
     `environment` holds the environment variables that are set and not empty. `database_file` is the
-    file of the SQLite database, or where it would be by default.
+    SQLite database, or its default path if the database is another.
     """
 
     environment: Mapping[str, str]
@@ -35,14 +35,14 @@ class Surroundings:
 
 
 class BackgroundWork(Protocol):
-    """Something that runs beside the background worker, in threads of its own."""
+    """Something that runs in its own threads beside the background worker."""
 
     def start(self) -> None:
-        """Start; called once."""
+        """Start the threads; called once."""
         ...
 
     def stop(self) -> None:
-        """Stop after what is under way, within 20 seconds."""
+        """Finish the current work, and stop within 20 seconds."""
         ...
 
 
@@ -52,23 +52,24 @@ def _nothing(_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PspPlugin(Generic[PspSettings, Adapter]):
-    """One PSP, as an entry point of the group `cardonfile.psps` offers it under the same name.
+    """One PSP, registered as an entry point of the group `cardonfile.psps` with the same name.
 
     `name` is what operators type: lower-case letters, digits and underscores.
-    `read` gives the settings, with secrets absent from their `repr`, or None when the PSP is not
-    set up. It raises SettingsError, with one sentence, for what cannot be right.
-    `account_settings` and `settings` name all that it reads: each account's, and all others.
-    `accounts` gives the merchant accounts that there are keys for, or None when any will do.
-    `how_to_set_up` ends a sentence on an account that is not set up, such as "set CARDONFILE_…".
-    `make` gives the adapter, a subclass of PaymentProvider. It may be called twice in a process,
-    which may fork afterwards: it leaves nothing open. It raises SettingsError when a package is
-    missing.
-    `max_consent_length` is how many characters of consent its page shows at most.
-    `live_setting` names a setting that holds a key for real cards, if there is one.
-    `test_setting` names the setting that allows a PSP for test cards alone: it is refused beside
-    live keys.
-    `add_routes` puts pages of its own into the application, under `/<name>-…/`.
-    `background` gives what it runs beside the worker; it is told where its webhooks go.
+    `max_consent_length` is the most characters of consent that its page shows.
+    `read` returns the settings, or None if the PSP is not set up. Their `repr` shows no secret. It
+    raises SettingsError, with one sentence, for wrong settings.
+    `accounts` returns the merchant accounts that have keys, or None if it accepts any name.
+    `how_to_set_up` returns the end of a sentence about an account without keys, such as
+    "set CARDONFILE_…".
+    `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
+    process may fork afterwards, so it must leave nothing open. It raises SettingsError if a package
+    is missing.
+    `account_settings` and `settings` name every variable that it reads: per account, and others.
+    `live_setting` returns the name of a setting that holds a key for real cards, or None.
+    `test_setting` names the setting that allows a PSP which takes test cards only. Such a PSP is
+    refused beside live keys.
+    `add_routes` adds pages of its own to the application, below `/<name>-…/`.
+    `background` returns what it runs beside the worker; it receives the URL of its webhooks.
     """
 
     name: ProviderName
@@ -85,5 +86,5 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     background: Callable[[Adapter, str], BackgroundWork] | None = None
 
 
-# Any: what a plugin's settings and adapter are is its own affair.
+# Any: each plugin has its own types of settings and adapter.
 AnyPspPlugin = PspPlugin[Any, Any]

@@ -1,4 +1,4 @@
-"""Settings of a PSP, above all those that it has once for each of its merchant accounts."""
+"""Reading the settings of a PSP, which it has once per merchant account."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the text says which one, and what is expected.
+    """A setting that cannot be used.
 
-    The text is shown to the operator. It never holds a secret.
+    Operators read the text: it names the setting and what is expected, and never shows a secret.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
-    """The names of the settings that each merchant account has at a PSP.
+    """The names of the settings of each merchant account at a PSP.
 
         ACME = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"))
 
     `CARDONFILE_ACME_API_KEY` belongs to the account `default`, `CARDONFILE_ACME_SPAIN_API_KEY` to
-    the account `spain`. An account is called by lower-case letters, digits and underscores, so that
-    no two share a setting.
+    the account `spain`. Names of accounts have lower-case letters, digits and underscores, so that
+    no two accounts share a setting.
 
-    No two settings of those in `distinct` may hold the same, in one account or in two: cards and
-    webhooks could not be told apart. They may hold several values, with commas between.
+    The settings in `distinct` must differ from each other in all accounts; otherwise cards and
+    webhooks could be assigned to the wrong account. They may hold several comma-separated values.
     """
 
     psp: str
@@ -48,16 +48,16 @@ class AccountSettings:
 
     @property
     def prefix(self) -> str:
-        """What all of them begin with."""
+        """The prefix of all of them."""
         return f"CARDONFILE_{self.psp.upper()}_"
 
     def name(self, what: str, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT) -> str:
-        """Name the setting of an account, such as its `API_KEY`."""
+        """Return the name of an account's setting, such as its `API_KEY`."""
         infix = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"{account.upper()}_"
         return f"{self.prefix}{infix}{what}"
 
     def names(self, given: Iterable[str] = ()) -> frozenset[str]:
-        """Name all settings of the default account, and of the accounts that `given` names."""
+        """Return the names of all settings of `default` and of the accounts in `given`."""
         prefixes = {self.prefix} | {
             match[0].removesuffix(match["what"]) for match in self._matches(given)
         }
@@ -66,10 +66,10 @@ class AccountSettings:
         )
 
     def read(self, environment: Mapping[str, str]) -> Mapping[MerchantAccount, Mapping[str, str]]:
-        """Give the settings of every account that has one, by what they are.
+        """Return the settings of each account that has any, as `{"API_KEY": …}`.
 
-        `environment` holds the variables that are set and not empty. Raises SettingsError when an
-        account lacks a required one, or cannot be called so, and when two hold the same.
+        `environment` holds the variables that are set and not empty. Raises SettingsError if a
+        required one is missing, an account has a wrong name, or two `distinct` ones are equal.
         """
         named = sorted({self._account(match) for match in self._matches(environment)})
         accounts = {account: self._read_account(environment, account) for account in named}
@@ -84,7 +84,7 @@ class AccountSettings:
         return accounts
 
     def how_to_set(self, account: MerchantAccount) -> str:
-        """Tell an operator which settings an account needs."""
+        """Return the end of a sentence that tells an operator which settings an account needs."""
         if account != account.lower() or not _ACCOUNT.fullmatch(account.upper()):
             named = account.lower().replace("-", "_")
             return (
@@ -131,7 +131,7 @@ class AccountSettings:
 
 
 def values_of(setting: str) -> tuple[str, ...]:
-    """Give the values of a setting that may hold several, with commas and blanks between."""
+    """Return the values of a comma-separated setting."""
     return tuple(value for each in setting.split(",") if (value := each.strip()))
 
 
@@ -139,9 +139,9 @@ Keys = TypeVar("Keys")
 
 
 def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
-    """Give the keys of a merchant account.
+    """Return the keys of a merchant account.
 
-    Raises ProviderUnavailable when it has none: it may have some again, and work for it waits.
+    Raises ProviderUnavailable if it has none. Its work waits, because keys may be set again.
     """
     if account not in accounts:
         raise ProviderUnavailable(
@@ -151,7 +151,7 @@ def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) 
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether an address leads to this machine alone (RFC 6761 for names)."""
+    """Return whether a URL is on this machine (names: RFC 6761)."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -163,10 +163,9 @@ def is_loopback(url: str) -> bool:
 
 
 def is_https_or_loopback(url: str) -> bool:
-    """Tell whether nobody on the way can read what is sent to an address: https, or http to here.
+    """Return whether a URL is https, or http on loopback, where a stand-in may listen.
 
-    A stand-in for the PSP may listen on loopback. An address with a query, a name and password, or
-    a port that is none is neither.
+    A URL with a query, a fragment, a user name or an invalid port is neither.
     """
     try:
         parts = urlsplit(url)
@@ -179,6 +178,6 @@ def is_https_or_loopback(url: str) -> bool:
 
 
 def require_https(url: str) -> None:
-    """Raise SettingsError for an address that is neither https nor http on loopback."""
+    """Raise SettingsError if a URL is neither https nor http on loopback."""
     if not is_https_or_loopback(url):
         raise SettingsError("the address of the PSP must be https, or http on loopback")

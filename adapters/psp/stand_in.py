@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback that plays a PSP in tests, and the trouble that it can make.
+"""A small HTTP server on loopback that plays a PSP in tests, and can misbehave.
 
     def respond(request: Request) -> Response:
         return json_response({"id": "page_1"})
@@ -7,7 +7,7 @@
         server.have(respond_with(Response(503)), on="^POST /v1/pages$")
         ...
 
-What the PSP knows and does is the author's; connections, threads and trouble are here.
+The author writes `respond`; connections, threads and trouble are handled here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final, NoReturn, TypeAlias
 from typing_extensions import override
 
 GIVE_UP_SECONDS: Final = 20
-"""How long a call that gets no response is held, should nobody end it before."""
+"""How long a call without a response is held, unless it is ended before."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")
@@ -36,7 +36,7 @@ _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as it came: header names in lower case, the path and the query apart."""
+    """A request, with header names in lower case."""
 
     method: str
     path: str
@@ -46,12 +46,12 @@ class Request:
 
     @property
     def call(self) -> str:
-        """What it asks for, such as `POST /v1/pages`."""
+        """Method and path, such as `POST /v1/pages`."""
         return f"{self.method} {self.path}"
 
 
 class Part(Enum):
-    """The part of a response that drips."""
+    """The part of a response that is sent slowly."""
 
     HEAD = "head"
     BODY = "body"
@@ -60,9 +60,9 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response; its length is not among the headers, which are JSON's unless some are given.
+    """A response. Content-Length is added; the content type is JSON's unless `headers` are given.
 
-    `seconds` is how long `slow`, a part of it, takes to come byte by byte.
+    The part `slow` is sent byte by byte over `seconds`.
     """
 
     status: int = 200
@@ -72,7 +72,7 @@ class Response:
     slow: Part = Part.ALL
 
     def head(self) -> bytes:
-        """Give what comes before the body."""
+        """Return the status line and the headers."""
         fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
@@ -82,7 +82,7 @@ class Response:
 def json_response(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Give a response in JSON, with these headers besides."""
+    """Return a response with a JSON body."""
     return Response(
         status,
         json.dumps(body, indent=2).encode(),
@@ -91,68 +91,68 @@ def json_response(
 
 
 def html_response(body: str, status: int = 200) -> Response:
-    """Give a page."""
+    """Return a response with an HTML page."""
     return Response(status, body.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
 
 Act: TypeAlias = Callable[[], Response]
-"""Does what a call asks for, and gives the sound response."""
+"""Handles the call, and returns the correct response."""
 
 Trouble: TypeAlias = Callable[[Request, Act], Response]
-"""Makes trouble with a call: before it acts, after, with its response, or instead."""
+"""Handles the call instead; may handle it correctly at first."""
 
 
 class _Dropped(Exception):
-    """The connection breaks, and no response comes."""
+    """The connection breaks without a response."""
 
 
 class _Silent(Exception):
-    """The connection stays, and no byte of a response comes."""
+    """The connection stays open without a response."""
 
 
 class _Redirected(Exception):
-    """Whoever follows gets what the call asks for."""
+    """The call is redirected."""
 
 
 def drop_call(_: Request, __: Act) -> NoReturn:
-    """Break the connection; nothing is done."""
+    """Break the connection without handling the call."""
     raise _Dropped
 
 
 def drop_response(_: Request, act: Act) -> NoReturn:
-    """Do what is asked for, and break the connection before the response."""
+    """Handle the call, and break the connection before the response."""
     act()
     raise _Dropped
 
 
 def lose_call(_: Request, __: Act) -> NoReturn:
-    """Do nothing and say nothing, until the server recovers or the caller gives up."""
+    """Ignore the call, and hold the connection until the server recovers or the caller leaves."""
     raise _Silent
 
 
 def lose_response(_: Request, act: Act) -> NoReturn:
-    """Do what is asked for and say nothing, until the server recovers or the caller gives up."""
+    """Handle the call, and hold the connection until the server recovers or the caller leaves."""
     act()
     raise _Silent
 
 
 def redirect(_: Request, __: Act) -> NoReturn:
-    """Respond 302; the address that it names does what is asked for, and responds well."""
+    """Respond 302 to an address where the call is handled correctly."""
     raise _Redirected
 
 
 def respond_with(response: Response) -> Trouble:
-    """Give this response, and do nothing."""
+    """Send this response without handling the call."""
     return lambda _, __: response
 
 
 def change(to: Callable[[Response], Response]) -> Trouble:
-    """Do what is asked for, and change the response."""
+    """Handle the call, and change the response."""
     return lambda _, act: to(act())
 
 
 def drip(seconds: float, slow: Part = Part.ALL) -> Trouble:
-    """Do what is asked for, and respond byte by byte for so many seconds."""
+    """Handle the call, and send a part of the response byte by byte over so many seconds."""
 
     def dripping(_: Request, act: Act) -> Response:
         sound = act()
@@ -179,10 +179,10 @@ class _TroubleWith:
 
 
 class StandInServer:
-    """Listens on this machine at `url`, and responds to requests as it is told, in many threads.
+    """Listens on loopback at `url`, and handles each request in a thread of its own.
 
-    Requests below the path `api` are the adapter's: they are kept in `calls`, each takes
-    `delay_seconds`, and they alone meet trouble. Others are those of the guest's browser.
+    Requests below the path `api` come from the adapter: they are recorded in `calls`, each takes
+    `delay_seconds`, and only they meet trouble. Others come from the guest's browser.
     """
 
     def __init__(self, respond: Callable[[Request], Response], *, api: str = "/") -> None:
@@ -207,9 +207,9 @@ class StandInServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and let go of the calls that are held.
+        """Stop the server, and end the calls that are held.
 
-        Raises AssertionError when somebody has waited for a response until the server gave up.
+        Raises AssertionError if a caller waited longer than GIVE_UP_SECONDS.
         """
         self._recovered.set()
         self._server.shutdown()
@@ -221,21 +221,21 @@ class StandInServer:
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
-        """Have trouble with calls such as `POST /v1/pages`, which `on` is a regular expression for.
+        """Make trouble for calls whose `POST /v1/pages` matches the regular expression `on`.
 
-        It begins with the `from_call`-th of them from now, and lasts for so many times, or until
-        the server recovers. Where several kinds of trouble meet, the first counts.
+        It starts with the `from_call`-th matching call from now, and ends after `times` calls, or
+        when the server recovers. If several apply to a call, the first one counts.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 
     def recover(self) -> None:
-        """Have no more trouble, and let go of the calls that are held."""
+        """End all trouble, and the calls that are held."""
         self._trouble.clear()
         self._recovered.set()
         self._recovered = threading.Event()
 
     def handle(self, request: Request, send: Callable[[bytes], object]) -> None:
-        """Respond to a request by `send`, or not at all."""
+        """Respond to a request through `send`, or not at all."""
         try:
             response = self._response(request)
         except _Dropped:
@@ -272,9 +272,9 @@ class StandInServer:
             return Response(302, headers={"Location": f"{self.url}/redirected/{number}"})
 
     def _send_slowly(self, raw: bytes, seconds: float, send: Callable[[bytes], object]) -> None:
-        """Send it in pieces that take so many seconds in all, or at once when the server recovers.
+        """Send in pieces over so many seconds; when the server recovers, send the rest at once.
 
-        The pieces are single bytes unless there are more than can be sent one by one.
+        A piece is one byte, or more if there is no time to send each byte by itself.
         """
         recovered, begun_at = self._recovered, time.monotonic()
         pieces = min(len(raw), max(1, int(seconds / _SHORTEST_PAUSE_SECONDS)))
@@ -291,7 +291,7 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        """Callers may hang up."""
+        """Ignore callers that hang up."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -309,8 +309,8 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):
             self.stand_in.handle(request, self.wfile.write)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - http.server calls them so
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - names of http.server
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""Webhooks: an HMAC over their raw bytes, the time at which they were signed, and what they hold."""
+"""Webhooks: the signature over the raw bytes, the time of signing, and the decoded content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adapters.psp.settings import SettingsError
 from domain.ports import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
-"""How far a signed time may be from ours, before or after."""
+"""How far the time of signing may be from ours, before or after."""
 
 _UNIX_SECONDS: Final = re.compile(r"[0-9]{1,12}")
 
@@ -23,7 +23,7 @@ Encoding: TypeAlias = Literal["hex", "base64"]
 
 
 def require_secrets(secrets: Iterable[str]) -> None:
-    """Raise SettingsError for no secret, and for a blank one: anybody could sign with it."""
+    """Raise SettingsError if there is no secret or a blank one, with which anybody could sign."""
     given = tuple(secrets)
     if not given or not all(map(str.strip, given)):
         raise SettingsError("a webhook secret is empty")
@@ -36,7 +36,7 @@ def sign(
     algorithm: str = "sha256",
     encoding: Encoding = "hex",
 ) -> str:
-    """Give the HMAC of a message. `algorithm` is one that hashlib knows. Hex is in lower case."""
+    """Return the HMAC of a message. `algorithm` is a name of hashlib's. Hex is in lower case."""
     key = secret.encode() if isinstance(secret, str) else secret
     mac = hmac.digest(key, message, algorithm)
     return mac.hex() if encoding == "hex" else base64.b64encode(mac).decode()
@@ -50,24 +50,25 @@ def is_signed(
     algorithm: str = "sha256",
     encoding: Encoding = "hex",
 ) -> bool:
-    """Tell whether one of the signatures is one of our secrets'; compared in constant time.
+    """Return whether one of the signatures was made with one of the secrets.
 
-    There are several secrets while one replaces another. A signature may be any text: headers hold
-    what anybody sent, and bytes are compared, for `compare_digest` refuses text beyond ASCII.
+    There are several secrets while one replaces another. A signature may be any text, because
+    anybody can send headers. The comparison takes constant time.
     """
     expected = [
         sign(message, secret, algorithm=algorithm, encoding=encoding).encode()
         for secret in secrets
         if secret
     ]
+    # Bytes, because compare_digest() raises TypeError for text that is not ASCII.
     given = [signature.encode(errors="surrogatepass") for signature in signatures]
     return any(hmac.compare_digest(ours, theirs) for ours in expected for theirs in given)
 
 
 def is_recent(signed_at: int | str, now: datetime) -> bool:
-    """Tell whether a time, in Unix seconds, is at most 300 seconds before or after now.
+    """Return whether a time in Unix seconds is at most 300 seconds before or after now.
 
-    Both are taken in whole seconds, as the signed time is. Text that is no such number is not.
+    Fractions of a second are ignored. Text that is not a number is not recent.
     """
     if isinstance(signed_at, str):
         if not _UNIX_SECONDS.fullmatch(signed_at):
@@ -80,13 +81,13 @@ T = TypeVar("T")
 
 
 def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
-    """Give what the decoder makes of a body, or of a part of one. Raises WebhookRejected.
+    """Decode a body, or a part of one. Raises WebhookRejected if that fails.
 
-    Make the decoder at import: msgspec crashes when several threads are the first to read a type
-    (0.22).
+    Create the decoder at import: msgspec 0.22 crashes if several threads are the first to decode a
+    type.
     """
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        # From None: the cause quotes the body.
+        # `from None`, because the cause quotes the body.
         raise WebhookRejected("the body is no event that is known") from None

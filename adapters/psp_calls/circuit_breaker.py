@@ -43,7 +43,7 @@ class CircuitBreaker:
 
     @contextmanager
     def around_call(self) -> Iterator[None]:
-        """Record how the call ends. Raises ProviderUnavailable at once while the breaker is open."""
+        """Record how the call ends. Raises ProviderUnavailable at once while open."""
         begun_at = self._now()
         with self._lock:
             if begun_at < self._open_until:
@@ -63,7 +63,7 @@ class CircuitBreaker:
             self._note(has_hung, pause_seconds)
 
     def capacity(self, most: int) -> int:
-        """Return how many calls may run at once: 0 while open, 1 for the trial call, else `most`."""
+        """Return how many calls may run at once: 0 while open, 1 for a trial, else `most`."""
         with self._lock:
             if self._now() < self._open_until:
                 return 0

@@ -1,5 +1,5 @@
-"""Stripe: an adapter of the port for PSPs, on Stripe's official SDK.
+"""The adapter for Stripe, on its official SDK.
 
-The SDK is imported by `calls.py` and `transport.py`, and so by `provider.py` alone; the
-settings and the webhooks do without it.
+Only `provider.py` leads to an import of the SDK, through `calls.py` and `transport.py`. Settings
+and webhooks work without it.
 """

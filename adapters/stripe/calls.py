@@ -1,4 +1,4 @@
-"""One call of the port at Stripe: under one deadline, its answers read, its errors translated."""
+"""Calls of the SDK with one deadline; responses are decoded and errors translated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import stripe
 
 from adapters.psp.http import NotFound, RetryPolicy, retry_after
 from adapters.stripe.keys import StripeKeys
-from adapters.stripe.payloads import Answer
+from adapters.stripe.payloads import LiveOrTest
 from adapters.stripe.transport import Transport
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from stripe.checkout import SessionService
 
 API_VERSION: Final = "2026-10-28.endive"
-"""The version that this adapter is written for; each request names it, whatever the SDK's is."""
+"""The API version of this adapter, sent with each request whatever the SDK's default is."""
 
 _Asked = ParamSpec("_Asked")
 _Read = TypeVar("_Read", bound=msgspec.Struct)
 
 
 class NotPermitted(ProviderUnavailable):
-    """The restricted key may not make this call, until somebody allows it."""
+    """The restricted key lacks the permission for this call."""
 
 
 class KeySpent(ProviderRefused):
-    """The idempotency key will never give anything but this failure, whatever was done under it."""
+    """The idempotency key returns this failure from now on, whether or not the call acted."""
 
 
 _TRANSLATIONS: Final[
     Mapping[type[stripe.StripeError], type[ProviderUnavailable | ProviderRefused]]
 ] = {
     stripe.APIError: ProviderUnavailable,
-    # A key that was revoked is mended by the operator, and the same call then succeeds.
+    # An operator replaces a revoked key, and the same call then succeeds.
     stripe.AuthenticationError: ProviderUnavailable,
     stripe.PermissionError: NotPermitted,
     stripe.RateLimitError: ProviderUnavailable,
@@ -48,13 +48,14 @@ _TRANSLATIONS: Final[
     stripe.InvalidRequestError: ProviderRefused,
     stripe.IdempotencyError: KeySpent,
 }
-"""What an error of the SDK means here. One that is not listed is an outage: it may have acted."""
+"""What an error of the SDK means here. Any other is an outage: the call may have acted."""
 
 
 class Call:
-    """A call of the port, with the keys of a merchant account; used as a context, which closes its connection.
+    """A call of the port with the keys of a merchant account.
 
-    Nothing of the SDK's errors leaves it: they carry what was sent and received.
+    Use it in a `with` statement, which closes its connection. No exception of the SDK leaves it,
+    because they hold what was sent and received.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Call:
             stripe_version=API_VERSION,
             base_addresses={"api": api_base},
             http_client=self._transport,
-            # The transport does it, within the deadline.
+            # The transport retries, within the deadline.
             max_network_retries=0,
         )
 
@@ -94,7 +95,7 @@ class Call:
 
     @property
     def accounts(self) -> stripe.AccountService:
-        """Stripe's accounts: the merchant's own is asked for."""
+        """Stripe's accounts, of which only the merchant's own is retrieved."""
         return self._stripe.v1.accounts
 
     @property
@@ -110,29 +111,30 @@ class Call:
     def ask(
         self,
         kind: type[_Read],
-        # Any: the SDK's objects and lists have no common type; only the text they came as is read.
+        # Any: the SDK's objects have no common type; only the raw body is read.
         send: Callable[_Asked, Any],
         *args: _Asked.args,
         **options: _Asked.kwargs,
     ) -> _Read:
-        """Send a request, and read the answer. Raises ProviderUnavailable and ProviderRefused."""
+        """Send a request and decode the response. Raises ProviderUnavailable, ProviderRefused."""
         try:
-            answer = msgspec.json.decode(send(*args, **options).last_response.body, type=kind)
+            raw = send(*args, **options).last_response.body
+            response = msgspec.json.decode(raw, type=kind)
         except stripe.StripeError as error:
             raise _translated(error) from None
         except ProviderUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an answer of any form makes the SDK stumble over
+        except Exception as error:  # noqa: BLE001 - the SDK may raise anything
             raise ProviderUnavailable(
-                "Stripe's answer cannot be understood",
+                "Stripe's response cannot be understood",
                 details=FailureDetails(error=type(error).__name__),
             ) from None
-        if isinstance(answer, Answer) and answer.livemode is not self._is_live:
+        if isinstance(response, LiveOrTest) and response.livemode is not self._is_live:
             raise ProviderUnavailable(
                 "Stripe answered in the other of test and live mode",
                 details=FailureDetails(error="WrongMode"),
             )
-        return answer
+        return response
 
 
 def _translated(error: stripe.StripeError) -> Exception:
@@ -154,7 +156,7 @@ def _translated(error: stripe.StripeError) -> Exception:
         headers.get("idempotent-replayed") == "true"
         and (error.http_status or 0) >= HTTPStatus.INTERNAL_SERVER_ERROR
     ):
-        # Stripe saved a fault of its own under the idempotency key.
+        # Stripe saved an internal error under the idempotency key.
         meaning = KeySpent
     reason = f"Stripe answered {type(error).__name__}, HTTP {error.http_status}"
     if meaning is ProviderUnavailable:
@@ -163,10 +165,9 @@ def _translated(error: stripe.StripeError) -> Exception:
 
 
 def quiet_sdk() -> None:
-    """Have the SDK say nothing anywhere: its lines hold addresses, parameters and answers."""
+    """Switch off the SDK's logs and telemetry, which hold parameters and responses."""
     logging.getLogger("stripe").disabled = True
-    # These two are the SDK's own switches: STRIPE_LOG=debug would print to standard error, and
-    # telemetry leaves a file in the home folder.
-    stripe._util.STRIPE_LOG = None  # noqa: SLF001 - it has no public one
+    # STRIPE_LOG=debug would print to standard error; telemetry writes a file in the home folder.
+    stripe._util.STRIPE_LOG = None  # noqa: SLF001 - there is no public switch
     stripe.log = None
     stripe.enable_telemetry = False

@@ -1,7 +1,7 @@
-"""Our words as Stripe's parameters, and Stripe's answers as our words.
+"""Translates requests into Stripe's parameters, and Stripe's responses into outcomes.
 
-Each class holds what is read of an object of Stripe's API reference, by the name it has there. An
-answer that has not this form, or a value that is not listed there, is one that cannot be understood.
+Each class holds the fields that are read of an object in Stripe's API reference, with their names
+there. A response of another form, or with a value not listed there, cannot be understood.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ LONGEST_LIFE: Final = timedelta(hours=24)
 """How long after its creation a Checkout Session may end ("Create a Session", `expires_at`)."""
 
 LEEWAY: Final = timedelta(minutes=2)
-"""What the way to Stripe, a repeated call, and two clocks that differ may take of either."""
+"""The margin on both sides for latency, retries and clocks that differ."""
 
 CARD: Final = "card"
 """The type of a payment method that is a card."""
 
 LINK: Final = "link"
-"""The brand of a "card" that is a Link account, behind which may be anything (PaymentMethod,
+"""The brand of a "card" that is a Link account, with any payment method behind it (PaymentMethod,
 `card.brand`). It has no fingerprint, and no bank has checked its address."""
 
 DETACH_GRACE: Final = timedelta(minutes=1)
-"""How long after a page is complete its card may still be attached to the customer.
+"""How long after the completion of a page Stripe may take to attach its card to the customer.
 
 Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """
 
 _MARKDOWN: Final = re.compile(
-    # Emphasis, code, links, HTML; what makes a link of an address; what begins an entity.
+    # Emphasis, code, links, HTML; URLs that become links; the beginning of an entity.
     r"[\\`*_~\[\]<@]|(?<=\])\(|:(?=//)|(?<=www)\.|&(?=#?[0-9a-z]+;)",
     re.IGNORECASE,
 )
@@ -67,9 +67,9 @@ GUEST_ID: Final = "guest_id"
 
 
 def consent_as_sent(text: str) -> str:
-    """Give a consent text so that Stripe, which renders Markdown, shows it as it is.
+    """Escape a consent text, because Stripe renders Markdown and names may hold anything.
 
-    Names in it may hold anything. Source: Stripe's documentation, "Customize text and policies".
+    Source: Stripe's documentation, "Customize text and policies".
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
 
@@ -77,25 +77,25 @@ def consent_as_sent(text: str) -> str:
 def page_parameters(
     request: HostedPageRequest, customer: str, currency: str | None
 ) -> SessionCreateParams:
-    """Give the parameters of "Create a Session" for the page of an attempt.
+    """Return the parameters of "Create a Session" for the page of an attempt.
 
-    They depend on nothing but the request, the customer and a setting, so that a repeated call is
-    the same. `currency` is a three-letter code in lower case; without one none is sent.
+    They are the same for a repeated call. `currency` is a three-letter code in lower case, or None
+    to send none.
 
-    Checkout makes SetupIntents for use `off_session`; there is no parameter for it. What was
-    `payment_method_types` is called `allowed_payment_method_types` since version 2026-09-30.
+    Checkout creates SetupIntents for use `off_session`; there is no parameter for it. Since version
+    2026-09-30 `payment_method_types` is called `allowed_payment_method_types`.
     """
     metadata = {TOKEN_ID: request.token_id, ATTEMPT: str(request.attempt)}
     parameters: SessionCreateParams = {
         "mode": "setup",
         "allowed_payment_method_types": [CARD],
-        # Link counts as a card for the filter above, and may have a bank account behind it.
+        # Link passes the filter above, and may have a bank account behind it.
         "wallet_options": {"link": {"display": "never"}},
         "locale": CONSENT_LANGUAGE,
         "customer": customer,
         "client_reference_id": request.token_id,
         "metadata": metadata,
-        # Events of a SetupIntent carry its own metadata, not the session's.
+        # Events about the SetupIntent hold its own metadata, not the session's.
         "setup_intent_data": {"metadata": metadata},
         "success_url": request.return_uri,
         "cancel_url": request.cancel_uri,
@@ -110,21 +110,21 @@ def page_parameters(
 
 
 def _ends_at(request: HostedPageRequest) -> datetime:
-    """Give when the page ends: Stripe's least, or what the session asks for, up to its most."""
+    """Return when the page ends: `live_until`, within Stripe's limits."""
     earliest = request.begun_at + SHORTEST_LIFE + LEEWAY
     latest = request.begun_at + LONGEST_LIFE - LEEWAY
     return min(max(earliest, request.live_until), latest)
 
 
 def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
-    """Give what Stripe may know of the guest, and fills its page in with as far as it does."""
+    """Return the details of the guest, with which Stripe prefills its page."""
     billing = request.billing_info or BillingInfo()
     name = " ".join(filter(None, (billing.first_name, billing.last_name)))
     parameters: CustomerUpdateParams = {"name": name or request.guest_name}
     if email := billing.email or request.guest_email:
         parameters["email"] = email
     if billing.phone:
-        # Stripe takes 20 characters, which the digits alone never exceed.
+        # Stripe allows 20 characters, which the digits alone never exceed.
         parameters["phone"] = "+" + "".join(filter(str.isdigit, billing.phone))
     if address := _address(billing):
         parameters["address"] = address
@@ -178,8 +178,8 @@ class Check(StrEnum):
     UNCHECKED = "unchecked"
 
 
-class Answer(msgspec.Struct):
-    """What every object of the API has: whether it is of live mode."""
+class LiveOrTest(msgspec.Struct):
+    """An object of the API with its mode."""
 
     livemode: bool
 
@@ -203,7 +203,7 @@ class CardDetails(msgspec.Struct):
 
 
 class CollectedMethod(msgspec.Struct):
-    """PaymentMethod, with its `card` if its type is `card`."""
+    """PaymentMethod; `card` is set if its type is `card`."""
 
     id: _Id
     type: Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]{1,64}$")]
@@ -212,44 +212,44 @@ class CollectedMethod(msgspec.Struct):
     customer: _Id | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a card without its details. msgspec makes a ValidationError of the ValueError."""
+        """Refuse a card without its details; msgspec raises a ValidationError instead."""
         if self.type == CARD and self.card is None:
             raise ValueError("a card without details")
 
 
 class SetupError(msgspec.Struct):
-    """SetupIntent, `last_setup_error`: that there is one is all that is read of it."""
+    """SetupIntent, `last_setup_error`, of which no field is read."""
 
 
 class SetupIntent(msgspec.Struct):
-    """SetupIntent, with its PaymentMethod where that was asked for."""
+    """SetupIntent, with its PaymentMethod if that was expanded."""
 
     status: IntentStatus
     payment_method: CollectedMethod | str | None = None
     last_setup_error: SetupError | None = None
 
 
-class CustomerOrWhatIsLeft(msgspec.Struct):
-    """Customer, which can be retrieved after it was deleted, with little in it."""
+class RetrievedCustomer(msgspec.Struct):
+    """Customer, which can be retrieved after it was deleted."""
 
     deleted: bool = False
 
 
-class CheckoutSession(Answer):
-    """Checkout Session, with its SetupIntent and customer where they were asked for."""
+class CheckoutSession(LiveOrTest):
+    """Checkout Session, with its SetupIntent and customer if they were expanded."""
 
     id: _Id
     status: SessionStatus
     expires_at: _Time
     url: str | None = None
-    customer: CustomerOrWhatIsLeft | str | None = None
+    customer: RetrievedCustomer | str | None = None
     payment_method_types: tuple[str, ...] = ()
     client_reference_id: str | None = None
     metadata: dict[str, str] | None = None
     setup_intent: SetupIntent | str | None = None
 
     def is_for(self, request: HostedPageRequest) -> bool:
-        """Tell whether it was made for this attempt."""
+        """Return whether it was made for this attempt."""
         attempt = (self.metadata or {}).get(ATTEMPT)
         return (self.client_reference_id, attempt) == (request.token_id, str(request.attempt))
 
@@ -261,28 +261,28 @@ class Sessions(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """Account; it has the same `id` in test mode and in live mode."""
+    """Account, with the same `id` in test mode and in live mode."""
 
     id: _Id
 
 
-class Customer(Answer):
+class Customer(LiveOrTest):
     """Customer."""
 
     id: _Id
 
 
-class StoredMethod(Answer):
-    """PaymentMethod, and the customer it is attached to, None once it is detached."""
+class StoredMethod(LiveOrTest):
+    """PaymentMethod; `customer` is None once it is detached."""
 
     id: _Id
     customer: _Id | None = None
 
 
 def page_of(session: CheckoutSession, customer: str) -> HostedPage:
-    """Give the page of a Checkout Session that is open."""
+    """Return the page of an open Checkout Session."""
     if not session.url:
-        raise ProviderUnavailable("Stripe made a page without an address")
+        raise ProviderUnavailable("the page has no address")
     return HostedPage(
         reference=session.id,
         address=session.url,
@@ -294,27 +294,27 @@ def page_of(session: CheckoutSession, customer: str) -> HostedPage:
 def outcome_of(
     session: CheckoutSession, page: HostedPage, *, completed_at: datetime | None, now: datetime
 ) -> Outcome:
-    """Give what a Checkout Session tells of its page.
+    """Return the outcome of a page from its Checkout Session.
 
-    A SetupIntent that has succeeded is the truth whatever the session says of itself: from then on
-    the card is stored at Stripe, and has to be kept or discarded. Once it is detached, or its
-    customer is deleted, it can never be charged again, and the page brings no card.
+    Once the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded,
+    whatever the status of the session. If the card is detached or its customer deleted, it can
+    never be charged again, and the page is closed.
 
-    `completed_at` is when a webhook has told that the page is complete, None if none has.
-    Raises ProviderUnavailable when Stripe left something out.
+    `completed_at` is when a webhook reported the completion, or None.
+    Raises ProviderUnavailable if the response lacks something.
     """
     if isinstance(session.setup_intent, str):
-        raise ProviderUnavailable("Stripe left the SetupIntent out")
+        raise ProviderUnavailable("the response lacks the SetupIntent")
     match session.status, session.setup_intent:
         case _, SetupIntent(status=IntentStatus.SUCCEEDED) as intent:
             if not isinstance(intent.payment_method, CollectedMethod):
-                raise ProviderUnavailable("Stripe left the PaymentMethod out")
+                raise ProviderUnavailable("the response lacks the PaymentMethod")
             method = intent.payment_method
-            if isinstance(session.customer, CustomerOrWhatIsLeft) and session.customer.deleted:
+            if isinstance(session.customer, RetrievedCustomer) and session.customer.deleted:
                 return PageClosed()
             if method.customer is None:
-                return _outcome_without_holder(page, completed_at, now)
-            return _outcome_with(method, page)
+                return _outcome_detached(page, completed_at, now)
+            return _outcome_attached(method, page)
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -323,24 +323,22 @@ def outcome_of(
         ):
             return PageClosed()
         case SessionStatus.COMPLETE, None:
-            raise ProviderUnavailable("Stripe knows no SetupIntent of a complete page")
+            raise ProviderUnavailable("a complete page has no SetupIntent")
         case (
             SessionStatus.OPEN,
             SetupIntent(status=IntentStatus.REQUIRES_PAYMENT_METHOD, last_setup_error=SetupError()),
         ):
             return CardRefused()
         case _:
-            # Nothing typed yet, or the bank's challenge is open.
+            # Nothing typed yet, or during the challenge.
             return Pending()
 
 
-def _outcome_without_holder(
-    page: HostedPage, completed_at: datetime | None, now: datetime
-) -> Outcome:
-    """Give what a page tells whose card no customer holds: not yet, or not any more.
+def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
+    """Return the outcome of a page whose card is not attached yet, or no longer.
 
-    When the guest was done is told by a webhook alone; without one it was before the page's end.
-    Raises ProviderUnavailable where Pending would end a session whose card may yet be attached.
+    Only a webhook says when the page was completed; otherwise its end is the latest time. Raises
+    ProviderUnavailable if Pending would end a session whose card may still be attached.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()
@@ -349,8 +347,8 @@ def _outcome_without_holder(
     raise ProviderUnavailable("Stripe may still attach the card")
 
 
-def _outcome_with(method: CollectedMethod, page: HostedPage) -> Outcome:
-    """Give what a page tells whose card a customer holds."""
+def _outcome_attached(method: CollectedMethod, page: HostedPage) -> Outcome:
+    """Return the outcome of a page whose payment method is attached."""
     typed_at = _time(method.created)
     token = CardToken(method.id)
     card = method.card
@@ -362,8 +360,7 @@ def _outcome_with(method: CollectedMethod, page: HostedPage) -> Outcome:
         card=Card(
             guest_reference=page.guest_reference,
             token=token,
-            # Stripe may have none. The card is stored all the same, and has to be kept or discarded:
-            # it then counts as a card that is like no other.
+            # Stripe may have no fingerprint. The card then counts as different from all others.
             fingerprint=card.fingerprint or method.id,
             card_logo=card.brand,
             last_four=card.last4,
@@ -376,7 +373,7 @@ def _outcome_with(method: CollectedMethod, page: HostedPage) -> Outcome:
 
 
 def _avs_result(checks: Checks) -> AvsResult:
-    """Put both checks into one word: what the bank calls wrong is wrong, whatever else is right."""
+    """Combine both checks: one failure is a mismatch, whatever the other says."""
     results = {checks.address_line1_check, checks.address_postal_code_check}
     if Check.FAIL in results:
         return AvsResult.MISMATCH
@@ -387,7 +384,7 @@ def _time(unix_seconds: int) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)
 
 
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
-for _type in (CheckoutSession, Sessions, Account, Customer, CustomerOrWhatIsLeft, StoredMethod):
+# msgspec 0.22 crashes if several threads are the first to decode a type. Creating a decoder at
+# import prepares the type in one thread.
+for _type in (CheckoutSession, Sessions, Account, Customer, RetrievedCustomer, StoredMethod):
     msgspec.json.Decoder(_type)

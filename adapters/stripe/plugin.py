@@ -1,4 +1,4 @@
-"""Stripe as cardonfile's plugin: the keys of its merchant accounts, read from the environment."""
+"""The plugin for Stripe, which reads the keys of its merchant accounts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
 MAX_CONSENT_LENGTH: Final = 1200
-"""How many characters `payloads.consent_as_sent` may give ("Create a Session", `custom_text[submit]`)."""
+"""Stripe's limit for the escaped consent ("Create a Session", `custom_text[submit]`)."""
 
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")
@@ -34,14 +34,14 @@ _SECRET = re.compile(r"whsec_[!-~]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeSettings:
-    """The keys of each merchant account, and where Stripe is reached."""
+    """The keys of each merchant account, and the address of Stripe's API."""
 
     accounts: Mapping[MerchantAccount, StripeKeys]
     api_base: str = API_BASE
 
 
 def read(here: Surroundings) -> StripeSettings | None:
-    """Read the keys of every account that has one. Raises SettingsError; no message repeats any."""
+    """Read the keys of every account. Raises SettingsError, whose text shows no key."""
     given = ACCOUNT_SETTINGS.read(here.environment)
     accounts = {account: _keys(account, own) for account, own in given.items()}
     api_base = _api_base(here.environment.get(API_BASE_SETTING))
@@ -89,9 +89,9 @@ def _api_base(url: str | None) -> str:
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
-    """Give the adapter. Raises SettingsError when the SDK that it needs is not installed."""
+    """Return the adapter. Raises SettingsError if the SDK is not installed."""
     try:
-        # Its import takes a moment, and only those who use Stripe have it.
+        # The SDK is an optional dependency, and slow to import.
         from adapters.stripe.provider import StripeProvider
     except ModuleNotFoundError as missing:
         if missing.name != "stripe":

@@ -1,4 +1,4 @@
-"""Stripe as the domain's port for PSPs: a hosted page is a Checkout Session in `setup` mode."""
+"""The port for PSPs at Stripe: a hosted page is a Checkout Session in `setup` mode."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from adapters.stripe.payloads import (
     Account,
     CheckoutSession,
     Customer,
-    CustomerOrWhatIsLeft,
+    RetrievedCustomer,
     Sessions,
     SessionStatus,
     StoredMethod,
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 
 class StripeProvider(PaymentProvider):
-    """Asks Stripe over its official SDK, with the keys of each merchant account."""
+    """Calls Stripe through its official SDK, with the keys of each merchant account."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class StripeProvider(PaymentProvider):
         self._clock = clock
         self._api_base = api_base
         self._retry_policy = retry_policy or RetryPolicy()
-        # Made once: reading the certificates takes longer than a call.
+        # Created once, because reading the certificates takes longer than a call.
         self._tls = trusted_by_the_sdk() if api_base.startswith("https:") else None
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Give Stripe's id of the account, and the mode; None if the key may not read it."""
+        """Return Stripe's id of the account and the mode; None if the key may not read it."""
         try:
             with self._call(merchant_account) as call:
                 account = call.ask(Account, call.accounts.retrieve_current)
@@ -102,8 +102,8 @@ class StripeProvider(PaymentProvider):
                     {"idempotency_key": request.idempotency_key},
                 )
             except KeySpent:
-                # The key tells nothing any more: not whether a page was made, nor which. Stripe's
-                # list does. If none is there, nothing was done that a guest could ever use.
+                # The key no longer shows whether a page was made, but Stripe's list does. If the
+                # list has none, there is no page that a guest could use.
                 session = _page_made_before(call, request, customer)
             if CARD not in session.payment_method_types:
                 log.error(
@@ -111,7 +111,7 @@ class StripeProvider(PaymentProvider):
                     account=account,
                     do="switch cards on in Stripe's dashboard: Settings, Payment methods",
                 )
-                with suppress(ProviderRefused):  # Another try has closed it before.
+                with suppress(ProviderRefused):  # An earlier try has closed it.
                     call.ask(CheckoutSession, call.sessions.expire, session.id)
                 raise ProviderRefused("Stripe made a page that takes no cards")
         return page_of(session, customer)
@@ -131,7 +131,7 @@ class StripeProvider(PaymentProvider):
             except NotFound:
                 return PageClosed()
         if session.id != page.reference or not session.is_for(request):
-            raise ProviderUnavailable("Stripe answered about another page")
+            raise ProviderUnavailable("the response is about another page")
         outcome = outcome_of(
             session,
             page,
@@ -148,8 +148,8 @@ class StripeProvider(PaymentProvider):
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        # Stripe refuses to expire a page that is over, and one that a guest is just submitting;
-        # only its status tells one refusal from the other.
+        # Stripe refuses to expire a page that is over, and one that is being submitted; only its
+        # status distinguishes the two.
         with self._call(request.merchant_account) as call, suppress(NotFound):
             session = call.ask(CheckoutSession, call.sessions.retrieve, page.reference)
             if session.status is SessionStatus.OPEN:
@@ -162,7 +162,7 @@ class StripeProvider(PaymentProvider):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        # Detaching twice is refused, in words that only people can read; hence the question first.
+        # Stripe refuses to detach twice, with a text and no code, so the method is read first.
         with self._call(merchant_account) as call, suppress(NotFound):
             method = call.ask(StoredMethod, call.payment_methods.retrieve, token)
             if method.customer is None:
@@ -172,7 +172,7 @@ class StripeProvider(PaymentProvider):
             except ProviderRefused:
                 if not _is_gone(call, method.customer):
                     raise
-                # Only its customer could be charged with it, and nobody can bring that one back.
+                # It can only be charged to its customer, who was deleted for good.
                 log.warning("stripe_discard_ended", account=merchant_account)
 
     @override
@@ -187,42 +187,42 @@ class StripeProvider(PaymentProvider):
 
 
 def _customer(call: Call, request: HostedPageRequest) -> str:
-    """Give the guest's customer at Stripe, which is made once, and made anew when it is gone.
+    """Return the guest's customer at Stripe; it is created once, and again if it was deleted.
 
-    What is known of the guest is written to it each time, which also shows that it is there.
+    The guest's details are written to it each time, which also shows whether it exists.
     """
     for reference in _candidates(call, request):
-        if _is_there(call, request, reference):
+        if _exists(call, request, reference):
             return reference
     raise ProviderRefused("Stripe has lost the guest's customer")
 
 
-def _is_there(call: Call, request: HostedPageRequest, reference: str) -> bool:
+def _exists(call: Call, request: HostedPageRequest, reference: str) -> bool:
     try:
         call.ask(Customer, call.customers.update, reference, customer_parameters(request))
         return True
     except NotFound:
         return False
     except ProviderRefused:
-        # Stripe dislikes an address or a number: the guest types it on the page instead.
+        # Stripe refuses an address or a number; the guest types it on the page instead.
         pass
     return not _is_gone(call, reference)
 
 
 def _is_gone(call: Call, customer: str) -> bool:
-    """Tell whether a customer was deleted, or never was."""
+    """Return whether a customer was deleted, or never existed."""
     try:
-        return call.ask(CustomerOrWhatIsLeft, call.customers.retrieve, customer).deleted
+        return call.ask(RetrievedCustomer, call.customers.retrieve, customer).deleted
     except NotFound:
         return True
 
 
 def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
-    """Give the customers that may be the guest's, each made when its turn comes.
+    """Yield the customers that may be the guest's, each created when it is needed.
 
-    The one that we know; the one made under the guest's own key, with parameters that never change,
-    so that a call whose answer was lost, and two at once, find the same one; and, when that key
-    only tells of a customer who is gone or of a fault, one of this attempt's own.
+    First the one on file. Then one created under the guest's own idempotency key, so that a
+    repeated or a concurrent call finds the same one; its parameters never change. If that key returns a
+    deleted customer or a fault, one of this attempt's own.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -238,9 +238,9 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 
 
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
-    """Find the page of an attempt whose key tells nothing. Raises ProviderRefused without one.
+    """Find the page of an attempt whose idempotency key is spent, or raise ProviderRefused.
 
-    The merchant's other programs may have made sessions of all kinds for the same customer.
+    Other programs of the merchant may have made sessions for the same customer.
     """
     asked: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
     for session in call.ask(Sessions, call.sessions.list, asked).data:

@@ -1,4 +1,4 @@
-"""How the SDK reaches Stripe: over the connection, and under the deadline, of a call of the port."""
+"""The SDK's HTTP client, on the connection and deadline of a call of the port."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing_extensions import override
 from adapters.psp.http import HttpClient, Response, RetryPolicy
 
 _PASSED_ON: Final = frozenset({"request-id", "idempotent-replayed", "retry-after"})
-"""The headers that are of use here. The SDK prints others, such as notices, to standard error."""
+"""The headers that are used here. The SDK prints others, such as notices, to standard error."""
 
 
 class Transport(stripe.HTTPClient):
-    """Sends the SDK's requests at Stripe's address by an HTTP client with one deadline."""
+    """Sends the SDK's requests through an HTTP client with one deadline."""
 
     name = "http.client"
 
@@ -36,7 +36,7 @@ class Transport(stripe.HTTPClient):
         method: str,
         url: str,
         headers: Mapping[str, str] | None,
-        post_data: Any = None,  # as the SDK has it: text that is form-encoded, or None
+        post_data: Any = None,  # as in the SDK: a form-encoded text, or None
         *,
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
@@ -53,9 +53,9 @@ class Transport(stripe.HTTPClient):
 
 
 def _is_worth_repeating(response: Response) -> bool:
-    """Tell whether the same request may succeed: Stripe may say so itself.
+    """Return whether the same request may succeed; Stripe may say so in a header.
 
-    (Stripe API reference, "Errors"; "Advanced error handling".)
+    Source: Stripe API reference, "Errors", and "Advanced error handling".
     """
     advice = response.headers.get("stripe-should-retry")
     is_passing = (
@@ -66,5 +66,5 @@ def _is_worth_repeating(response: Response) -> bool:
 
 
 def trusted_by_the_sdk() -> ssl.SSLContext:
-    """Give a TLS context that trusts whom the SDK trusts: the certificates it comes with."""
+    """Return a TLS context that trusts the certificates that come with the SDK."""
     return ssl.create_default_context(cafile=stripe.ca_bundle_path)

@@ -1,8 +1,8 @@
-"""Stripe's webhooks: verified over their raw bytes, and read as far as they name a session.
+"""Stripe's webhooks: verified over their raw bytes, and decoded as far as they name a session.
 
-The SDK's `construct_event` is not used: it reads the machine's clock and not the port's, takes a
-time as far ahead as one likes, knows one secret, and gives objects that nothing has checked. The
-scheme is short ("Verify webhook signatures manually"): HMAC-SHA256 of `<t>.<body>`.
+The SDK's `construct_event` is not used: it reads the machine's clock instead of the port's, accepts
+any time in the future, knows only one secret, and returns unchecked objects. The scheme is short
+("Verify webhook signatures manually"): HMAC-SHA256 of `<t>.<body>`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIME: Final = re.compile(r"[0-9]{1,12}")
 
 
 class _Head(msgspec.Struct):
-    """Event: what all of them have; `account` names a connected account, which none of ours is."""
+    """The common fields of an event; `account` is set for a connected account only."""
 
     id: str
     type: str
@@ -40,7 +40,7 @@ class _Head(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """The Checkout Session or SetupIntent of an event; its metadata may be null."""
+    """The Checkout Session or SetupIntent of an event."""
 
     id: str
     metadata: dict[str, str] | None = None
@@ -61,10 +61,10 @@ _BODY: Final = msgspec.json.Decoder(_Body)
 def read(
     delivery: WebhookDelivery, account: MerchantAccount, keys: StripeKeys, *, now: datetime
 ) -> Sequence[WebhookNotice]:
-    """Name the session that an event speaks of. Raises WebhookRejected.
+    """Return a notice with the session that an event is about. Raises WebhookRejected.
 
-    An event of another kind, or about something that is not this service's, says nothing: a
-    merchant may well use its account for more, and Stripe switches an endpoint off that refuses.
+    Other events are accepted and give none: a merchant may use the account for more, and Stripe
+    disables an endpoint that refuses events.
     """
     _require_signature(delivery, keys, now)
     head = decode_webhook(_HEAD, delivery.body)
@@ -74,8 +74,8 @@ def read(
         raise WebhookRejected("meant for a connected account of Stripe")
     if head.type not in PAGE_EVENTS | INTENT_EVENTS:
         return ()
-    told_of = decode_webhook(_BODY, delivery.body).data.object
-    token_id = (told_of.metadata or {}).get(TOKEN_ID)
+    subject = decode_webhook(_BODY, delivery.body).data.object
+    token_id = (subject.metadata or {}).get(TOKEN_ID)
     if token_id is None:
         return ()
     return (
@@ -83,13 +83,13 @@ def read(
             merchant_account=account,
             content=f"{head.type} {head.id}",
             token_id=TokenId(token_id),
-            page_reference=told_of.id if head.type in PAGE_EVENTS else None,
+            page_reference=subject.id if head.type in PAGE_EVENTS else None,
         ),
     )
 
 
 def completed_at(evidence: Sequence[Evidence]) -> datetime | None:
-    """Give when the first webhook came that told that a page is complete, or None."""
+    """Return when the first webhook about the completion of a page arrived, or None."""
     return min(
         (
             each.received_at
@@ -101,9 +101,9 @@ def completed_at(evidence: Sequence[Evidence]) -> datetime | None:
 
 
 def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetime) -> None:
-    """Raise WebhookRejected unless one of our secrets signed this body within 300 seconds of now.
+    """Raise WebhookRejected unless the body was signed with one of our secrets, and recently.
 
-    The header has one time and, while a secret is being rolled, several signatures.
+    The header has one time, and several signatures while a secret is being rolled.
     """
     parts = [part.partition("=") for part in delivery.headers.get(HEADER, "").split(",")]
     times = [value for name, _, value in parts if name == "t" and _TIME.fullmatch(value)]

@@ -13,7 +13,7 @@ START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 class SettableClock(Clock):
-    """Shows the time that it was set to."""
+    """A clock for tests."""
 
     def __init__(self, now: datetime = START) -> None:
         self._now = now
@@ -23,5 +23,5 @@ class SettableClock(Clock):
         return self._now
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock on, or back when `by` is negative."""
+        """Move the clock forward, or back if `by` is negative."""
         self._now += by

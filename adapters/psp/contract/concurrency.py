@@ -1,4 +1,4 @@
-"""Running the same work in several threads at once."""
+"""Running work in several threads at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Result = TypeVar("Result")
 
 
 def at_once(threads: int, work: Callable[[int], Result]) -> list[Result]:
-    """Give what `work` gives for 0 up to `threads`, each in a thread that starts with the others.
+    """Run `work(0)`, `work(1)` … in threads that start together, and return the results.
 
-    Raises what any of them raises.
+    Raises the exception of any of them.
     """
     barrier = Barrier(threads)
 
     def start(number: int) -> Result:
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=60)
         return work(number)
 
     with ThreadPoolExecutor(threads) as pool:

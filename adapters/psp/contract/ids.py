@@ -1,4 +1,4 @@
-"""Identifiers that come out the same in every run."""
+"""Identifiers that are the same in every run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from domain.ports import Ids
 
 
 class SeededIds(Ids):
-    """Gives the same identifiers and secrets, in the same order, for the same seed."""
+    """Returns the same sequence of identifiers and secrets for the same seed."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - the same in every run is what is wanted
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
 
     @override
     def uuid(self) -> str:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 
 def text_of(page: str) -> str:
-    """Give the text that a guest reads on an HTML page: no tags, and every character as shown."""
+    """Return the text of an HTML page, without tags and with character references resolved."""
     reader = _Reader()
     reader.feed(page)
     reader.close()

@@ -1,4 +1,4 @@
-"""A PSP that is called over HTTP, played by a stand-in server, in the hands of the suite."""
+"""The base class for a PSP that is called over HTTP and played by a stand-in server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATUSES: Final[Mapping[Trouble, int]] = {
 
 
 class RemotePspUnderTest(PspUnderTest):
-    """Has a stand-in server make all the trouble; the PSP's own form of it is left to a subclass.
+    """Causes all trouble with a stand-in server; a subclass adds the PSP's own formats.
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -38,22 +38,22 @@ class RemotePspUnderTest(PspUnderTest):
     """
 
     server: StandInServer
-    """The stand-in, which the subclass starts. Its pages are at `server.url` too."""
+    """The stand-in, created by the subclass. Its pages are at `server.url` too."""
 
-    def __init__(self, folder: Path) -> None:  # noqa: ARG002 - a subclass may keep files there
+    def __init__(self, folder: Path) -> None:  # noqa: ARG002 - for subclasses
         self.clock = SettableClock(START)
         self.ids = SeededIds()
 
     def error(self, trouble: Trouble) -> Response:
-        """Give the PSP's response when it refuses a call: 400, 401, 403, 429 or 503.
+        """Return the PSP's error response: 400, 401, 403, 429 or 503.
 
-        Override it to give what the PSP says then, and the status that REFUSED has there.
+        Override it to return the PSP's own body, and its own status for REFUSED.
         """
         return json_response({}, _STATUSES[trouble])
 
     @abstractmethod
     def unknown_status(self, sound: Response) -> Response:
-        """Give a sound response about a page with a status that nobody has heard of."""
+        """Return a correct response about a page, changed to an unknown status."""
 
     @override
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A guest, a merchant account, and the request for a page, as tests need them."""
+"""A guest, a merchant account and the request for a page, for tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import GuestId, MerchantAccount, TokenId
 
 NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
-"""A time with microseconds, so that none of them gets lost unnoticed."""
+"""A time with microseconds, so that rounding is noticed."""
 
 MERCHANT_ACCOUNT: Final = MerchantAccount("main")
 
 
 def a_uuid(number: int) -> str:
-    """Give the UUID with this number."""
+    """Return the UUID with this number."""
     return f"00000000-0000-4000-8000-{number:012}"
 
 
@@ -27,7 +27,7 @@ TOKEN_ID: Final = TokenId(a_uuid(21))
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_page_request(**changes: Any) -> HostedPageRequest:
-    """Give the request for the page of a session's first attempt."""
+    """Return the request for the page of a session's first attempt."""
     request = HostedPageRequest(
         token_id=TOKEN_ID,
         attempt=1,

@@ -1,7 +1,7 @@
-"""What the suite of `PaymentProvider` needs of a PSP to ask an adapter for every promise.
+"""What the contract suite needs to know of a PSP, and to do with it.
 
-A PSP states its own words and numbers in a subclass of `PspUnderTest`, and pytest's option `--psp`
-names it. The adapter may well talk to its PSP over a socket: nothing here looks inside either.
+The author writes a subclass of `PspUnderTest`, and names it with pytest's option `--psp`. The suite
+sees neither the inside of the adapter nor that of the PSP.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ OTHER: Final = MerchantAccount("other")
 SECRET: Final = "the secret of webhooks to main"  # noqa: S105 - made up
 OTHER_SECRET: Final = "the secret of webhooks to other"  # noqa: S105 - made up
 START: Final = datetime(2026, 11, 20, 12, 0, 37, 789_012, tzinfo=UTC)
-"""When a PSP under test begins: at no whole minute or second, so that no part is lost unnoticed."""
+"""The time at which a PSP under test starts, with microseconds, so that rounding is noticed."""
 EXPIRY: Final = (9, 2031)
 
 
 class Ability(Enum):
-    """What a PSP, or what plays it here, may truly be without; the suite then asks less of it."""
+    """What not every PSP has, or what plays it here. The suite runs fewer tests without it."""
 
     STAND_IN = auto()
-    """It is played here: its guests, its calls, its records and its time are in our hands."""
+    """A stand-in plays it, so that its guests, calls, records and time can be controlled."""
     REMOTE = auto()
     """The adapter calls it over HTTP, with a key and webhook secrets for each merchant account."""
     SIGNED_WEBHOOKS = auto()
-    """It sends webhooks, with an HMAC by a shared secret in their headers."""
+    """It sends webhooks whose headers hold an HMAC made with a shared secret."""
     SIGNED_TIMES = auto()
-    """Its signatures hold the time at which they were made."""
+    """Its signatures include the time of signing."""
     BATCHES = auto()
     """One webhook may hold several events."""
     IDEMPOTENCY_KEYS = auto()
-    """It does a call once that comes twice, also at once. Without it, an adapter looks first."""
+    """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
 
 
 class GuestCard(Enum):
@@ -60,16 +60,16 @@ class GuestCard(Enum):
     GOOD = auto()
     ANOTHER_GOOD = auto()
     REFUSED = auto()
-    """The bank refuses it."""
+    """Refused by the bank."""
     CHALLENGED = auto()
-    """The bank asks the guest first (3-D Secure)."""
+    """Accepted after a challenge (3-D Secure)."""
     WRONG_ADDRESS = auto()
-    """Good, but the bank says that the address is another."""
+    """Accepted, but the address check fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedCard:
-    """A card as it lies before the guest, with the name that the adapter has for its brand."""
+    """The number of a test card, and the `card_logo` that the adapter reports for it."""
 
     number: str
     card_logo: str
@@ -85,26 +85,26 @@ class Method(Enum):
 
 
 class Trouble(Enum):
-    """What may go wrong between an adapter and its PSP."""
+    """A fault between an adapter and its PSP."""
 
     CALL_LOST = auto()
-    """The PSP never gets the call."""
+    """The PSP does not receive the call."""
     RESPONSE_LOST = auto()
-    """The PSP does what the call asks, and its response never comes."""
+    """The PSP handles the call, and its response does not arrive."""
     NONSENSE = auto()
-    """The PSP's response is none that can be understood."""
+    """The PSP's response cannot be understood."""
     UNKNOWN_STATUS = auto()
-    """The PSP answers well, but with a status that nobody has heard of."""
+    """The PSP's response is valid, but for an unknown status of the page."""
     REFUSED = auto()
-    """The PSP refuses the call itself, for good, and does nothing."""
+    """The PSP refuses the call for good, and does nothing."""
     UNAUTHORIZED = auto()
-    """401: the key is wrong, or was revoked. REMOTE alone, as all that follow."""
+    """401: the key is wrong or revoked. REMOTE only, like all that follow."""
     FORBIDDEN = auto()
-    """403: the key may not do this."""
+    """403: the key lacks a permission."""
     NOT_THE_API = auto()
-    """404 with an HTML page, from a proxy or a wrong address; the PSP never gets the call."""
+    """404 with an HTML page, from a proxy or a wrong address; the PSP receives no call."""
     REDIRECTED = auto()
-    """302; the PSP gets the call only if it is followed, and there it gives a sound response."""
+    """302; the PSP handles the call correctly if the redirect is followed."""
     TOO_MANY = auto()
     """429."""
     OUT_OF_ORDER = auto()
@@ -113,7 +113,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOut:
-    """Where a page sends the guest's browser: with a card stored, and without."""
+    """The addresses to which a page sends the guest's browser, with a card and without."""
 
     with_card: str
     without: str
@@ -121,17 +121,19 @@ class WaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is so of one PSP and may be otherwise with the next.
+    """The properties of a PSP that differ from one to the next.
 
-    `after_refusal` is what the adapter says once the bank has refused a card: CardRefused, or
-    Pending. `calls` are how many calls each method makes when all goes well, START for a guest who
-    is new there. Telling events are the kinds of webhooks that speak of a session, silent ones
-    those that do not, among them one that nobody knows. Broken events are bodies of telling ones
-    that lack something or have it in a wrong form, by their fault. `misdirected` names for whom
-    else a well-signed webhook may be meant: another merchant account, live mode …
-    `address_fields` are those of a billing address that the PSP has a place for. `resolution` is
-    the unit of the times that the PSP tells, and `list_lag` how long a call
-    that is repeated may have to wait until the PSP's lists show what the first has made.
+    - `cards`: its test cards.
+    - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
+    - `calls`: how many calls each method makes without faults; START for a guest who is new there.
+    - `telling_events`: the kinds of webhooks about a session.
+    - `silent_events`: the kinds that are not about a session, including an unknown one.
+    - `broken_events`: bodies of telling events that lack a field or have a wrong one, by fault.
+    - `misdirected`: for whom else a correctly signed webhook may be meant, such as live mode.
+    - `address_fields`: the fields of a billing address that the PSP accepts.
+    - `resolution`: the unit of the PSP's times.
+    - `list_lag`: how long a repeated call may have to wait until the PSP's lists show a new page.
+    - `abilities`: what the PSP has; leave out what it lacks.
     """
 
     cards: Mapping[GuestCard, PrintedCard]
@@ -150,37 +152,37 @@ class Facts:
 
 
 class PspUnderTest(ABC):
-    """A PSP with no pages, guests and cards yet, where the merchant accounts MAIN and OTHER exist.
+    """A PSP without pages, guests or cards, and with the merchant accounts MAIN and OTHER.
 
-    The suite has an adapter made, plays the guest, and has trouble happen. What a PSP without
-    STAND_IN cannot do is never asked of it.
+    The suite creates an adapter, plays the guest, and causes faults. Methods that need STAND_IN are
+    not called for a PSP without it.
     """
 
     plugin: ClassVar[AnyPspPlugin]
     facts: ClassVar[Facts]
 
     clock: SettableClock
-    """The time, for the adapter and, if it is a stand-in, for the PSP; it stands still."""
+    """The clock of the adapter and of the stand-in; it moves only when a test moves it."""
 
     ids: Ids
-    """Makes the ids of sessions; those of a PSP that remembers must be new in each run."""
+    """Creates the ids of sessions; for a PSP that remembers them, new ones in each run."""
 
     keys: Sequence[str] = ()
-    """The keys that the adapter calls a REMOTE PSP with; no log may hold them."""
+    """The keys with which the adapter calls a REMOTE PSP; no log may hold them."""
 
     settings: ClassVar[Mapping[str, str]] = {}
-    """Sound settings of one merchant account of a REMOTE PSP, by what they are: `API_KEY` …"""
+    """Valid settings of one merchant account of a REMOTE PSP, as `{"API_KEY": …}`."""
 
     @abstractmethod
     def __init__(self, folder: Path) -> None:
         """Start the PSP, with an empty folder for its files."""
 
-    def close(self) -> None:  # noqa: B027 - not every PSP has something to stop
+    def close(self) -> None:  # noqa: B027 - a PSP may have nothing to stop
         """Stop what was started."""
 
     @abstractmethod
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> PaymentProvider:
-        """Make the adapter, with the deadline that it is shipped with.
+        """Return a new adapter, with its usual deadline.
 
         Each of these secrets may sign webhooks to MAIN. OTHER_SECRET signs those to OTHER, if the
         PSP is REMOTE.
@@ -192,94 +194,91 @@ class PspUnderTest(ABC):
     def type_card(
         self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
     ) -> None:
-        """Have the guest type a card; nothing comes of it when the page takes none any more."""
+        """Have the guest type a card; without effect if the page is over."""
 
     @abstractmethod
     def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
-        """Have the guest answer the bank; nothing comes of it when the page is over."""
+        """Have the guest pass or fail the challenge; without effect if the page is over."""
 
     @abstractmethod
     def read_page(self, page: HostedPage) -> str:
-        """Give the text that the guest reads on an open page, as the PSP renders it.
+        """Return the text that the guest reads on an open page, as the PSP renders it.
 
-        `adapters.psp.contract.pages.text_of` gives the text of an HTML page.
+        `adapters.psp.contract.pages.text_of` extracts the text of an HTML page.
         """
 
     @abstractmethod
     def ways_out(self, page: HostedPage) -> WaysOut:
-        """Give where the page would send the guest's browser."""
+        """Return the addresses to which the page sends the guest's browser."""
 
-    def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - a PSP that needs it overrides this
-        """Give what the service would have kept of the page by now.
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - for overriding
+        """Return the evidence that the service would have stored for the page by now.
 
-        For a PSP that tells the outcome by the browser's return or by webhooks alone.
+        For a PSP that reports the outcome only with the browser's return or in webhooks.
         """
         return ()
 
-    # What there is at the PSP
+    # The records of the PSP
 
     @abstractmethod
     def billing_info(self, page: HostedPage) -> BillingInfo:
-        """Give what the PSP was told of the billing address, as far as it has a place for it."""
+        """Return the billing address that the PSP received, as far as it accepts one."""
 
     @abstractmethod
     def count_pages(self) -> int:
-        """Count every page ever made."""
+        """Return how many pages were ever made."""
 
     @abstractmethod
     def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
-        """Give the guests that a merchant account has."""
+        """Return the guests of a merchant account."""
 
     @abstractmethod
     def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
-        """Have somebody delete a guest at the PSP."""
+        """Delete a guest at the PSP, as its dashboard would."""
 
     @abstractmethod
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
-        """Give the tokens that a merchant account can charge."""
+        """Return the tokens that a merchant account can charge."""
 
     # Trouble
 
     @abstractmethod
     def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
-        """Have trouble with every call but the next `from_call - 1`, until `recover`.
+        """Cause trouble from the `from_call`-th call from now on, until `recover`.
 
-        NONSENSE and UNKNOWN_STATUS come once the PSP has done what the call asks, and need to be
-        had only with pages that exist already.
+        NONSENSE and UNKNOWN_STATUS are sent after the PSP has handled the call. They only need to
+        work for pages that exist already.
         """
 
     @abstractmethod
     def drip(self, seconds: float) -> None:
-        """Have each response come whole, and byte by byte over so many seconds, until `recover`.
-
-        Asked of a REMOTE PSP alone, as the next.
-        """
+        """Send each response byte by byte over so many seconds, until `recover`. REMOTE only."""
 
     @abstractmethod
     def fall_silent(self) -> None:
-        """Have each call arrive, and no byte of a response come, until `recover`."""
+        """Receive calls, and send no byte of a response, until `recover`. REMOTE only."""
 
     @abstractmethod
     def recover(self) -> None:
-        """Have no more trouble; what the PSP has done stays done."""
+        """End all trouble; the PSP keeps its records."""
 
     # Webhooks
 
     @abstractmethod
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
-        """Give the body of a webhook of that kind, about this page as far as it is about one."""
+        """Return the body of a webhook of that kind, about this page if it is a telling one."""
 
     @abstractmethod
     def batch(self, bodies: Sequence[bytes]) -> bytes:
-        """Give the body of one webhook with the events of these. Asked of a PSP with BATCHES."""
+        """Return the body of one webhook with the events of these. Needs BATCHES only."""
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        """Sign a body, and deliver it to the address of MAIN's webhooks.
+        """Sign a body, for the address of MAIN's webhooks.
 
-        Its headers are those that the signature is made of, and no others.
+        The delivery has only the headers that the signature consists of.
         """
 
     @abstractmethod
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        """Deliver a webhook to MAIN that is well signed, fresh, and meant for somebody else."""
+        """Return a webhook to MAIN that is correctly signed now, but meant for somebody else."""
