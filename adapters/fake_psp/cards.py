@@ -1,4 +1,4 @@
-"""The published test cards, and what a guest types: read and checked, field by field."""
+"""The published test cards, and the checks of what a guest types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.text import is_clean
 
 
 class Behaviour(StrEnum):
-    """What comes of a test card, as the page tells it."""
+    """What a test card does, as the page describes it."""
 
     SUCCEEDS = "Succeeds"
     DECLINED = "The bank declines it"
@@ -27,7 +27,7 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCard:
-    """A test card: its brand, and how it behaves."""
+    """A test card's brand and behaviour."""
 
     brand: str
     behaviour: Behaviour
@@ -73,14 +73,15 @@ MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
         "unknown": "Choose a country from the list.",
     },
 }
-"""What is said about each field; the page's script says the same."""
+"""The messages about each field, for the server and the page's script."""
 
 UNCLEAN: Final = "This field has characters that cannot be used. Type it again."
 
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
+_MAX_EXPIRY_LENGTH: Final = 20
 
-# Numbers copied from elsewhere may come with spaces that do not break.
+# Copied numbers may contain no-break spaces.
 _BLANKS = " \u00a0"
 _NUMBER_GAPS = re.compile(rf"[{_BLANKS}-]+")
 _NUMBER = re.compile(r"[0-9]{12,19}")
@@ -93,9 +94,9 @@ _CVC = re.compile(r"[0-9]{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardEntry:
-    """A card as typed, with every field in its right form; the CVC is checked and dropped.
+    """A card as typed, with valid fields. The CVC was checked and dropped.
 
-    The number is kept out of `repr`, so that no log and no traceback shows it.
+    `repr` leaves the number out, so no log and no traceback shows it.
     """
 
     number: str = field(repr=False)
@@ -105,7 +106,7 @@ class CardEntry:
 
 
 class EntryRefused(Exception):
-    """Something typed cannot be right. `errors` has a message for each wrong field, in order."""
+    """Some fields are wrong. `errors` has a message for each, in the order of the page."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         self.errors = errors
@@ -113,9 +114,9 @@ class EntryRefused(Exception):
 
 
 def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEntry:
-    """Read what a guest typed; the billing address counts only when `avs` is on.
+    """Read what a guest typed. The billing address is read only if `avs` is on.
 
-    Raises EntryRefused naming every wrong field.
+    Raises EntryRefused with every wrong field.
     """
     errors: dict[str, str] = {}
 
@@ -144,7 +145,12 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
 
 def repeatable(name: str, text: str) -> str:
-    """Give what was typed into a field as it may be shown again: nothing that is a card number."""
+    """Return what was typed into a field if it may be shown again, else an empty string.
+
+    Never shown again are card numbers, and text that is too long for the field.
+    """
+    if len(text) > MAX_LENGTHS.get(name, _MAX_EXPIRY_LENGTH):
+        return ""
     if not is_clean(text) or holds_card_number(text):
         return ""
     return text if name != "expiry" or _match_expiry(text.strip(_BLANKS)) else ""
@@ -159,9 +165,9 @@ def _number_fault(number: str) -> str | None:
 
 
 def _match_expiry(text: str) -> re.Match[str] | None:
-    """Find month and year as people, browsers and password managers write them.
+    """Match month and year as people, browsers and password managers write them.
 
-    For example 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
+    Examples: 09/31, 9 31, 0931, 931, 09-2031 and 2031-09.
     """
     year_first = _YEAR_FIRST.fullmatch(text)
     return _EXPIRY.fullmatch(f"{year_first[2]}/{year_first[1]}" if year_first else text)

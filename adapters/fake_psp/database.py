@@ -16,7 +16,7 @@ from domain.ports import Ids
 
 Row: TypeAlias = Mapping[str, str | int | float]
 
-# Waiting for one's turn in this process, then for other processes: within the 5 s of a PSP call.
+# For the lock in this process, then for other processes: together less than the 5 s of a PSP call.
 _WAIT_SECONDS: Final = 2.0
 _SWITCH_TRIES: Final = 20
 
@@ -50,20 +50,17 @@ CREATE TABLE IF NOT EXISTS events (
 
 
 class PspUnavailable(Exception):
-    """The fake PSP cannot read or write its records; nothing was changed.
+    """The fake PSP's file cannot be read or written, and nothing was changed.
 
-    The text names the file and says why.
+    The message names the file and the cause.
     """
 
 
 class PspDatabase:
-    """The database file: made on first use for its owner alone, one connection per thread."""
+    """The database file, readable for its owner only. Each thread has its own connection."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, and make it with its tables when it is not there.
-
-        Raises PspUnavailable when that cannot be done.
-        """
+        """Open the file, or create it with its tables. Raises PspUnavailable."""
         self._path = path
         self._connections = threading.local()
         self._turn = threading.Lock()
@@ -75,20 +72,20 @@ class PspDatabase:
             db.executescript(_SCHEMA)
 
     def key(self, name: str, ids: Ids) -> str:
-        """Give the secret of that name; it is made once in the life of the file."""
+        """Return the secret of this name. The first call for a file makes it."""
         with self.write() as db:
             db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
             return str(rows(db, "SELECT value FROM keys WHERE name = ?", (name,))[0]["value"])
 
     def read(self, sql: str, parameters: Sequence[str | float]) -> list[Row]:
-        """Give the rows of one query. Raises PspUnavailable."""
+        """Return the rows of a query. Raises PspUnavailable."""
         try:
             return rows(self._connection(), sql, parameters)
         except sqlite3.Error as error:
             raise self._unavailable(error) from error
 
     def close(self) -> None:
-        """Close this thread's connection; a call after it opens a new one."""
+        """Close this thread's connection. The next call opens a new one."""
         db: Database | None = getattr(self._connections, "db", None)
         if db is not None:
             self._connections.db = None
@@ -96,11 +93,11 @@ class PspDatabase:
 
     @contextmanager
     def write(self) -> Iterator[Database]:
-        """Open a transaction that may write from its start, and commit it at its end.
+        """Begin a write transaction, and commit it at the end of the block.
 
-        An exception undoes it. Raises PspUnavailable when the file cannot be written.
+        An exception rolls it back. Raises PspUnavailable if the file cannot be written.
         """
-        # Waiting in line costs less than many threads polling SQLite's lock.
+        # Threads queue here, which costs less than polling SQLite's lock.
         if not self._turn.acquire(timeout=_WAIT_SECONDS):
             raise self._unavailable("others were writing all the time")
         try:
@@ -135,13 +132,13 @@ class PspDatabase:
 
 
 def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]:
-    """Give the rows of one query, by column name."""
+    """Return the rows of a query, by column name."""
     return list(db.query(sql, parameters))
 
 
 def _use_write_ahead_log(db: Database) -> None:
-    # The first switch waits for nobody, whatever the timeout. BEGIN IMMEDIATE does, and once the
-    # others are done there is nothing left to switch.
+    # The switch fails at once if another connection holds a lock, whatever the timeout. BEGIN
+    # IMMEDIATE waits for the lock; then the other connection may have switched already.
     for _ in range(_SWITCH_TRIES):
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -155,8 +152,8 @@ def _use_write_ahead_log(db: Database) -> None:
 
 
 def _make_private(path: Path) -> None:
-    # SQLite gives its -wal and -shm files the mode of the database. The file is not opened when it
-    # is there: closing it would drop the locks that other connections of this process hold on it.
+    # SQLite gives the -wal and -shm files the mode of the database. An existing file is not opened:
+    # closing it would drop the locks of this process's other connections (POSIX advisory locks).
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The hosted pages of the fake PSP, as guests see them."""
+"""The hosted pages of the fake PSP: the card form, the bank's challenge, and error pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import falcon
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader
 
 from adapters.fake_psp import countries
 from adapters.fake_psp.cards import (
@@ -40,7 +40,7 @@ from domain.redirects import redirect_origin
 MAX_FORM_BYTES: Final = 16 * 1024
 
 _HERE: Final = Path(__file__).parent
-_STATIC_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
 
 _REFUSED: Final[Mapping[CardRefusal, tuple[str, str]]] = {
     CardRefusal.UNPUBLISHED: (
@@ -57,23 +57,21 @@ _REFUSED: Final[Mapping[CardRefusal, tuple[str, str]]] = {
         "Your bank could not confirm that it is you. Try again, or use another card.",
     ),
 }
-"""The field that each refusal is about, and what the guest reads there."""
+"""For each refusal, the field to correct and the message beside it."""
 
 
 def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
-    """Put everything that a guest's browser asks the fake PSP for under `/fake-psp/`."""
-    guard = _Headers(psp.base_url)
-    pages = _CardPages(psp, guard)
+    """Add the pages and their static files to an app, under `/fake-psp/`."""
+    pages = _CardPages(psp)
     app.add_route("/fake-psp/pages/{reference}", pages)
     app.add_route("/fake-psp/pages/{reference}/challenge", pages, suffix="challenge")
-    app.add_route("/fake-psp/static/{name}", _StaticFiles(guard))
-    app.add_error_handler(_Problem, pages.show_problem)
-    app.add_error_handler(UnknownPage, pages.show_unknown)
-    app.add_error_handler(PspUnavailable, pages.show_unavailable)
+    app.add_static_route("/fake-psp/static", _HERE / "static")
+    for kind in (_Problem, UnknownPage, PspUnavailable):
+        app.add_error_handler(kind, pages.show_problem)
 
 
 class _Problem(Exception):
-    """A page that says why nothing was done, and what the guest can do."""
+    """Shown as an error page: what went wrong, and what the guest can do."""
 
     def __init__(
         self,
@@ -85,7 +83,7 @@ class _Problem(Exception):
         again: bool = False,
         retry_after_seconds: int | None = None,
     ) -> None:
-        """`again` offers the way back to the form of `page`."""
+        """With `again`, the error page has a link to the form of `page`."""
         self.status = status
         self.title = title
         self.text = text
@@ -95,75 +93,29 @@ class _Problem(Exception):
         super().__init__(title)
 
 
-class _Headers:
-    """The headers that keep a page with a card form safe."""
-
-    def __init__(self, base_url: str) -> None:
-        self._is_secure = base_url.startswith("https:")
-
-    def put(self, resp: falcon.Response) -> None:
-        """Put the headers on an answer of any kind."""
-        resp.set_header("X-Content-Type-Options", "nosniff")
-        if self._is_secure:
-            resp.set_header("Strict-Transport-Security", "max-age=31536000")
-
-    def put_for_page(
-        self, resp: falcon.Response, page: PspPage | None = None, *, has_form: bool = False
-    ) -> None:
-        """Put the headers on a page, or on a redirect to one."""
-        self.put(resp)
-        resp.set_header("Cache-Control", "no-store")
-        # A form posted from a page without referrer carries no usable Origin.
-        resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
-        # form-action also rules the redirects that follow the form, up to the client.
-        targets = "'self'" if page is None else f"'self' {_csp_source(page)}"
-        resp.set_header(
-            "Content-Security-Policy",
-            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-            f"form-action {targets}; frame-ancestors 'none'; base-uri 'none'",
-        )
-
-
-def _csp_source(page: PspPage) -> str:
-    origin = page.request.redirect_origin
-    if "[" in origin:
-        # Policies know no IPv6 addresses, and one that names none would block the way back.
-        return origin.partition("//")[0]
-    return origin if origin.startswith(("http://", "https://")) else origin.removesuffix("//")
-
-
 class _CardPages:
-    """The card form, the bank's challenge, and what is shown in their place."""
+    """The card form, the bank's challenge, and the error pages."""
 
-    def __init__(self, psp: FakePsp, headers: _Headers) -> None:
+    def __init__(self, psp: FakePsp) -> None:
         self._psp = psp
-        self._headers = headers
         self._origin = redirect_origin(psp.base_url)
-        self._root = urlsplit(psp.base_url).path + "/fake-psp"
-        self._templates = Environment(
-            loader=FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
         """Show the card form."""
         page = self._psp.page(reference)
         if page.state is not PageState.OPEN:
-            self._move_on(resp, page)
+            self._redirect(resp, page)
             return
         if page.attempts >= MAX_CARD_ATTEMPTS:
             raise self._too_many(page)
         self._show_form(resp, page, _prefilled(page), _refusal_errors(page))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
-        """Try the card that was typed."""
+        """Try the card in the form."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
         if page.is_over:
-            self._move_on(resp, page)
+            self._redirect(resp, page)
             return
         if page.attempts >= MAX_CARD_ATTEMPTS:
             raise self._too_many(page)
@@ -171,7 +123,6 @@ class _CardPages:
             entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
             page = self._psp.try_card(reference, entry)
         except EntryRefused as refused:
-            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
             self._show_form(resp, page, typed, refused.errors)
             return
         except AttemptsUsedUp:
@@ -187,76 +138,52 @@ class _CardPages:
                 retry_after_seconds=60,
             ) from None
         if page.state is PageState.OPEN:
-            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
             self._show_form(resp, page, typed, _refusal_errors(page))
         else:
-            self._move_on(resp, page)
+            self._redirect(resp, page)
 
     def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
-        """Show the challenge of the guest's bank."""
+        """Show the bank's challenge."""
         page = self._psp.page(reference)
         if page.state is PageState.CHALLENGED:
             self._show(resp, "challenge.html", page, has_form=True)
         else:
-            self._move_on(resp, page)
+            self._redirect(resp, page)
 
     def on_post_challenge(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
-        """Take the guest's answer to the challenge."""
+        """Confirm or fail the challenge."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
         if typed.get("answer") in ("confirm", "fail"):
             page = self._psp.answer_challenge(reference, confirmed=typed["answer"] == "confirm")
-        self._move_on(resp, page)
+        self._redirect(resp, page)
 
     def show_problem(
-        self,
-        _req: falcon.Request,
-        resp: falcon.Response,
-        problem: _Problem,
-        _params: Mapping[str, object],
+        self, _req: falcon.Request, resp: falcon.Response, error: Exception, _params: object
     ) -> None:
-        """Show why nothing was done."""
-        self._show_problem(resp, problem)
-
-    def show_unknown(
-        self,
-        _req: falcon.Request,
-        resp: falcon.Response,
-        _error: UnknownPage,
-        _params: Mapping[str, object],
-    ) -> None:
-        """Show that there is no such page."""
-        problem = _Problem(
-            HTTPStatus.NOT_FOUND,
-            "There is no such page",
-            "Go back to where you started, and ask for a new link there.",
-        )
-        self._show_problem(resp, problem)
-
-    def show_unavailable(
-        self,
-        _req: falcon.Request,
-        resp: falcon.Response,
-        _error: PspUnavailable,
-        _params: Mapping[str, object],
-    ) -> None:
-        """Show that the database cannot be used just now."""
-        problem = _Problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "This page cannot be used just now",
-            "Nothing was saved. Please try again in a minute.",
-            retry_after_seconds=60,
-        )
-        self._show_problem(resp, problem)
-
-    def _show_problem(self, resp: falcon.Response, problem: _Problem) -> None:
+        """Show the error page."""
+        if isinstance(error, _Problem):
+            problem = error
+        elif isinstance(error, UnknownPage):
+            problem = _Problem(
+                HTTPStatus.NOT_FOUND,
+                "There is no such page",
+                "Go back to where you started, and ask for a new link there.",
+            )
+        else:
+            problem = _Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "This page cannot be used just now",
+                "Nothing was saved. Please try again in a minute.",
+                retry_after_seconds=60,
+            )
         resp.status = problem.status
         if problem.retry_after_seconds is not None:
             resp.set_header("Retry-After", str(problem.retry_after_seconds))
         self._show(resp, "problem.html", problem.page, problem=problem)
 
-    def _move_on(self, resp: falcon.Response, page: PspPage) -> None:
-        """Send the browser to where the page stands."""
+    def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
+        """Redirect to the address that fits the state of the page."""
         match page.state:
             case PageState.CLOSED:
                 raise _Problem(
@@ -268,12 +195,12 @@ class _CardPages:
             case PageState.COMPLETED:
                 address = page.request.return_uri
             case PageState.CHALLENGED:
-                address = f"{self._root}/pages/{page.reference}/challenge"
+                address = f"/fake-psp/pages/{page.reference}/challenge"
             case _:
-                address = f"{self._root}/pages/{page.reference}"
+                address = f"/fake-psp/pages/{page.reference}"
         resp.status = HTTPStatus.SEE_OTHER
         resp.set_header("Location", address)
-        self._headers.put_for_page(resp, page)
+        _protect(resp, page)
 
     def _show_form(
         self,
@@ -282,8 +209,10 @@ class _CardPages:
         typed: Mapping[str, str],
         errors: Mapping[str, str],
     ) -> None:
-        # The number and the CVC are not among them: no answer ever repeats either.
+        # Number and CVC are not among them: no response repeats either.
         shown_again = ("expiry", *BILLING_FIELDS)
+        if errors:
+            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
         self._show(
             resp,
             "card.html",
@@ -309,16 +238,14 @@ class _CardPages:
         has_form: bool = False,
         **values: object,
     ) -> None:
-        form_token = self._psp.form_token(page.reference) if page and has_form else None
         resp.content_type = falcon.MEDIA_HTML
-        resp.text = self._templates.get_template(template).render(
+        resp.text = _TEMPLATES.get_template(template).render(
             page=page,
             guest=_GuestShown(page.request) if page else None,
-            form_token=form_token,
-            root=self._root,
+            form_token=self._psp.form_token(page.reference) if page and has_form else None,
             **values,
         )
-        self._headers.put_for_page(resp, page, has_form=has_form)
+        _protect(resp, page, has_form=has_form)
 
     def _read_form(self, req: falcon.Request, page: PspPage) -> Mapping[str, str]:
         origin = req.get_header("Origin")
@@ -342,7 +269,7 @@ class _CardPages:
                 page,
                 again=True,
             )
-        # Broken bytes become lone surrogates, which the checks of each field refuse.
+        # Invalid UTF-8 becomes lone surrogates, which the checks of each field refuse.
         text = body.decode(errors="surrogateescape")
         typed = dict(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
         sent = typed.get("form_token", "").encode(errors="replace")
@@ -362,22 +289,26 @@ class _CardPages:
         )
 
 
-class _StaticFiles:
-    """The style, script and pictures of the pages."""
+def _protect(resp: falcon.Response, page: PspPage | None, *, has_form: bool = False) -> None:
+    """Set the security headers that a page adds to those of every response."""
+    resp.set_header("Cache-Control", "no-store")
+    # Without a referrer, browsers send a form with the origin "null".
+    resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")
+    # `form-action` also applies to the redirects after a form, up to the client's address.
+    targets = "'self'" if page is None else f"'self' {_csp_source(page)}"
+    resp.set_header(
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        f"form-action {targets}; frame-ancestors 'none'; base-uri 'none'",
+    )
 
-    def __init__(self, headers: _Headers) -> None:
-        self._headers = headers
-        self._files = {path.name: path for path in (_HERE / "static").iterdir()}
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Give a file of the fixed list."""
-        path = self._files.get(name)
-        if path is None:
-            raise falcon.HTTPNotFound
-        resp.content_type = _STATIC_TYPES[path.suffix]
-        resp.data = path.read_bytes()
-        resp.set_header("Cache-Control", "max-age=300")
-        self._headers.put(resp)
+def _csp_source(page: PspPage) -> str:
+    origin = page.request.redirect_origin
+    if "[" in origin:
+        # A policy cannot name an IPv6 address, so it allows the scheme.
+        return origin.partition("//")[0]
+    return origin if origin.startswith(("http://", "https://")) else origin.removesuffix("//")
 
 
 def _not_from_here(page: PspPage) -> _Problem:
@@ -392,9 +323,7 @@ def _not_from_here(page: PspPage) -> _Problem:
 
 def _prefilled(page: PspPage) -> Mapping[str, str]:
     billing = page.request.billing_info
-    if billing is None:
-        return {}
-    return {name: getattr(billing, name) or "" for name in BILLING_FIELDS}
+    return {name: getattr(billing, name, None) or "" for name in BILLING_FIELDS}
 
 
 def _refusal_errors(page: PspPage) -> Mapping[str, str]:
@@ -402,7 +331,7 @@ def _refusal_errors(page: PspPage) -> Mapping[str, str]:
 
 
 class _GuestShown:
-    """Enough of a guest for the guest to know, and too little for anybody else."""
+    """The guest's name and email address, masked."""
 
     def __init__(self, request: HostedPageRequest) -> None:
         words = request.guest_name.split()

@@ -1,4 +1,4 @@
-"""The fake PSP as cardonfile's plugin: where it is allowed, its file, its pages, its webhooks."""
+"""The fake PSP as a plugin: where it is allowed, its database file, its pages and webhooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import Clock, Ids
 
-# What is heavy is imported where it is used, so that commands start fast.
+# Heavy modules are imported where they are used, so that commands start fast.
 if TYPE_CHECKING:
     import falcon
 
@@ -25,28 +25,28 @@ MAX_CONSENT_LENGTH: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeSettings:
-    """Where the fake PSP keeps its records, and where browsers reach its pages."""
+    """The fake PSP's database file, and the base address of its pages."""
 
     database: Path
     base_url: str
 
 
 def read(here: Surroundings) -> FakeSettings | None:
-    """Read its settings; None where it is not allowed. Raises SettingsError."""
-    meant = here.environment.get(ALLOW)
-    if meant not in (None, "1"):
+    """Read the settings. Return None where the fake PSP is not allowed. Raises SettingsError."""
+    allowed = here.environment.get(ALLOW)
+    if allowed not in (None, "1"):
         raise SettingsError(f"{ALLOW} must be 1, or not set")
     default = here.database_file.with_name(f"{here.database_file.stem}-fake-psp.db")
     database = Path(here.environment.get(DATABASE, default))
     if database.resolve() == here.database_file.resolve():
         raise SettingsError(f"{DATABASE} must be another file than the database")
-    if meant is None and not is_loopback(here.public_base_url):
+    if allowed is None and not is_loopback(here.public_base_url):
         return None
     return FakeSettings(database=database, base_url=here.public_base_url)
 
 
 def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
-    """Open the fake PSP. Raises SettingsError when its file cannot be used."""
+    """Open the fake PSP. Raises SettingsError if its file cannot be used."""
     from adapters.fake_psp.database import PspUnavailable
     from adapters.fake_psp.provider import FakeProvider
     from adapters.fake_psp.psp import FakePsp

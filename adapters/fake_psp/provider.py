@@ -1,4 +1,4 @@
-"""The fake PSP as the domain's port for PSPs."""
+"""The fake PSP as an implementation of the domain's port for PSPs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from domain.ports import (
     WebhookRejected,
 )
 
-_TOLD_OF = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
+_REPORTED = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
 
 
 class FakeProvider(PaymentProvider):
-    """Calls the fake PSP directly and puts its answers into the domain's words."""
+    """Calls the fake PSP, and translates its results and errors for the domain."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class FakeProvider(PaymentProvider):
         earlier_webhook_secrets: Sequence[str] = (),
         clock: Clock,
     ) -> None:
-        """Take the PSP, the secret that its webhooks are signed with, and those it replaces.
+        """Take the PSP, the secret that signs its webhooks, and earlier secrets still accepted.
 
-        Raises ValueError for a blank secret: anybody could sign with it.
+        Raises SettingsError for a blank secret, with which anybody could sign.
         """
         self.psp = psp
         self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)
@@ -120,12 +120,12 @@ class FakeProvider(PaymentProvider):
 
 
 def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
-    """Give what an event says of a session, or None. Raises WebhookRejected.
+    """Return what an event reports about a session, or None. Raises WebhookRejected.
 
-    Without an addressee, it is meant for the merchant account that it names: the PSP signs for all
-    of them with one secret.
+    Without an addressee, the event names the merchant account: the PSP signs for all of them with
+    the same secret.
     """
-    if decode_webhook(_KIND, raw).type not in _TOLD_OF:
+    if decode_webhook(_KIND, raw).type not in _REPORTED:
         return None
     event = decode_webhook(_EVENT, raw)
     merchant_account = MerchantAccount(event.merchant_account)

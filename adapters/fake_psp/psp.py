@@ -1,4 +1,4 @@
-"""The fake PSP itself: pages, cards and tokens, and the events that tell of them."""
+"""The fake PSP itself: pages, cards and tokens, and the events about them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from domain.payment_accounts import Card
 from domain.ports import Clock, Ids
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
-"""The least time that a page lives."""
+"""How long a page lives at least."""
 
 MAX_CARD_ATTEMPTS: Final = 5
 """How many cards may be tried on one page."""
 
 
 class PageState(StrEnum):
-    """The states of a page. A challenged page holds a card that its bank has not confirmed yet."""
+    """The state of a page. A challenged page waits until the guest confirms the card at the bank."""
 
     OPEN = "open"
     CHALLENGED = "challenged"
@@ -40,7 +40,7 @@ class PageState(StrEnum):
 
 
 class CardRefusal(StrEnum):
-    """Why the last card that was tried on a page was not taken."""
+    """Why the page refused the last card."""
 
     UNPUBLISHED = "unpublished"
     DECLINED = "declined"
@@ -50,10 +50,10 @@ class CardRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PspPage:
-    """A page as the PSP keeps it.
+    """A page as the PSP stores it.
 
-    `card` and `avs` are set on a challenged and on a completed page, `collected_at` on a completed
-    one. `refusal` tells of the last card that was tried.
+    `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones.
+    `refusal` is about the last card that was tried.
     """
 
     reference: str
@@ -69,12 +69,12 @@ class PspPage:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the page takes no more cards: it has one, or is closed."""
+        """Whether the page takes no more cards: it has one, or is closed."""
         return self.state in (PageState.COMPLETED, PageState.CLOSED)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What a webhook tells: `created` is in Unix seconds, `token_id` the session's."""
+    """An event in a webhook. `created` is in Unix seconds; `token_id` is the session's."""
 
     id: str
     type: str
@@ -85,19 +85,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The body of a webhook: events, each as JSON."""
+    """The body of a webhook: a list of events."""
 
     events: list[msgspec.Raw]
 
 
 def batch(*events: bytes) -> bytes:
-    """Give the body of a webhook that holds these events."""
+    """Return the body of a webhook with these events, each given as JSON."""
     return msgspec.json.encode(Batch(events=[msgspec.Raw(event) for event in events]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueEvent:
-    """An event that is to be delivered in `body`, a batch of one; `tries` counts this one."""
+    """An event to deliver. `body` is a batch with it alone; `tries` includes this delivery."""
 
     id: str
     body: bytes
@@ -106,33 +106,33 @@ class DueEvent:
 
 
 class CallRefused(Exception):
-    """The PSP cannot do what the call asks, and never will."""
+    """The PSP refuses the call, and would refuse it again."""
 
 
 class UnknownPage(Exception):
-    """The PSP has no page under this reference."""
+    """No page has this reference."""
 
 
 class AttemptsUsedUp(Exception):
-    """As many cards as allowed have been tried on the page; nothing was done."""
+    """The page has no tries left. Nothing was changed."""
 
 
 class OutOfOrder(Exception):
-    """The PSP cannot take a card just now; nothing was done."""
+    """The PSP cannot take a card just now. Nothing was changed."""
 
 
 class FakePsp:
     """A PSP with a database file of its own. Every method may raise PspUnavailable.
 
-    No card number and no CVC is ever kept: of a number stays its keyed hash and its last four
-    digits. `webhook_secret` signs what it sends; `events_written` is set when there is news.
+    Card numbers and CVCs are not stored: only a keyed hash of the number, and its last four digits.
+    `webhook_secret` signs webhooks. `events_written` is set after every change of a page.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
-        """Open the PSP, and found it when the file is not there.
+        """Open the file, or create it.
 
-        `base_url` is where the guest's browser reaches its pages, with no slash at its end. The
-        file is closed again afterwards, so that a process may fork.
+        `base_url` is the origin of the pages, without a slash at its end. Afterwards the file is
+        closed, so that the process may fork.
         """
         self.base_url = base_url
         self.clock = clock
@@ -145,14 +145,14 @@ class FakePsp:
         self.close()
 
     def close(self) -> None:
-        """Close this thread's connection to the file; a call after it opens a new one."""
+        """Close this thread's connection to the file. The next call opens a new one."""
         self._database.close()
 
     def start_page(self, request: HostedPageRequest) -> PspPage:
-        """Make a page; the same idempotency key and parameters give the same page again.
+        """Make a page. The same idempotency key and parameters return the same page again.
 
-        A guest whose reference is unknown at the merchant account gets a new one. Raises
-        CallRefused when the key was used with other parameters.
+        A guest whose reference the merchant account does not have gets a new one. Raises
+        CallRefused if the key was used with other parameters.
         """
         with self._database.write() as db:
             found = rows(
@@ -176,20 +176,20 @@ class FakePsp:
             return page
 
     def page(self, reference: str) -> PspPage:
-        """Give a page as it is now. Raises UnknownPage."""
+        """Return a page as it is now. Raises UnknownPage."""
         found = self._database.read("SELECT page FROM pages WHERE reference = ?", (reference,))
         page = _only_page(found)
         if not page.is_over and self.clock.now() >= page.ends_at:
-            # What was seen closed stays closed, even if the clock is set back.
+            # Stored, so that it stays closed if the clock is set back.
             return self.close_page(reference)
         return page
 
     def close_page(self, reference: str) -> PspPage:
-        """Have a page take no more cards; one that is over stays as it is. Raises UnknownPage."""
+        """Close a page, unless it is over. Return it. Raises UnknownPage."""
         return self._change(reference, _closed)
 
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
-        """Try a card on a page; give the page as it is then. One that is over takes none.
+        """Try a card on a page, unless it is over. Return the page.
 
         Raises UnknownPage, AttemptsUsedUp and OutOfOrder.
         """
@@ -218,10 +218,7 @@ class FakePsp:
         return self._change(reference, tried)
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
-        """End a page's challenge; give the page as it is then. Without a challenge, do nothing.
-
-        Raises UnknownPage.
-        """
+        """End the challenge of a page, if it has one. Return the page. Raises UnknownPage."""
 
         def answered(page: PspPage) -> PspPage:
             if page.state is not PageState.CHALLENGED:
@@ -237,7 +234,7 @@ class FakePsp:
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        """Discard a token; one that is gone, unknown, or somebody else's changes nothing."""
+        """Discard a token of this guest at this merchant account. It may be called twice."""
         with self._database.write() as db:
             db.execute(
                 "DELETE FROM cards"
@@ -246,24 +243,24 @@ class FakePsp:
             )
 
     def holds(self, token: CardToken) -> bool:
-        """Tell whether a token can still be charged."""
+        """Return whether a token can still be charged."""
         return bool(self._database.read("SELECT 1 FROM cards WHERE token = ?", (token,)))
 
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
-        """Give every token that can still be charged at a merchant account."""
+        """Return every token that can still be charged at a merchant account."""
         found = self._database.read(
             "SELECT token FROM cards WHERE merchant_account = ?", (merchant_account,)
         )
         return frozenset(CardToken(str(row["token"])) for row in found)
 
     def form_token(self, reference: str) -> str:
-        """Give the token that proves that a form was made by us for this page."""
+        """Return the token of the page's forms, which no other site can know."""
         return hmac.new(self._form_key, reference.encode(), hashlib.sha256).hexdigest()
 
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
-        """Take the event that has been due the longest, or None when none is due.
+        """Lease the event that has been due the longest, or return None.
 
-        It counts as due again at `until`, so a taker that dies gives it back by itself.
+        The lease ends at `until`; then the event is due again, also if this process is killed.
         """
         with self._database.write() as db:
             found = rows(
@@ -283,17 +280,17 @@ class FakePsp:
         )
 
     def postpone_event(self, event: DueEvent, due_at: datetime) -> None:
-        """Have an event delivered again at that time."""
+        """Make an event due again at that time."""
         with self._database.write() as db:
             db.execute("UPDATE events SET due_at = ? WHERE id = ?", (due_at.timestamp(), event.id))
 
-    def strike_event(self, event: DueEvent) -> None:
-        """Strike an event out: it was delivered, or nobody will ever take it."""
+    def remove_event(self, event: DueEvent) -> None:
+        """Remove an event that was delivered, or given up."""
         with self._database.write() as db:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Take a page one step further, unless it is over; at its end, tell of it."""
+        """Apply a step to a page, unless it is over. When it ends, write an event."""
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
             if page.is_over:
@@ -306,11 +303,11 @@ class FakePsp:
                     (page.card.token, page.request.merchant_account, page.guest_reference),
                 )
             if page.is_over:
-                self._tell_of(db, page)
+                self._write_event(db, page)
         self.events_written.set()
         return page
 
-    def _tell_of(self, db: Database, page: PspPage) -> None:
+    def _write_event(self, db: Database, page: PspPage) -> None:
         created_at = self.clock.now().timestamp()
         event = Event(
             id=f"event_{self._ids.secret()}",
@@ -381,6 +378,6 @@ def _decode(page: str | float) -> PspPage:
         raise PspUnavailable from error
 
 
-# msgspec learns a type when it first reads one, and crashes when several threads do so at once
-# (0.22). Making a decoder teaches it the type here, where there is one thread.
+# Made when the module is imported, in one thread: msgspec 0.22 crashes when several threads decode
+# a type for the first time.
 _PAGE: Final = msgspec.json.Decoder(PspPage)

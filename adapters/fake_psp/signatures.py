@@ -15,13 +15,13 @@ _FORM = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
 
 
 def sign(body: bytes, *, secret: str, now: datetime) -> str:
-    """Give the value of the signature header for a body that is sent now."""
+    """Return the value of the signature header for a body that is sent at `now`."""
     timestamp = str(int(now.timestamp()))
     return f"t={timestamp},v1={webhooks.sign(_signed(body, timestamp), secret)}"
 
 
 def is_signed(body: bytes, signature: str, *, secrets: Iterable[str], now: datetime) -> bool:
-    """Tell whether whoever knows one of the secrets signed this body within 300 seconds of now."""
+    """Return whether one of the secrets signed this body, at most 300 seconds from `now`."""
     match = _FORM.fullmatch(signature)
     if match is None:
         return False

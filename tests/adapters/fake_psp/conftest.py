@@ -55,7 +55,7 @@ def hosted_page_request(
     redirect_origin: str = "https://shop.example",
     lives_for: timedelta = timedelta(minutes=30),
 ) -> HostedPageRequest:
-    """Give the request for a page; `session` numbers the sessions of a test."""
+    """Make the request for a page. `session` numbers the sessions of a test."""
     token_id = TokenId(f"00000000-0000-4000-8000-{session:012}")
     return HostedPageRequest(
         token_id=token_id,
@@ -78,12 +78,12 @@ def hosted_page_request(
 
 
 def card_entry(number: str = GOOD, *, zipcode: str = "98101") -> CardEntry:
-    """Give a card as the form reads it."""
+    """Make a card as read from the form."""
     return CardEntry(number=number, expiry_month=8, expiry_year=2030, zipcode=zipcode)
 
 
 def lock(psp: FakePsp, database: Path) -> Database:
-    """Have another connection hold the write lock until it is closed, and this PSP not wait."""
+    """Hold the write lock by another connection, until it is closed. This PSP does not wait."""
     with psp._database.write() as db:
         db.execute("PRAGMA busy_timeout = 1")
     other = Database(database)
@@ -92,12 +92,13 @@ def lock(psp: FakePsp, database: Path) -> Database:
 
 
 class Browser:
-    """A guest's browser without JavaScript, as far as the pages need one."""
+    """A guest's browser without JavaScript."""
 
-    def __init__(self, psp: FakePsp) -> None:
+    def __init__(self, psp: FakePsp, client: TestClient | None = None) -> None:
+        """Open the pages alone, or with the client of a whole application."""
         app = falcon.App[falcon.Request, falcon.Response]()
         add_routes(app, psp)
-        self.client = TestClient(app)
+        self.client = client or TestClient(app)
 
     def open(self, reference: str, *, challenge: bool = False) -> Result:
         """Open the card form, or the challenge."""
@@ -118,16 +119,13 @@ class Browser:
         fields: dict[str, str],
         *,
         challenge: bool = False,
-        headers: dict[str, str] | None = None,
     ) -> Result:
         """Send a form with the token that the page carries."""
         shown = self.open(reference, challenge=challenge)
         token = re.search(r'name="form_token" value="([0-9a-f]+)"', shown.text)
         if token is not None:
             fields = {"form_token": token[1], **fields}
-        return self.send_body(
-            reference, urlencode(fields, errors="surrogatepass"), challenge, headers
-        )
+        return self.send_body(reference, urlencode(fields, errors="surrogatepass"), challenge)
 
     def send_body(
         self,

@@ -31,18 +31,7 @@ def errors(*, avs: bool = False, **typed: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "expiry",
     [
-        *(
-            "08/30",
-            "08 / 30",
-            "8/30",
-            "8 30",
-            "08-30",
-            "08.30",
-            "0830",
-            "830",
-            " 08/30 ",
-            "08 / /30",
-        ),
+        *("08/30", "08 / 30", "8/30", "8 30", "08-30", "08.30", "0830", "830", " 08/30 "),
         *("08/2030", "8 / 2030", "08 30", "082030", "2030-08", "08\u00a0/\u00a030"),
     ],
 )
@@ -57,84 +46,42 @@ def test_a_card_works_through_the_month_it_expires_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expiry", "fault"),
-    [
-        ("", "empty"),
-        ("123", "form"),
-        ("12/3", "form"),
-        ("12/030", "form"),
-        ("12.30.1", "form"),
-        ("2030-8-01", "form"),
-        ("1/2/30", "form"),
-        ("١٢/٣٠", "form"),
-        ("12/30\x00", "form"),
-        ("12/30\n", "form"),
-        ("\udc8012/30", "form"),
-        ("12 / 0000", "form"),
-        ("13/30", "month"),
-        ("00/30", "month"),
-        ("10/26", "expired"),
-        ("12/00", "expired"),
-        ("12 / 1999", "expired"),
-        ("12 / 2077", "far"),
-        ("12/99", "far"),
-    ],
-)
-def test_an_expiry_date_that_cannot_be_is_refused(expiry: str, fault: str) -> None:
-    assert errors(expiry=expiry) == {"expiry": MESSAGES["expiry"][fault]}
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        "4242 4242 4242 4242",
-        "4242-4242-4242-4242",
-        "  4242 42424242 4242 ",
-        "4242\u00a04242\u00a04242\u00a04242",
-    ],
+    "number", ["4242-4242-4242-4242", "  4242 42424242 4242 ", "4242\u00a04242\u00a04242\u00a04242"]
 )
 def test_a_number_may_have_gaps(number: str) -> None:
     assert read(number=number).number == GOOD
 
 
 @pytest.mark.parametrize(
-    ("number", "fault"),
+    ("field", "fault", "texts"),
     [
-        ("", "empty"),
-        ("   ", "empty"),
-        ("42424242", "form"),
-        ("4" * 20, "form"),
-        ("4242 4242 4242 424O", "form"),
-        ("٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢", "form"),
-        ("4242424242424242\x00", "form"),
-        ("4242424242424242\n", "form"),
-        ("\ud800424242424242424", "form"),
-        ("4242424242424241", "slip"),
-        ("4242424242424224", "slip"),
+        ("number", "empty", ["", "   "]),
+        ("number", "form", ["42424242", "4" * 20, "4242 4242 4242 424O", "٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢"]),
+        ("number", "form", [f"{GOOD}\x00", f"{GOOD}\n", "\ud800424242424242424"]),
+        ("number", "slip", ["4242424242424241", "4242424242424224"]),
+        ("expiry", "empty", [""]),
+        ("expiry", "form", ["123", "12/3", "12/030", "12.30.1", "2030-8-01", "1/2/30"]),
+        ("expiry", "form", ["١٢/٣٠", "12/30\x00", "12/30\n", "\udc8012/30", "12 / 0000"]),
+        ("expiry", "month", ["13/30", "00/30"]),
+        ("expiry", "expired", ["10/26", "12/00", "12 / 1999"]),
+        ("expiry", "far", ["12 / 2077", "12/99"]),
+        ("cvc", "empty", [""]),
+        ("cvc", "form", ["12", "1234", "12a", "١٢٣"]),
+        ("zipcode", "form", ["١٢٣٤٥"]),
+        ("country_code", "unknown", ["XX"]),
     ],
 )
-def test_a_number_that_cannot_be_is_refused(number: str, fault: str) -> None:
-    assert errors(number=number) == {"number": MESSAGES["number"][fault]}
+def test_a_field_that_cannot_be_right_is_refused(field: str, fault: str, texts: list[str]) -> None:
+    for text in texts:
+        assert errors(avs=True, **{field: text}) == {field: MESSAGES[field][fault]}
 
 
-@pytest.mark.parametrize(
-    ("cvc", "fault"),
-    [("", "empty"), ("12", "form"), ("1234", "form"), ("12a", "form"), ("١٢٣", "form")],
-)
-def test_a_security_code_that_cannot_be_is_refused(cvc: str, fault: str) -> None:
-    assert errors(cvc=cvc) == {"cvc": MESSAGES["cvc"][fault]}
+def test_text_that_is_too_long_is_not_shown_again() -> None:
+    assert repeatable("address", "x" * 200) == "x" * 200
+    assert repeatable("address", "x" * 201) == repeatable("expiry", " " * 50 + "08/30") == ""
 
 
 def test_every_wrong_field_is_named_in_the_order_of_the_page() -> None:
-    assert list(errors(avs=True, number="", cvc="", address="", country_code="")) == [
-        "number",
-        "cvc",
-        "address",
-        "country_code",
-    ]
-
-
-def test_nothing_typed_at_all_is_refused() -> None:
     with pytest.raises(EntryRefused) as refused:
         read_entry({}, avs=True, now=START)
     assert list(refused.value.errors) == [
@@ -160,20 +107,9 @@ def test_a_country_without_postal_codes_needs_none() -> None:
     assert errors(avs=True, zipcode="") == {"zipcode": MESSAGES["zipcode"]["empty"]}
 
 
-def test_a_country_must_be_on_the_list() -> None:
-    assert errors(avs=True, country_code="XX") == {
-        "country_code": MESSAGES["country_code"]["unknown"]
-    }
-
-
-def test_a_postal_code_in_another_scripts_digits_is_refused() -> None:
-    assert errors(avs=True, zipcode="١٢٣٤٥") == {"zipcode": MESSAGES["zipcode"]["form"]}
-
-
-@pytest.mark.parametrize("field", list(ADDRESS))
 @pytest.mark.parametrize("bad", ["a\x00b", "a\nb", "\x1b[31m", "a\ud800", "a\u2028b", "9" * 500])
-def test_a_billing_field_that_cannot_be_shown_or_kept_is_refused(field: str, bad: str) -> None:
-    assert errors(avs=True, **{field: bad}) == {field: UNCLEAN}
+def test_a_billing_field_that_cannot_be_shown_or_kept_is_refused(bad: str) -> None:
+    assert errors(avs=True, **dict.fromkeys(ADDRESS, bad)) == dict.fromkeys(ADDRESS, UNCLEAN)
 
 
 def test_every_country_has_a_name() -> None:

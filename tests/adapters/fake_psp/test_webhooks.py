@@ -28,11 +28,11 @@ from tests.adapters.fake_psp.conftest import (
 )
 from tests.waiting import wait_until
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 
 
 class Receiver(ThreadingHTTPServer):
-    """An HTTP server that keeps what comes, and answers with the statuses it is given."""
+    """An HTTP server that keeps what it receives, and responds with `statuses`, then with 200."""
 
     daemon_threads = True
 
@@ -62,13 +62,13 @@ class _Receive(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     server = Receiver()
-    # The default interval makes each test end half a second late.
+    # With the default interval, `shutdown` takes half a second.
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -88,7 +88,7 @@ def complete_a_page(psp: FakePsp, session: int = 1) -> str:
     return reference
 
 
-def test_a_completed_page_is_told_once(
+def test_a_completed_page_is_reported_once(
     psp: FakePsp,
     sender: WebhookSender,
     receiver: Receiver,
@@ -106,7 +106,7 @@ def test_a_completed_page_is_told_once(
     assert receiver.received.empty()
 
 
-def test_a_closed_page_is_told(
+def test_a_closed_page_is_reported(
     psp: FakePsp,
     sender: WebhookSender,
     receiver: Receiver,
@@ -121,7 +121,7 @@ def test_a_closed_page_is_told(
     assert notice.content.startswith("page.closed ")
 
 
-def test_a_page_that_is_not_over_is_not_told(
+def test_a_page_that_is_not_over_is_not_reported(
     psp: FakePsp, sender: WebhookSender, clock: SettableClock
 ) -> None:
     reference = psp.start_page(hosted_page_request()).reference
@@ -131,8 +131,8 @@ def test_a_page_that_is_not_over_is_not_told(
     assert sender.deliver_due(clock.now()) == 0
 
 
-@pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
-def test_what_is_not_taken_comes_again_signed_anew(
+@pytest.mark.parametrize("status", [302, 500])
+def test_a_rejected_event_is_sent_again_signed_anew(
     psp: FakePsp,
     sender: WebhookSender,
     receiver: Receiver,
@@ -188,18 +188,7 @@ def test_a_bad_event_does_not_hold_up_the_others(
     assert sender.deliver_due(clock.now()) == 1
 
 
-def test_nobody_listening_is_no_more_than_a_retry(psp: FakePsp, clock: SettableClock) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
-    sender = WebhookSender(psp, url=url)
-    complete_a_page(psp)
-    assert sender.deliver_due(clock.now()) == 0
-
-
-def test_an_answer_that_is_no_http_is_no_more_than_a_retry(
-    psp: FakePsp, clock: SettableClock
-) -> None:
+def test_an_unreachable_or_broken_server_is_tried_again(psp: FakePsp, clock: SettableClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -214,6 +203,10 @@ def test_an_answer_that_is_no_http_is_no_more_than_a_retry(
         sender = WebhookSender(psp, url=f"http://127.0.0.1:{server.getsockname()[1]}/")
         assert sender.deliver_due(clock.now()) == 0
         thread.join()
+    clock.advance(timedelta(hours=1))
+    with capture_logs() as logs:
+        assert sender.deliver_due(clock.now()) == 0
+    assert [(line["event"], line["tries"]) for line in logs] == [("webhook_not_taken", 2)]
 
 
 def test_an_event_that_is_being_sent_is_not_sent_by_another_process(
@@ -246,19 +239,6 @@ def test_the_thread_sends_at_once_what_is_written(
     assert all(thread.name != "fake-psp-webhooks" for thread in threading.enumerate())
 
 
-def test_the_thread_sends_what_an_earlier_process_left(
-    psp: FakePsp, receiver: Receiver, database: Path, clock: SettableClock
-) -> None:
-    complete_a_page(psp)
-    reopened = FakePsp(database, base_url=BASE_URL, clock=clock, ids=SeededIds(2))
-    sender = WebhookSender(reopened, url=receiver.url)
-    sender.start()
-    try:
-        receiver.take()
-    finally:
-        sender.stop()
-
-
 def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
     sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +261,7 @@ def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
     assert line["cause"] == "/srv/cards-fake-psp.db: disk I/O error"
 
 
-def test_a_stopped_sender_can_be_started_again(
+def test_a_stopped_sender_can_be_started_again_and_sends_what_was_left(
     psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
 ) -> None:
     sender.start()
@@ -293,9 +273,3 @@ def test_a_stopped_sender_can_be_started_again(
         receiver.take()
     finally:
         sender.stop()
-
-
-@pytest.mark.parametrize("url", ["ftp://x/", "/webhooks", "http://"])
-def test_only_an_http_address_is_posted_to(psp: FakePsp, url: str) -> None:
-    with pytest.raises(ValueError, match="http or https address"):
-        WebhookSender(psp, url=url)

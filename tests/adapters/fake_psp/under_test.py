@@ -1,4 +1,4 @@
-"""The fake PSP in the hands of the provider suite."""
+"""The fake PSP for the contract suite."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _EVENT: Final = batch(
 
 
 class FakePspUnderTest(PspUnderTest):
-    """The guest and the adapter have a PSP object each, on one database file."""
+    """Guest and adapter each use an own `FakePsp` on the same database file."""
 
     plugin = PLUGIN
     facts = Facts(
@@ -212,7 +212,7 @@ class FakePspUnderTest(PspUnderTest):
 
 
 class _Wire(FakePsp):
-    """The PSP as the adapter sees it, with trouble on the way."""
+    """The PSP as the adapter reaches it, with faults on the way."""
 
     trouble: Trouble | None = None
     calls_left = 0
