@@ -76,7 +76,8 @@ def test_a_field_that_cannot_be_right_is_refused(field: str, fault: str, texts: 
         assert errors(avs=True, **{field: text}) == {field: MESSAGES[field][fault]}
 
 
-def test_text_that_is_too_long_is_not_shown_again() -> None:
+def test_card_numbers_and_long_texts_are_not_shown_again() -> None:
+    assert repeatable("city", f"Seattle {GOOD}") == repeatable("expiry", GOOD) == ""
     assert repeatable("address", "x" * 200) == "x" * 200
     assert repeatable("address", "x" * 201) == repeatable("expiry", " " * 50 + "08/30") == ""
 
