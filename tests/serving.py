@@ -1,4 +1,4 @@
-"""The service as operators run it: `cardonfile serve`, or granian beside `cardonfile work`."""
+"""The service in processes of its own: `cardonfile serve`, or granian with `cardonfile work`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import http.client
 import json
 import signal
 import socket
-from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,30 +28,35 @@ GRANIAN_OPTIONS: Final = (
     *("--interface", "wsgi", "--factory", "--blocking-threads", "8", "--log-level", "critical"),
     "entrypoints.wsgi:create_application",
 )
-"""Those of docs/scaling.md, without granian's own lines in the log."""
+"""Those of docs/scaling.md, without granian's own log lines."""
 
 BODY: Final = json.dumps(GOOD_BODY).encode()
 
 
 class Serving:
-    """An installation that real processes serve, on a port of its own."""
+    """An installation that real processes serve on a free port."""
 
     def __init__(
         self,
         folder: Path,
         server: str,
         *,
+        program: str = SERVE,
         workers: int = 1,
         base_url: str | None = None,
         **environment: Any,  # they are keywords too
     ) -> None:
-        """Take where browsers reach it, if that is not its own port."""
+        """Take the public base URL, if it is not the service's own port.
+
+        `program` is the source of the command line, `workers` how many processes granian starts.
+        """
         self.port = free_port()
         self.base_url = base_url or f"http://127.0.0.1:{self.port}"
         self.installation = Installation(folder, base_url=self.base_url)
-        # The service has the real time.
+        # The processes use the real time.
         self.installation.clock.advance(datetime.now(UTC) - self.installation.clock.now())
         self.token = self.installation.token_for(self.installation.caller)
+        self.headers = {"Authorization": f"bearer {self.token}", "Content-Type": "application/json"}
         self._stack = ExitStack()
         self._workers = workers
         settings = {
@@ -61,15 +65,13 @@ class Serving:
             "CARDONFILE_LOG_FORMAT": "json",
             **environment,
         }
-        listens_on = ("--port", str(self.port))
-        commands: Sequence[tuple[str, ...]] = (
-            [(SERVE, "serve", *listens_on)]
-            if server == WAITRESS
-            else [
-                (START_GRANIAN, "--workers", str(workers), *listens_on, *GRANIAN_OPTIONS),
-                (SERVE, "work"),
+        port = ("--port", str(self.port))
+        commands: list[tuple[str, ...]] = [(program, "serve", *port)]
+        if server == GRANIAN:
+            commands = [
+                (START_GRANIAN, "--workers", str(workers), *port, *GRANIAN_OPTIONS),
+                (program, "work"),
             ]
-        )
         self.programs = []
         for number, command in enumerate(commands):
             own = folder / f"program-{number}"
@@ -96,26 +98,26 @@ class Serving:
         self.installation.close()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Give the lines of all logs."""
+        """Return the lines of all logs, or those of an event."""
         return [line for program in self.programs for line in program.lines(event)]
 
     def stop(self) -> list[int]:
-        """Have all processes finish; give their exit statuses."""
+        """Stop all processes gracefully, and return their exit statuses."""
         for program in self.programs:
             program.tell(signal.SIGTERM)
         return [program.ends() for program in self.programs]
 
     def connect(self) -> http.client.HTTPConnection:
-        """Give a connection that is not open yet."""
+        """Return a connection, not open yet."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
 
     def is_listening(self) -> bool:
-        """Tell whether a new connection is taken."""
+        """Return whether the port accepts connections."""
         with closing(socket.socket()) as attempt:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
 
     def status(self, path: str) -> int:
-        """Ask for a page on a connection of its own; 0 when nobody answers."""
+        """Return the status of a GET on a new connection: 0 without a response."""
         with suppress(ConnectionError), closing(self.connect()) as connection:
             return got(connection, path).status
         return 0
@@ -123,59 +125,61 @@ class Serving:
     def add_card(
         self, connection: http.client.HTTPConnection, *, key: str | None = None
     ) -> TokenId:
-        """Add a card, which must succeed."""
-        headers = self._headers() | ({"Idempotency-Key": key} if key else {})
+        """Add a card, which must succeed, and return its session."""
+        headers = self.headers | ({"Idempotency-Key": key} if key else {})
         connection.request("POST", ACCOUNTS, body=BODY, headers=headers)
-        return answered(connection)
+        return added(connection)
 
     def begin_to_add_card(self) -> http.client.HTTPConnection:
-        """Have half a request in flight."""
+        """Send a part of an add-card request. `end_adding_card` sends the rest."""
         connection = self.connect()
         connection.putrequest("POST", ACCOUNTS)
-        for name, value in {**self._headers(), "Content-Length": str(len(BODY))}.items():
+        for name, value in {**self.headers, "Content-Length": str(len(BODY))}.items():
             connection.putheader(name, value)
         connection.endheaders()
         connection.send(BODY[:5])
         return connection
 
     def wait_until_settled(self, token_id: TokenId) -> SessionStatus:
-        """Wait until a session has ended, and tell how."""
+        """Wait until a session has ended, and return its status."""
 
         def status() -> SessionStatus | None:
             now = self.installation.session(token_id).status
             return None if now is SessionStatus.OPEN else now
 
-        return wait_until(status, seconds=DEADLINE_SECONDS)
+        return wait_until(status)
+
+    def wait_for_webhook(self) -> None:
+        """Wait until a webhook was answered 200."""
+        wanted = {"route": "/webhooks/{provider}", "status": 200}.items()
+        wait_until(lambda: any(wanted <= line.items() for line in self.lines("request")))
 
     def _all_are_ready(self) -> bool:
         if self.status("/readyz") != 200:
             return False
-        # Until then a signal would end it as it ends any program.
+        # Before that line the worker has no signal handlers.
         if len(self.programs) > 1 and not self.lines("working"):
             return False
-        answering = {line.get("process") for line in self.lines("request")}
-        return self._workers in (1, len(answering))
-
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"bearer {self.token}", "Content-Type": "application/json"}
+        responding = {line.get("process") for line in self.lines("request")}
+        return self._workers in (1, len(responding))
 
 
 def end_adding_card(connection: http.client.HTTPConnection) -> TokenId:
-    """Send the other half; the request must succeed."""
+    """Send the rest of the request, which must succeed, and return its session."""
     connection.send(BODY[5:])
-    return answered(connection)
+    return added(connection)
 
 
 def got(connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
-    """Ask for a page, and give the answer, which has been read."""
+    """Send a GET, and return the response, which has been read."""
     connection.request("GET", path)
     response = connection.getresponse()
     response.read()
     return response
 
 
-def answered(connection: http.client.HTTPConnection) -> TokenId:
-    """Give the session that an add-card has begun."""
+def added(connection: http.client.HTTPConnection) -> TokenId:
+    """Read the response to an add-card, which must be 200, and return its session."""
     response = connection.getresponse()
     text = response.read()
     assert response.status == 200, text

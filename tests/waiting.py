@@ -9,12 +9,12 @@ from typing import TypeVar
 Seen = TypeVar("Seen")
 
 
-def wait_until(look: Callable[[], Seen | None], *, seconds: float = 20) -> Seen:
-    """Look until there is something to see, and give it; fail when it takes too long."""
-    give_up_at = time.monotonic() + seconds
+def wait_until(look: Callable[[], Seen | None], *, seconds: float = 40) -> Seen:
+    """Call `look` until it returns something true, and return that. Fail after `seconds`."""
+    deadline = time.monotonic() + seconds
     while True:
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < give_up_at, "waited in vain"
+        assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""A card number and a security code are sent wherever something can be sent (S11).
+"""A card number and a security code, sent wherever a client can send something (S11).
 
-A service that really runs is killed in the end. Neither may be in its files or in its log.
-What a client makes its own `redirect_uri` or `Idempotency-Key` of is kept as it is, and is left out.
+Neither may be in a file or in the log of the process, which is killed in the end. The exceptions
+are a client's own `redirect_uri` and `Idempotency-Key`, which are kept as they are.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import json
 import re
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +26,8 @@ from adapters.psp.contract.samples import GUEST_ID
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
-from tests.installation import Installation
-from tests.programs import SERVE, Program, free_port
-from tests.waiting import wait_until
+from tests.programs import SERVE
+from tests.serving import WAITRESS, Serving
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +36,7 @@ CODE: Final = "cvc-8731-canary"
 CANARIES: Final = (NUMBER, " ".join(re.findall("....", NUMBER)), NUMBER[:-4], CODE, quote(CODE))
 BOTH: Final = f"{NUMBER} {CODE}"
 
-# A fault of ours quotes what it was given, as faults do.
+# A fault whose text quotes the request.
 CRASHING: Final = f"""
 from domain.add_card import AddCard
 add_card = AddCard.__call__
@@ -51,62 +49,33 @@ AddCard.__call__ = crash
 """
 
 
-class Service:
+class Service(Serving):
     """A service in a process of its own, and what is sent to it."""
-
-    def __init__(self, folder: Path, log_format: str) -> None:
-        self._port = free_port()
-        self.address = f"http://127.0.0.1:{self._port}"
-        self.installation = Installation(folder, base_url=self.address)
-        self.installation.clock.advance(datetime.now(UTC) - self.installation.clock.now())
-        self.token = self.installation.token_for(self.installation.caller)
-        self.program = Program(
-            folder,
-            CRASHING,
-            *("serve", "--port", str(self._port)),
-            CARDONFILE_DATABASE_URL=f"sqlite:///{self.installation.database}",
-            CARDONFILE_LOG_FORMAT=log_format,
-        )
-
-    def is_up(self) -> bool:
-        with suppress(OSError):
-            return self.send("GET", "/healthz").status == 200
-        return False
 
     def send(
         self, method: str, path: str, body: str | None = None, **headers: str
     ) -> http.client.HTTPResponse:
-        """Send a request; gives its answer, which has been read."""
-        sent = {"Authorization": f"bearer {self.token}", "Content-Type": "application/json"}
-        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
-            connection.request(method, path, body=body, headers={**sent, **headers})
-            answer = connection.getresponse()
-            self.text = answer.read().decode()
-            return answer
+        """Send a request, and return the response; `text` is its body."""
+        with closing(self.connect()) as connection:
+            connection.request(method, path, body=body, headers={**self.headers, **headers})
+            response = connection.getresponse()
+            self.text = response.read().decode()
+            return response
 
     def send_raw(self, sent: bytes) -> None:
-        """Send bytes, and go away."""
-        with closing(socket.create_connection(("127.0.0.1", self._port))) as raw:
+        """Send bytes, and close the connection."""
+        with closing(socket.create_connection(("127.0.0.1", self.port))) as raw:
             raw.sendall(sent)
 
     def open_page(self) -> str:
-        """Give the path of a hosted page that is open."""
+        """Return the path of an open hosted page."""
         assert self.send("POST", ACCOUNTS, json.dumps(GOOD_BODY)).status == 200
-        link = json.loads(self.text)["hosted_payment_uri"].removeprefix(self.address)
-        return self.send("GET", link).headers["Location"].removeprefix(self.address)
-
-
-@pytest.fixture(params=["text", "json"])
-def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
-    service = Service(tmp_path, request.param)
-    with service.program:
-        wait_until(service.is_up)
-        yield service
-    service.installation.close()
+        link = json.loads(self.text)["hosted_payment_uri"].removeprefix(self.base_url)
+        return self.send("GET", link).headers["Location"].removeprefix(self.base_url)
 
 
 def send_to_every_place(service: Service, operation: Operation) -> None:
-    """Send the canaries in each part of a path, in the query, in headers, and as the method."""
+    """Send the canaries in each part of the path, in the query, in headers, and as the method."""
     method = operation.method.upper()
     known = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "provider": "fake", "account": "default"}
     for number in re.findall(r"\{(\w+)\}", operation.path):
@@ -132,7 +101,7 @@ def _names(operation: Operation) -> list[str]:
 
 
 def send_in_every_field(service: Service) -> None:
-    """Send the number in each field of add-card, and both in fields that are not known."""
+    """Send the number in each field of add-card, and both in unknown fields."""
     bodies: list[dict[str, Any]] = [
         {"center_id": NUMBER},
         {"redirect_uri": NUMBER},
@@ -147,13 +116,13 @@ def send_in_every_field(service: Service) -> None:
     bodies += [{"billing_info": {name: text}} for name in MAX_LENGTHS for text in texts]
     for body in bodies:
         service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **body}))
-    # It crashed, and says nothing of it.
+    # This one crashes.
     assert service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **bodies[4]})).status == 500
     assert NUMBER not in service.text
 
 
 def send_by_webhook(service: Service) -> None:
-    """Send what a PSP would never send, unsigned and signed."""
+    """Send webhooks that no PSP sends, unsigned and signed."""
     event = {"id": "event_1", "type": "page.completed", "card": NUMBER, "cvc": CODE}
     for body in (json.dumps(event), BOTH, json.dumps({**event, "type": NUMBER})):
         secret = service.installation.psp.webhook_secret
@@ -163,7 +132,7 @@ def send_by_webhook(service: Service) -> None:
 
 
 def type_into_the_hosted_page(service: Service) -> None:
-    """Type the canaries into each field, and cards that are taken with a code that is none."""
+    """Type the canaries into each field, and the code beside the number of each test card."""
     page = service.open_page()
     service.send("GET", page)
     found = re.search(r'name="form_token" value="([0-9a-f]+)"', service.text)
@@ -178,33 +147,34 @@ def type_into_the_hosted_page(service: Service) -> None:
                 "POST",
                 path,
                 urlencode(form),
-                **{"Content-Type": "application/x-www-form-urlencoded", "Origin": service.address},
+                **{"Content-Type": "application/x-www-form-urlencoded", "Origin": service.base_url},
             )
     service.send("GET", f"/fake-psp/static/{NUMBER}")
 
 
-def test_neither_is_in_a_file_or_in_the_log(service: Service, tmp_path: Path) -> None:
-    for operation in OPERATIONS:
-        send_to_every_place(service, operation)
-    send_in_every_field(service)
-    send_by_webhook(service)
-    type_into_the_hosted_page(service)
-    body = json.dumps({**GOOD_BODY, "billing_info": {"city": NUMBER}}).encode()
-    head = f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {service.token}\r\n"
-    start = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    for cut in (b"", b"\r\n\r\n" + BOTH.encode(), BOTH.encode() + b"\x00"):
-        service.send_raw(start + body + cut)
-    with closing(socket.create_connection(("127.0.0.1", service._port))) as in_flight:
-        in_flight.sendall(start + body[:-1])
-        service.program.tell(signal.SIGKILL)
-        service.program.process.wait(30)
+def test_neither_is_in_a_file_or_in_the_log(tmp_path: Path) -> None:
+    with Service(tmp_path, WAITRESS, program=CRASHING) as service:
+        for operation in OPERATIONS:
+            send_to_every_place(service, operation)
+        send_in_every_field(service)
+        send_by_webhook(service)
+        type_into_the_hosted_page(service)
+        body = json.dumps({**GOOD_BODY, "billing_info": {"city": NUMBER}}).encode()
+        head = f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {service.token}\r\n"
+        start = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        for cut in (b"", b"\r\n\r\n" + BOTH.encode(), BOTH.encode() + b"\x00"):
+            service.send_raw(start.encode() + body + cut)
+        with closing(socket.create_connection(("127.0.0.1", service.port))) as in_flight:
+            in_flight.sendall(start.encode() + body[:-1])
+            (program,) = service.programs
+            program.tell(signal.SIGKILL)
+            assert program.ends() == -signal.SIGKILL
 
-    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert {"cards.db", "cards.db-wal", "cards-fake-psp.db", "cards-fake-psp.db-wal", "log"} <= set(
-        kept
-    )
+        kept = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    files = {"cards.db", "cards.db-wal", "cards-fake-psp.db", "cards-fake-psp.db-wal", "log"}
+    assert files <= kept.keys()
     assert b"internal_error" in kept["log"]
-    hits = [
+    assert [
         (name, each) for name, held in kept.items() for each in CANARIES if each.encode() in held
-    ]
-    assert hits == []
+    ] == []
