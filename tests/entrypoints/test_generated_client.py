@@ -16,9 +16,10 @@ from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI
 
 
+@pytest.mark.slow
 def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.json"
-    # The generated code is used as it is, and not formatted.
+    # Without the formatters that it runs by default.
     config.write_text('{"post_hooks": []}')
     with run_service(tmp_path) as service:
         base_url = f"http://127.0.0.1:{service.port}"
