@@ -20,10 +20,10 @@ CENTER = a_center().name
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
 
 
-def opened(api: Api, session: CardSession, **changes: str) -> Result:
+def opened(api: Api, session: CardSession, **changes: str | list[str]) -> Result:
     """Open the link of a session, with some of its parameters changed."""
     query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri, **changes}
-    return api.browse("/hosted-payments", urlencode(query))
+    return api.browse("/hosted-payments", urlencode(query, doseq=True))
 
 
 def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
@@ -103,9 +103,11 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
             shop.accept()
 
 
-@pytest.mark.parametrize("redirect_uri", ["https://evil.example", ""])
+@pytest.mark.parametrize(
+    "redirect_uri", ["https://evil.example", "", [REDIRECT_URI, "https://evil.example"]]
+)
 def test_a_link_that_was_changed_leads_back_to_the_stored_address(
-    api: Api, redirect_uri: str
+    api: Api, redirect_uri: str | list[str]
 ) -> None:
     result = opened(api, api.installation.add_card(), redirect_uri=redirect_uri)
 
