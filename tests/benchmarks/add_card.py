@@ -1,32 +1,58 @@
-"""Add-card under load: the service, the peers and the floor, side by side."""
+"""Add-card over HTTP: under load, to the stored card, at the start, and its memory."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.load import WARM_UP_SECONDS, add_cards
-from tests.benchmarks.results import AddCard
-from tests.benchmarks.servers import ALL, OURS, PEERS, Sample, Server, make_site
+from tests.benchmarks.load import WARM_UP_SECONDS, add_cards, add_cards_to_the_end, memory_mb
+from tests.benchmarks.results import Row
+from tests.benchmarks.servers import (
+    ALL,
+    OURS,
+    OWN,
+    PEERS,
+    POSTGRESQL,
+    RUNTIME,
+    SQLITE,
+    Sample,
+    Server,
+    make_server,
+)
 from tests.postgresql import new_database
 
-SQLITE: Final = "SQLite"
-POSTGRESQL: Final = "PostgreSQL"
-
 CONNECTIONS: Final = (1, 16, 64)
+
+WARM_UP_REQUESTS: Final = 40_000
+"""By then every thread has a connection, and the cache of every connection is full."""
+MEMORY_REQUESTS: Final = 100_000
+_STEP_SECONDS: Final = 4
+_REST_SECONDS: Final = 1
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A server in one of its settings, and the loads that it gets."""
+    """A server, its database and processes, and the connections that load it."""
 
-    server: str
+    server: str = OURS
     database: str = SQLITE
     processes: int = 1
     connections: tuple[int, ...] = (16,)
+
+    def start(self, stack: ExitStack, folder: Path, sample: Sample, postgresql: str) -> Server:
+        """Start the server on a new database; it runs until the stack is closed."""
+        database = None
+        if self.database == POSTGRESQL:
+            database = stack.enter_context(new_database(postgresql, migrated=False))
+        server = make_server(self.server, folder, sample, database)
+        stack.enter_context(server.running(self.processes))
+        return server
 
 
 SETTINGS: Final = (
@@ -38,47 +64,90 @@ SETTINGS: Final = (
         for name in (OURS, *PEERS)
     ),
 )
+FLOW_SETTINGS: Final = (Setting(), Setting(processes=2), Setting(database=POSTGRESQL))
 
 
 def measure(
-    folder: Path,
-    sample: Sample,
-    postgresql: str,
-    *,
-    rounds: int,
-    seconds: int,
-    say: Callable[[str], None],
-) -> Iterator[AddCard]:
-    """Have every server run all the time, and load one after the other, round by round."""
+    folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
+) -> Iterator[Row]:
+    """Start all servers, then load one after the other, round by round."""
     with ExitStack() as stack:
         servers = [
-            (setting, start(setting, stack, folder / str(number), sample, postgresql))
+            (setting, setting.start(stack, folder / str(number), sample, postgresql))
             for number, setting in enumerate(SETTINGS)
         ]
         for number in range(1, rounds + 1):
             say(f"add-card, round {number} of {rounds}")
-            # Each has another place in each round, and so has each number of connections.
+            # The order of the servers, and of the connections, changes from round to round.
             first = (number - 1) * len(servers) // rounds
             for setting, server in servers[first:] + servers[:first]:
                 add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
                 turn = number % len(setting.connections)
                 for connections in setting.connections[turn:] + setting.connections[:turn]:
-                    yield AddCard(
-                        server=setting.server,
-                        database=setting.database,
-                        processes=setting.processes,
-                        connections=connections,
-                        round=number,
-                        load=add_cards(server, connections=connections, seconds=seconds),
-                    )
+                    yield {
+                        "server": setting.server,
+                        "database": setting.database,
+                        "processes": setting.processes,
+                        "connections": connections,
+                        "round": number,
+                        **add_cards(server, connections=connections, seconds=seconds),
+                    }
 
 
-def start(
-    setting: Setting, stack: ExitStack, folder: Path, sample: Sample, postgresql: str
-) -> Server:
-    """Start a server with a database of its own, until the stack is left."""
-    database = None
-    if setting.database == POSTGRESQL:
-        database = stack.enter_context(new_database(postgresql, migrated=False))
-    site = make_site(setting.server, folder, sample, database)
-    return stack.enter_context(site.running(setting.processes))
+def measure_flow(
+    folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
+) -> Iterator[Row]:
+    """Have guests add cards to the end; the service alone."""
+    with ExitStack() as stack:
+        servers = [
+            (setting, setting.start(stack, folder / f"flow-{number}", sample, postgresql))
+            for number, setting in enumerate(FLOW_SETTINGS)
+        ]
+        for _, server in servers:
+            add_cards_to_the_end(server, seconds=WARM_UP_SECONDS)
+        for number in range(1, rounds + 1):
+            say(f"whole flow, round {number} of {rounds}")
+            for setting, server in servers:
+                yield {
+                    "database": setting.database,
+                    "processes": setting.processes,
+                    "round": number,
+                    **add_cards_to_the_end(server, seconds=seconds),
+                }
+
+
+def measure_start(folder: Path, sample: Sample, *, rounds: int, say: Say) -> Iterator[Row]:
+    """Measure the time from the start to the first card added, and the memory after a rest."""
+    servers = [
+        make_server(name, folder / f"start-{number}", sample)
+        for number, name in enumerate((*OWN, *PEERS))
+    ]
+    for number in range(1, rounds + 1):
+        say(f"start, round {number} of {rounds}")
+        for server in servers:
+            if server.name in OWN:
+                server.python = RUNTIME
+            began = time.perf_counter()
+            with server.running():
+                seconds = round(time.perf_counter() - began, 3)
+                time.sleep(_REST_SECONDS)
+                yield {
+                    "server": server.name,
+                    "round": number,
+                    "seconds": seconds,
+                    "memory_mb": memory_mb(server.pid),
+                }
+
+
+def measure_memory(folder: Path, sample: Sample, *, say: Say) -> Iterator[Row]:
+    """Measure the memory at rest, after a warm-up, and after many more requests."""
+    say(f"memory over {MEMORY_REQUESTS:,} requests")
+    server = make_server(OURS, folder / "memory", sample)
+    server.python = RUNTIME
+    with server.running():
+        done = 1
+        for goal in (done, WARM_UP_REQUESTS, WARM_UP_REQUESTS + MEMORY_REQUESTS):
+            while done < goal:
+                load = add_cards(server, connections=16, seconds=_STEP_SECONDS)
+                done += load["responses"]
+            yield {"requests": done, "memory_mb": memory_mb(server.pid)}

@@ -1,47 +1,56 @@
-"""Load from wrk, and what the server spent on it."""
+"""Load from wrk, and what the server uses under it."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from msgspec.structs import replace
-
-from tests.benchmarks.processes import cpu_seconds
-from tests.benchmarks.results import Load
+from tests.benchmarks.results import Row
 from tests.benchmarks.servers import NotServing, Server
 
 WARM_UP_SECONDS: Final = 1
+GUESTS_AT_ONCE: Final = 8
 
-_HERE: Final = Path(__file__).parent
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
-def add_cards(server: Server, *, connections: int, seconds: int) -> Load:
-    """Have so many connections add cards, each as fast as it is answered."""
+def add_cards(server: Server, *, connections: int, seconds: int) -> Row:
+    """Add cards on some connections, each as fast as the server responds; return the figures."""
+    before = cpu_seconds(server.pid)
+    seen = _wrk(server, "add_card.lua", connections=connections, seconds=seconds)
+    spent = cpu_seconds(server.pid) - before
+    responses = seen["responses"]
+    return {
+        "responses": responses,
+        "failed": seen["refused"] + seen["cut_off"],
+        "per_second": (responses - seen["refused"]) / seen["seconds"],
+        "p50_ms": seen["p50_ms"],
+        "p99_ms": seen["p99_ms"],
+        "cpu_seconds_per_thousand": 1000 * spent / max(responses, 1),
+    }
+
+
+def add_cards_to_the_end(server: Server, *, seconds: int) -> Row:
+    """Have guests add cards, from add-card to the stored card; return the figures."""
+    threads = GUESTS_AT_ONCE
+    seen = _wrk(server, "flow.lua", connections=threads, threads=threads, seconds=seconds)
+    return {"per_second": seen["stored"] / seen["seconds"], "failed": seen["failed"]}
+
+
+def _wrk(server: Server, script: str, *, connections: int, seconds: int, threads: int = 1) -> Row:
+    """Run wrk with a script of this folder, which prints its figures as the last line."""
     sample = server.sample
-    before = cpu_seconds(server.process.pid)
-    line = run_wrk(
-        server,
-        "add_card.lua",
-        *(server.token, sample.center_id, str(sample.guests)),
-        connections=connections,
-        seconds=seconds,
-    )
-    spent = cpu_seconds(server.process.pid) - before
-    return replace(msgspec.json.decode(line, type=Load), cpu_seconds=round(spent, 2))
-
-
-def run_wrk(
-    server: Server, script: str, *arguments: str, connections: int, seconds: int, threads: int = 1
-) -> str:
-    """Run wrk with a script of this folder; give the last line that it printed."""
     done = subprocess.run(
         [
-            *("wrk", f"--threads={threads}", f"--connections={connections}"),
-            *(f"--duration={seconds}s", "--latency", f"--script={_HERE / script}"),
-            *(server.url, "--", *arguments),
+            *("wrk", f"--threads={threads}", f"--connections={connections}", "--latency"),
+            *(f"--duration={seconds}s", f"--script={Path(__file__).with_name(script)}"),
+            *(f"http://127.0.0.1:{server.port}", "--"),
+            *(server.token, sample.center_id, str(sample.guests)),
         ],
         capture_output=True,
         text=True,
@@ -50,4 +59,35 @@ def run_wrk(
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         raise NotServing(f"wrk fails against {server.name}: {done.stderr or done.stdout}")
-    return lines[-1]
+    figures: Row = json.loads(lines[-1])
+    return figures
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its descendants."""
+    ticks = 0
+    for each in _tree(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # The name of the process comes first, and may contain anything.
+            fields = (each / "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS_PER_SECOND
+
+
+def memory_mb(pid: int) -> float:
+    """Return the memory (RSS) of a process and its descendants; shared memory counts for each."""
+    kilobytes = 0
+    for each in _tree(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines = (each / "smaps_rollup").read_text().splitlines()
+            kilobytes += next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+    return round(kilobytes * 1024 / 1e6, 1)
+
+
+def _tree(pid: int) -> Iterator[Path]:
+    process = Path("/proc", str(pid))
+    yield process
+    for thread in process.glob("task/*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in thread.read_text().split():
+                yield from _tree(int(child))

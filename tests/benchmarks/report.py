@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from tests.benchmarks import plots
-from tests.benchmarks.add_card import CONNECTIONS, POSTGRESQL, SQLITE
-from tests.benchmarks.flow import GUESTS_AT_ONCE
-from tests.benchmarks.goals import (
-    Goal,
-    goals,
-    grown,
-    loads,
-    page_ms,
-    ratios,
-    settled_per_second,
-    throughputs,
-)
-from tests.benchmarks.imports import FEWER_ROWS, ROWS, SHELL
-from tests.benchmarks.imports import OURS as OUR_IMPORT
-from tests.benchmarks.pages import OFFSET, PAGES
-from tests.benchmarks.pages import OURS as OUR_PAGES
-from tests.benchmarks.results import (
-    FOLDER,
-    Growth,
-    Load,
-    Machine,
-    Results,
-    read_growth,
-    read_results,
-)
+from tests.benchmarks.add_card import CONNECTIONS
+from tests.benchmarks.goals import Goal, goals, loads, ratios
+from tests.benchmarks.guests import FEWER_ROWS, ROWS, SHELL
+from tests.benchmarks.guests import OURS as OUR_IMPORT
+from tests.benchmarks.load import GUESTS_AT_ONCE
+from tests.benchmarks.products import OFFSET, PAGES
+from tests.benchmarks.products import OURS as OUR_PAGES
+from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, Row, read
 from tests.benchmarks.servers import (
     ADD_CARD_LIMIT,
     ALL,
@@ -44,17 +26,16 @@ from tests.benchmarks.servers import (
     ON_WAITRESS,
     OURS,
     PEERS,
+    POSTGRESQL,
+    SQLITE,
 )
-from tests.benchmarks.settlements import CALL_SECONDS, CARDS_A_SECOND, SESSIONS
-from tests.benchmarks.settlements import SETTINGS as SETTLEMENTS
+from tests.benchmarks.worker import CALL_SECONDS, CARDS_A_SECOND, SESSIONS
+from tests.benchmarks.worker import SETTINGS as SETTLEMENTS
 from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 PROFILE: Final = Path(__file__).with_name("profile.md")
 """Written by hand, and included in the page as it is."""
-
-LATENCY_PLOT: Final = "latency.svg"
-PAGES_PLOT: Final = "pages.svg"
 
 ENOUGH_ROUNDS: Final = 3
 _FEW_ROUNDS: Final = " **So few rounds show only that everything runs.**"
@@ -63,53 +44,15 @@ Cells = Sequence[str]
 
 
 def write() -> Path:
-    """Write the page and its plots; return the path of the page from the root."""
-    results, growth = read_results(), read_growth()
-    PAGE.write_text(page(results, growth))
-    draw(results, FOLDER)
+    """Write the page; return its path from the root."""
+    PAGE.write_text(page())
     return PAGE.relative_to(ROOT)
 
 
-def draw(results: Results, folder: Path) -> None:
-    """Draw the plots."""
-    plots.draw(
-        folder / LATENCY_PLOT,
-        {
-            "median": {name: _latency(results, name, lambda each: each.p50_ms) for name in ALL},
-            "99th percentile": {
-                name: _latency(results, name, lambda each: each.p99_ms) for name in ALL
-            },
-        },
-        x="connections",
-        y="milliseconds",
-        ticks=CONNECTIONS,
-    )
-    plots.draw(
-        folder / PAGES_PLOT,
-        {
-            "10 of 1,000,000 products, total included": {
-                how: [(page, statistics.median(page_ms(results, how, page))) for page in PAGES]
-                for how in (OUR_PAGES, OFFSET)
-            }
-        },
-        x="page",
-        y="milliseconds",
-        ticks=PAGES,
-    )
-
-
-def _latency(results: Results, server: str, of: Callable[[Load], float]) -> plots.Line:
-    seen = {
-        connections: [
-            of(each) for each in loads(results, server, connections=connections) if each.answers
-        ]
-        for connections in CONNECTIONS
-    }
-    return [(connections, statistics.median(each)) for connections, each in seen.items() if each]
-
-
-def page(results: Results, growth: Growth | None) -> str:
+def page() -> str:
     """Return the text of the page."""
+    results, growth = read(RESULTS), read(GROWTH)
+    (settled,) = results.measured["settled"]
     parts = [
         f"""\
 # Benchmarks
@@ -133,7 +76,7 @@ contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUND
 
 {_table(["What", "Target", "Wanted", "Measured", "Met"], map(_goal, goals(results, growth)))}
 
-{"" if growth else _NO_GROWTH}## What is compared
+## What is compared
 
 Each program authenticates the caller by the hash of a token, looks up center and guest, validates the request, stores a session
 under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
@@ -148,7 +91,7 @@ under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guest
 | …, write lock | The same with a `threading.Lock` around writes, so that SQLite's busy handler does not decide the comparison. FastAPI has 40 connections here, one per thread. |
 | floor | A Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log. |
 
-The peers are one file each in `tests/benchmarks/peers/`, with SQLAlchemy's default pool of up to 15 connections. FastAPI has 40
+The peers are in `tests/benchmarks/peers/`, with SQLAlchemy's default pool of up to 15 connections. FastAPI has 40
 threads: with more than 40 requests at once it may deadlock, with all threads waiting for a connection and the requests that
 have one waiting for a thread.
 
@@ -163,8 +106,6 @@ requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connec
 they are not in the throughput.
 
 {_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _loads(results, CONNECTIONS))}
-
-![Latency by load](benchmarks/{LATENCY_PLOT})
 
 {OURS} against each, at 16 connections:
 
@@ -191,16 +132,14 @@ process. {GUESTS_AT_ONCE} guests at once.
 
 {_table(["Database", "Workers", "Sessions a second"], _settlements(results))}
 
-With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a card is stored {results.settled.p50_ms:.0f} ms after it was typed (median;
-99th percentile of {results.settled.cards}: {results.settled.p99_ms:.0f} ms).
+With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a card is stored {settled["p50_ms"]:.0f} ms after it was typed (median;
+99th percentile of {settled["cards"]}: {settled["p99_ms"]:.0f} ms).
 
 ## Pages of products
 
 10 of 1,000,000 products and their total, without HTTP, from the same SQLite file; in milliseconds.
 
 {_table(["Page", OUR_PAGES, OFFSET, "Ratio"], _pages(results))}
-
-![Cost by page number](benchmarks/{PAGES_PLOT})
 
 ## Import
 
@@ -215,16 +154,14 @@ run from an environment with the dependencies of the service alone, as `make ins
 
 {_table(["Server", "First answer", "Memory at rest"], _starts(results))}
 
-{OURS} under load: {", ".join(f"{each.memory_mb:.0f} MB after {each.requests:,} requests" for each in results.memory)}.
+{OURS} under load: {", ".join(map(_memory, results.measured["memory"]))}.
 """,
-        _growth(growth) if growth else "",
-        PROFILE.read_text() if PROFILE.exists() else "",
+        _growth(growth),
+        PROFILE.read_text(),
         _CAVEATS,
     ]
-    return "\n".join(part for part in parts if part).replace("\n\n\n", "\n\n")
+    return "\n".join(parts)
 
-
-_NO_GROWTH: Final = "Growth has not been measured yet: run `make bench-growth`.\n\n"
 
 _CAVEATS: Final = """\
 ## What the figures do not say
@@ -237,18 +174,15 @@ _CAVEATS: Final = """\
 """
 
 
-def _growth(growth: Growth) -> str:
-    sizes = sorted({each.sessions for each in growth.add_card})
-    rows = [
-        [
-            f"{size:,}",
-            f"{growth.database_mb[str(size)]:,.0f} MB",
-            str(connections),
-            *_figures(grown(growth, size, connections)),
-        ]
-        for connections in sorted({each.connections for each in growth.add_card})
-        for size in sizes
-    ]
+def _growth(growth: Results) -> str:
+    rows = []
+    for connections, size in sorted(
+        {(each["connections"], each["sessions"]) for each in growth.measured["growth"]}
+    ):
+        where = {"sessions": size, "connections": connections}
+        database_mb = growth.figures("growth", "database_mb", **where)[0]
+        figures = _figures(growth, "growth", **where)
+        rows.append([f"{size:,}", f"{database_mb:,.0f} MB", str(connections), *figures])
     header = ["Sessions", "Database", "Connections", "A second", "Median", "99th percentile"]
     return f"""\
 ## Growth
@@ -299,110 +233,96 @@ def _machine(machine: Machine) -> str:
     )
 
 
-def _figures(seen: Sequence[Load]) -> Cells:
-    answered = [each for each in seen if each.answers]
-    return [
-        f"{statistics.median(throughputs(seen)):,.0f}",
-        _middle([each.p50_ms for each in answered], 2, " ms"),
-        _middle([each.p99_ms for each in answered], 1, " ms"),
-        _middle([each.cpu_seconds_per_thousand for each in answered], 2, " s"),
-        _failed(seen),
-    ]
+def _figures(results: Results, section: str, **where: str | int) -> Cells:
+    def show(figure: str, decimals: int, unit: str) -> str:
+        values = results.figures(section, figure, **where)
+        measured = [value for value, count in zip(values, responses, strict=True) if count]
+        return f"{statistics.median(measured):.{decimals}f}{unit}" if measured else "no answer"
 
-
-def _failed(seen: Sequence[Load]) -> str:
-    count = f"{sum(each.refused + each.cut_off for each in seen):,}"
+    responses = results.figures(section, "responses", **where)
+    failed = f"{sum(results.figures(section, 'failed', **where)):,.0f}"
     # wrk does not count requests that are still waiting when it ends.
-    silent = sum(not each.answers for each in seen)
-    return f"{count}; {silent} of {len(seen)} rounds without an answer" if silent else count
-
-
-def _middle(values: Sequence[float], decimals: int, unit: str) -> str:
-    return f"{statistics.median(values):.{decimals}f}{unit}" if values else "no answer"
+    silent = responses.count(0)
+    if silent:
+        failed += f"; {silent} of {len(responses)} rounds without an answer"
+    return [
+        f"{statistics.median(results.figures(section, 'per_second', **where)):,.0f}",
+        show("p50_ms", 2, " ms"),
+        show("p99_ms", 1, " ms"),
+        show("cpu_seconds_per_thousand", 2, " s"),
+        failed,
+    ]
 
 
 def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
     for count in connections:
         for name in ALL:
-            yield [name, str(count), *_figures(loads(results, name, connections=count))]
+            one = {"processes": 1, "connections": count}
+            figures = _figures(results, "add_card", server=name, database=SQLITE, **one)
+            yield [name, str(count), *figures]
 
 
 def _against(results: Results) -> Iterator[Cells]:
-    ours = loads(results, OURS)
+    figures = ("per_second", "p99_ms", "cpu_seconds_per_thousand")
     for name in ALL:
-        if name == OURS:
-            continue
-        theirs = loads(results, name)
-        yield [
-            name,
-            _spread(ratios(throughputs(ours), throughputs(theirs))),
-            _spread(_p99_ratios(ours, theirs)),
-            _spread(
-                ratios(
-                    [each.cpu_seconds_per_thousand for each in ours],
-                    [each.cpu_seconds_per_thousand for each in theirs],
-                )
-            ),
-        ]
-
-
-def _p99_ratios(these: Sequence[Load], those: Sequence[Load]) -> Sequence[float]:
-    return ratios([each.p99_ms for each in these], [each.p99_ms for each in those])
+        if name != OURS:
+            yield [
+                name,
+                *(
+                    _spread(ratios(loads(results, figure, OURS), loads(results, figure, name)))
+                    for figure in figures
+                ),
+            ]
 
 
 def _settings(results: Results) -> Iterator[Cells]:
     for database in (SQLITE, POSTGRESQL):
         for processes in (1, 2):
             for name in (OURS, *PEERS):
-                seen = loads(results, name, processes=processes, database=database)
-                yield [name, database, str(processes), *_figures(seen)]
+                where = {"server": name, "database": database, "processes": processes}
+                figures = _figures(results, "add_card", connections=16, **where)
+                yield [name, database, str(processes), *figures]
 
 
 def _changes(results: Results) -> Iterator[Cells]:
-    one = loads(results, OURS)
-    on_postgresql = loads(results, OURS, database=POSTGRESQL)
-    two_on_postgresql = loads(results, OURS, database=POSTGRESQL, processes=2)
-    for what, these, those in (
-        ("two processes against one, SQLite", loads(results, OURS, processes=2), one),
-        ("two processes against one, PostgreSQL", two_on_postgresql, on_postgresql),
-        ("PostgreSQL against SQLite, one process", on_postgresql, one),
-    ):
-        yield [
-            f"{OURS}, {what}",
-            _spread(ratios(throughputs(these), throughputs(those))),
-            _spread(_p99_ratios(these, those)),
+    def ratio(figure: str, these: tuple[str, int], those: tuple[str, int]) -> str:
+        seen = [
+            loads(results, figure, OURS, database=database, processes=processes)
+            for database, processes in (these, those)
         ]
+        return _spread(ratios(*seen))
+
+    for what, these, those in (
+        ("two processes against one, SQLite", (SQLITE, 2), (SQLITE, 1)),
+        ("two processes against one, PostgreSQL", (POSTGRESQL, 2), (POSTGRESQL, 1)),
+        ("PostgreSQL against SQLite, one process", (POSTGRESQL, 1), (SQLITE, 1)),
+    ):
+        changed = [ratio(figure, these, those) for figure in ("per_second", "p99_ms")]
+        yield [f"{OURS}, {what}", *changed]
 
 
 def _flows(results: Results) -> Iterator[Cells]:
-    for database, processes in dict.fromkeys(
-        (each.database, each.processes) for each in results.flows
-    ):
-        seen = [
-            each
-            for each in results.flows
-            if (each.database, each.processes) == (database, processes)
-        ]
-        yield [
-            database,
-            str(processes),
-            _spread([each.per_second for each in seen], 0, ""),
-            str(sum(each.failed for each in seen)),
-        ]
+    rows = results.measured["flows"]
+    for database, processes in dict.fromkeys((row["database"], row["processes"]) for row in rows):
+        where = {"database": database, "processes": processes}
+        per_second = _spread(results.figures("flows", "per_second", **where), 0, "")
+        failed = f"{sum(results.figures('flows', 'failed', **where)):.0f}"
+        yield [database, str(processes), per_second, failed]
 
 
 def _settlements(results: Results) -> Iterator[Cells]:
     for database, workers in SETTLEMENTS:
-        yield [
-            database,
-            str(workers),
-            _spread(settled_per_second(results, database, workers), 1, ""),
-        ]
+        per_second = results.figures(
+            "settlements", "per_second", database=database, workers=workers
+        )
+        yield [database, str(workers), _spread(per_second, 1, "")]
 
 
 def _pages(results: Results) -> Iterator[Cells]:
     for number in PAGES:
-        ours, theirs = (page_ms(results, how, number) for how in (OUR_PAGES, OFFSET))
+        ours, theirs = (
+            results.figures("pages", "ms", how=how, page=number) for how in (OUR_PAGES, OFFSET)
+        )
         yield [
             f"{number:,}",
             f"{statistics.median(ours):.3f}",
@@ -414,23 +334,20 @@ def _pages(results: Results) -> Iterator[Cells]:
 def _imports(results: Results) -> Iterator[Cells]:
     for rows in (FEWER_ROWS, ROWS):
         for how in (OUR_IMPORT, SHELL):
-            seen = [each for each in results.imports if (each.how, each.rows) == (how, rows)]
-            yield [
-                f"`{how}`",
-                f"{rows:,}",
-                _spread([each.seconds for each in seen], 2, ""),
-                f"{max(each.peak_mb for each in seen):.0f} MB",
-            ]
+            seconds = results.figures("imports", "seconds", how=how, rows=rows)
+            peak_mb = max(results.figures("imports", "peak_mb", how=how, rows=rows))
+            yield [f"`{how}`", f"{rows:,}", _spread(seconds, 2, ""), f"{peak_mb:.0f} MB"]
 
 
 def _starts(results: Results) -> Iterator[Cells]:
-    for name in dict.fromkeys(each.server for each in results.starts):
-        seen = [each for each in results.starts if each.server == name]
-        yield [
-            name,
-            _spread([each.seconds for each in seen], 2, " s"),
-            f"{statistics.median(each.memory_mb for each in seen):.0f} MB",
-        ]
+    for name in dict.fromkeys(row["server"] for row in results.measured["starts"]):
+        seconds = results.figures("starts", "seconds", server=name)
+        memory_mb = statistics.median(results.figures("starts", "memory_mb", server=name))
+        yield [name, _spread(seconds, 2, " s"), f"{memory_mb:.0f} MB"]
+
+
+def _memory(row: Row) -> str:
+    return f"{row['memory_mb']:.0f} MB after {row['requests']:,} requests"
 
 
 if __name__ == "__main__":

@@ -7,112 +7,92 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec
 
 import click
 
-from tests.benchmarks import (
-    add_card,
-    flow,
-    growth,
-    imports,
-    memory,
-    pages,
-    settlements,
-    start,
-)
+from tests.benchmarks import add_card, growth, guests, products, worker
 from tests.benchmarks.machine import describe
 from tests.benchmarks.report import write
 from tests.benchmarks.results import GROWTH, RESULTS, Results, save
 from tests.benchmarks.servers import make_sample
 from tests.postgresql import own_server
 
-NEEDED: Final = {"wrk": "wrk", "sqlite3": "sqlite3"}
-"""Programs, and the packages that bring them."""
-
-SETTLED_SECONDS: Final = 30
+NEEDED: Final = ("wrk", "sqlite3")
+"""Programs, and the packages that contain them."""
 
 GROWTH_BYTES: Final = 15_000_000_000
 
-# Everything that answers runs at once, and each keeps its connections. Commits are synced.
-_POSTGRESQL: Final = {"max_connections": "200"}
-
 _began = time.monotonic()
+
+Parameters = ParamSpec("Parameters")
 
 
 @click.group()
 def main() -> None:
     """Measure the service beside others."""
-    # Whatever ends it, no server is left behind.
+    # So that no server is left when this program is terminated.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not Path("/proc/self/smaps_rollup").exists():
         raise click.ClickException("CPU time and memory are read from /proc, which only Linux has")
-    missing = [package for program, package in NEEDED.items() if not shutil.which(program)]
+    missing = [program for program in NEEDED if not shutil.which(program)]
     if missing:
         raise click.ClickException(f"first: apt-get install {' '.join(missing)}")
 
 
+def _with_length(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    for name in ("--rounds", "--seconds"):
+        command = click.option(name, type=click.IntRange(1), default=5, show_default=True)(command)
+    return command
+
+
 @main.command()
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True)
+@_with_length
 def bench(rounds: int, seconds: int) -> None:
-    """Measure all but growth."""
-    with _folder() as name:
+    """Measure everything but growth."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         sample = make_sample(folder)
-        with own_server(_POSTGRESQL) as server:
+        # All servers run at once, and each keeps its connections.
+        with own_server({"max_connections": "200"}) as server:
             machine = describe(folder, server.url)
-            added = list(
-                add_card.measure(
-                    folder, sample, server.url, rounds=rounds, seconds=seconds, say=_say
-                )
-            )
-            settlements_seen = list(
-                settlements.measure(folder, server.url, rounds=rounds, say=_say)
-            )
-            flows = list(
-                flow.measure(folder, sample, server.url, rounds=rounds, seconds=seconds, say=_say)
-            )
-        results = Results(
-            machine=machine,
-            rounds=rounds,
-            seconds=seconds,
-            add_card=added,
-            flows=flows,
-            pages=list(pages.measure(folder, rounds=rounds, say=_say)),
-            imports=list(imports.measure(folder, rounds=rounds, say=_say)),
-            starts=list(start.measure(folder, sample, rounds=rounds, say=_say)),
-            memory=list(memory.measure(folder, sample, say=_say)),
-            settlements=settlements_seen,
-            settled=settlements.measure_delay(folder, seconds=SETTLED_SECONDS, say=_say),
-        )
-    save(results, RESULTS)
+            loaded = {"rounds": rounds, "seconds": seconds}
+            measured = {
+                "add_card": add_card.measure(folder, sample, server.url, **loaded, say=_say),
+                "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
+                "flows": add_card.measure_flow(folder, sample, server.url, **loaded, say=_say),
+                "pages": products.measure(folder, rounds=rounds, say=_say),
+                "imports": guests.measure(folder, rounds=rounds, say=_say),
+                "starts": add_card.measure_start(folder, sample, rounds=rounds, say=_say),
+                "memory": add_card.measure_memory(folder, sample, say=_say),
+                "settled": worker.measure_delay(folder, say=_say),
+            }
+            rows = {section: list(section_rows) for section, section_rows in measured.items()}
+    save(Results(machine=machine, rounds=rounds, seconds=seconds, measured=rows), RESULTS)
     _say(f"written: {write()}")
 
 
 @main.command("growth")
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True)
+@_with_length
 def grow(rounds: int, seconds: int) -> None:
     """Measure add-card with up to ten million sessions."""
-    with _folder() as name:
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         if shutil.disk_usage(folder).free < GROWTH_BYTES:
             raise click.ClickException(
                 f"{GROWTH_BYTES / 1e9:.0f} GB are needed in the folder for temporary files; "
                 "TMPDIR names another"
             )
-        sample = make_sample(folder)
-        save(growth.measure(folder, sample, rounds=rounds, seconds=seconds, say=_say), GROWTH)
-    if RESULTS.exists():
-        _say(f"written: {write()}")
-    else:
-        _say("kept for the page, which `make bench` writes")
-
-
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="bench-")
+        rows = list(
+            growth.measure(folder, make_sample(folder), rounds=rounds, seconds=seconds, say=_say)
+        )
+        machine = describe(folder)
+    save(
+        Results(machine=machine, rounds=rounds, seconds=seconds, measured={"growth": rows}), GROWTH
+    )
+    _say(f"written: {write()}")
 
 
 def _say(what: str) -> None:

@@ -1,4 +1,4 @@
-"""The service and its peers as processes, each with a database of its own that is filled alike."""
+"""The service and its peers as processes, each on its own database with the same records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from random import Random
@@ -28,30 +28,34 @@ FLASK: Final = "Flask"
 WITH_LOCK: Final = ", write lock"
 
 PEERS: Final = (FASTAPI, FLASK)
-"""As their documentation teaches."""
 LOCKED_PEERS: Final = (FASTAPI + WITH_LOCK, FLASK + WITH_LOCK)
-"""The same, with one lock around writes."""
+"""The peers with one lock around writes."""
 OWN: Final = (OURS, ON_WAITRESS, FLOOR)
-"""What runs with the dependencies of the service alone."""
+"""The servers that need only the dependencies of the service."""
 ALL: Final = (*OWN, *PEERS, *LOCKED_PEERS)
+
+SQLITE: Final = "SQLite"
+POSTGRESQL: Final = "PostgreSQL"
 
 GUESTS: Final = 10_000
 FLASK_THREADS: Final = 16
+GRANIAN_THREADS: Final = 8
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
 
-RUNTIME: Final = ROOT / "build" / "runtime" / "bin" / "python"
-"""Python with what the service itself needs and nothing else, which `make` installs.
-
-Some libraries import what they find beside them, and the tests and peers bring a lot.
-"""
-
 ADD_CARD_LIMIT: Final = "100000000/day"
-"""High enough to be met by nobody, and counted all the same."""
+"""Never reached, but counted."""
+
+RUNTIME: Final = str(ROOT / "build" / "runtime" / "bin" / "python")
+"""Python with only the dependencies of the service, which `make` installs.
+
+Some libraries import whatever they find, and the tests and peers install a lot.
+"""
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
 
-GRANIAN: Final = """
+# `cardonfile work` is a child of granian, so that CPU and memory of both are counted.
+_GRANIAN: Final = """
 import subprocess, sys
 if {with_worker}:
     from tests.programs import SERVE
@@ -59,8 +63,6 @@ if {with_worker}:
 from granian.cli import entrypoint
 entrypoint()
 """
-"""granian, with `cardonfile work` below it so that what both use is counted together."""
-GRANIAN_THREADS: Final = 8
 
 _COMMANDS: Final = """
 import json, sys
@@ -69,13 +71,14 @@ for arguments in json.loads(sys.argv[1]):
     main(arguments, standalone_mode=False)
 """
 
-Program = Callable[[int, int], Sequence[str]]
-"""The arguments for Python that serve on a port with so many processes."""
+
+class NotServing(Exception):
+    """A program does not do what is to be measured; the text is its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The records that every database has: one center, and guests."""
+    """The records in every database: one center, and guests; `guests` and `centers` are CSV files."""
 
     center_id: str
     guest_ids: Sequence[str]
@@ -84,151 +87,124 @@ class Sample:
 
 
 def make_sample(folder: Path, guests: int = GUESTS) -> Sample:
-    """Write the records as CSV files, the same each time."""
+    """Write the CSV files; their content is always the same."""
     random = Random(1)
-
-    def new_id() -> str:
-        return str(uuid.UUID(int=random.getrandbits(128), version=4))
-
+    new_ids = (str(uuid.UUID(int=random.getrandbits(128), version=4)) for _ in range(guests + 1))
+    center_id, *guest_ids = new_ids
     sample = Sample(
-        center_id=new_id(),
-        guest_ids=[new_id() for _ in range(guests)],
+        center_id=center_id,
+        guest_ids=guest_ids,
         centers=folder / "centers.csv",
         guests=folder / "guests.csv",
     )
-    _write(sample.centers, ["id", "name"], [[sample.center_id, "Harbor Spa"]])
-    _write(
-        sample.guests,
-        ["id", "first_name", "last_name", "email"],
-        (
+    sample.centers.write_text(f"id,name\n{center_id},Harbor Spa\n")
+    with sample.guests.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "first_name", "last_name", "email"])
+        writer.writerows(
             [guest_id, f"First {number}", f"Last {number}", f"guest.{number}@guests.example"]
-            for number, guest_id in enumerate(sample.guest_ids)
-        ),
-    )
+            for number, guest_id in enumerate(guest_ids)
+        )
     return sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Server:
-    """A server that runs, and what it takes to ask it."""
+    """A program that adds cards, and its database. `port` and `pid` are set while it runs.
+
+    `command` returns the arguments for Python by port and number of processes.
+    """
 
     name: str
-    process: subprocess.Popen[bytes]
-    port: int
-    token: str
+    folder: Path
     sample: Sample
+    token: str
+    environment: Mapping[str, str]
+    command: Callable[[int, int], Sequence[str]]
+    python: str = sys.executable
+    port: int = 0
+    pid: int = 0
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+    @contextmanager
+    def running(self, processes: int = 1) -> Iterator[None]:
+        """Start the program, wait until it has added a card, and stop it at the end."""
+        self.port = free_port()
+        log = self.folder / "log"
+        base_url = {"CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{self.port}"}
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [self.python, *self.command(self.port, processes)],
+                cwd=self.folder,
+                env=_environment({**self.environment, **base_url}),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pid = process.pid
+        try:
+            give_up_at = time.monotonic() + START_SECONDS
+            while not self._is_ready():
+                if process.poll() is not None or time.monotonic() > give_up_at:
+                    raise NotServing(f"{self.name} does not start: {log.read_text()}")
+                time.sleep(0.002)
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            # Its children are in its process group.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
-    def add_card(self, body: str | None = None, **changes: str) -> tuple[int, str]:
-        """Send one request to add a card; give status and body of the answer."""
-        asked = {"guest": self.sample.guest_ids[0], "token": self.token, **changes}
+    def _is_ready(self) -> bool:
+        with suppress(OSError, HTTPException):
+            status, text = self.add_card()
+            if status != 200:
+                raise NotServing(f"{self.name} responds {status}: {text}")
+            return True
+        return False
+
+    def add_card(
+        self, *, guest_id: str = "", token: str = "", **changes: object
+    ) -> tuple[int, str]:
+        """Send a request to add a card; return status and body of the response.
+
+        `changes` are fields of the body; None leaves a field out.
+        """
+        redirect_uri = "https://shop.example/cards"
+        fields = {"center_id": self.sample.center_id, "redirect_uri": redirect_uri, **changes}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
         try:
             connection.request(
                 "POST",
-                f"/api/v1/guests/{asked['guest']}/accounts",
-                body or self.good_body,
+                f"/api/v1/guests/{guest_id or self.sample.guest_ids[0]}/accounts",
+                json.dumps({name: value for name, value in fields.items() if value is not None}),
                 {
-                    "Authorization": f"Bearer {asked['token']}",
+                    "Authorization": f"Bearer {token or self.token}",
                     "Content-Type": "application/json",
                 },
             )
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            response = connection.getresponse()
+            return response.status, response.read().decode()
         finally:
             connection.close()
 
-    @property
-    def good_body(self) -> str:
-        """What to send to add a card."""
-        return (
-            f'{{"center_id": "{self.sample.center_id}", '
-            '"redirect_uri": "https://shop.example/cards"}'
-        )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """A server that may be started, as often as wanted, with its database filled."""
-
-    name: str
-    folder: Path
-    program: Program
-    token: str
-    sample: Sample
-    python: str = sys.executable
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    @contextmanager
-    def running(self, processes: int = 1) -> Iterator[Server]:
-        """Start it, and wait until it has added a card; stop it at the end."""
-        port = free_port()
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [self.python, *self.program(port, processes)],
-                cwd=self.folder,
-                env=_environment(
-                    {
-                        **self.environment,
-                        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{port}",
-                    }
-                ),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        server = Server(
-            name=self.name, process=process, port=port, token=self.token, sample=self.sample
-        )
-        try:
-            self._wait_for_answer(server)
-            yield server
-        finally:
-            _stop(process)
-
-    def _wait_for_answer(self, server: Server) -> None:
-        give_up_at = time.monotonic() + START_SECONDS
-        while True:
-            with suppress(OSError, HTTPException):
-                status, text = server.add_card()
-                if status == 200:
-                    return
-                raise NotServing(f"{self.name} answers {status}: {text}")
-            if server.process.poll() is not None or time.monotonic() > give_up_at:
-                raise NotServing(f"{self.name} does not start: {(self.folder / 'log').read_text()}")
-            time.sleep(0.002)
-
-
-class NotServing(Exception):
-    """A server that does not do what is to be measured; the text says what it does."""
-
-
-def make_site(name: str, folder: Path, sample: Sample, postgresql: str | None = None) -> Site:
-    """Fill the database of a server: a file in the folder, or an empty one in PostgreSQL."""
+def make_server(name: str, folder: Path, sample: Sample, postgresql: str | None = None) -> Server:
+    """Fill the database of a server: a file in a new folder, or an empty one in PostgreSQL."""
     folder.mkdir()
-    if name in OWN:
-        return _own_site(name, folder, sample, postgresql)
-    return _peer_site(name, folder, sample, postgresql)
+    make = _make_own if name in OWN else _make_peer
+    return make(name, folder, sample, postgresql)
 
 
-def as_installed(site: Site) -> Site:
-    """Have a site of the own stack run with what the service needs and nothing else."""
-    return replace(site, python=str(RUNTIME)) if site.name in OWN else site
-
-
-def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -> Site:
+def _make_own(name: str, folder: Path, sample: Sample, postgresql: str | None) -> Server:
     database = folder / "cards.db"
     environment = {
         "CARDONFILE_DATABASE_URL": postgresql or f"sqlite:///{database}",
         "CARDONFILE_ADD_CARD_LIMIT": ADD_CARD_LIMIT,
-        # The floor reads it.
         "FLOOR_DATABASE": str(database),
     }
-
     commands = (
         ["migrate"],
         ["import", "centers", str(sample.centers)],
@@ -247,59 +223,57 @@ def _own_site(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     def granian(port: int, processes: int) -> Sequence[str]:
         application = "tests.benchmarks.peers.floor" if name == FLOOR else "entrypoints.wsgi"
         return (
-            *("-c", GRANIAN.format(with_worker=name == OURS)),
+            *("-c", _GRANIAN.format(with_worker=name == OURS)),
             *("--interface", "wsgi", "--factory", "--log-level", "error", "--port", str(port)),
             *("--workers", str(processes), "--blocking-threads", str(GRANIAN_THREADS)),
             f"{application}:create_application",
         )
 
-    return Site(
+    return Server(
         name=name,
         folder=folder,
-        program=waitress if name == ON_WAITRESS else granian,
-        environment=environment,
-        token=token,
         sample=sample,
+        token=token,
+        environment=environment,
+        command=waitress if name == ON_WAITRESS else granian,
     )
 
 
-def _peer_site(
-    name: str, folder: Path, sample: Sample, postgresql: str | None, threads: int = FLASK_THREADS
-) -> Site:
+def _make_peer(name: str, folder: Path, sample: Sample, postgresql: str | None) -> Server:
     environment = {"DATABASE_URL": f"sqlite:///{folder / 'cards.db'}"}
     if postgresql:
         environment["DATABASE_URL"] = postgresql.replace("postgresql:", "postgresql+psycopg:", 1)
     if name.endswith(WITH_LOCK):
         environment["WRITE_LOCK"] = "1"
-    peer = "fastapi_peer" if name.startswith(FASTAPI) else "flask_peer"
     run(
-        *(folder, environment, "-m", "tests.benchmarks.peers.fill"),
-        *(peer, str(sample.guests), sample.center_id, _PEER_TOKEN),
+        *(folder, environment, "-m", "tests.benchmarks.peers.models"),
+        *(str(sample.guests), sample.center_id, _PEER_TOKEN),
     )
-    application = f"tests.benchmarks.peers.{peer}:app"
 
     def uvicorn(port: int, processes: int) -> Sequence[str]:
         workers = ("--workers", str(processes)) if processes > 1 else ()
+        application = "tests.benchmarks.peers.fastapi_peer:app"
         return ("-m", "uvicorn", application, "--port", str(port), *workers)
 
     def gunicorn(port: int, processes: int) -> Sequence[str]:
         return (
-            *("-m", "gunicorn", application, "--bind", f"127.0.0.1:{port}"),
-            *("--workers", str(processes), "--threads", str(threads)),
+            *("-m", "gunicorn", "tests.benchmarks.peers.flask_peer:app"),
+            *("--bind", f"127.0.0.1:{port}"),
+            *("--workers", str(processes), "--threads", str(FLASK_THREADS)),
         )
 
-    return Site(
+    return Server(
         name=name,
         folder=folder,
-        program=uvicorn if peer == "fastapi_peer" else gunicorn,
-        environment=environment,
-        token=_PEER_TOKEN,
         sample=sample,
+        token=_PEER_TOKEN,
+        environment=environment,
+        command=uvicorn if name.startswith(FASTAPI) else gunicorn,
     )
 
 
 def run(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
-    """Run Python to its end; give what it printed. Raises NotServing when it fails."""
+    """Run Python to its end; return what it printed. Raises NotServing when it fails."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -316,20 +290,3 @@ def run(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: each for name, each in os.environ.items() if "CARDONFILE" not in name}
     return {**kept, "PYTHONPATH": str(ROOT), **more}
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_SECONDS)
-    # Those that it started are in its group.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)

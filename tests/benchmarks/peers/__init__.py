@@ -1,1 +1,1 @@
-"""Programs that answer add-card as the service does, to be measured beside it."""
+"""Programs that implement add-card like the service, to be measured beside it."""

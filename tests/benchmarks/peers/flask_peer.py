@@ -1,169 +1,56 @@
-"""Add-card with Flask and SQLAlchemy, as their documentation teaches it; gunicorn serves it.
-
-`DATABASE_URL` names the database. With `WRITE_LOCK` set, writes take turns at a lock.
-"""
+"""Add-card with Flask, as its documentation teaches; gunicorn serves it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import uuid
-from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
-from threading import Lock
-from typing import Any, Literal
-from urllib.parse import urlencode
 
-import pysqlite3
 from flask import Flask, abort, request
 from flask.typing import ResponseReturnValue
-from pydantic import AnyHttpUrl, BaseModel, Field, ValidationError
-from sqlalchemy import JSON, DateTime, Engine, create_engine, event
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
+from pydantic import ValidationError
+from sqlalchemy.orm import scoped_session, sessionmaker
 from werkzeug.exceptions import HTTPException
 
-BASE_URL = "http://127.0.0.1:8000"
-DATABASE_URL = os.environ["DATABASE_URL"]
-IS_SQLITE = DATABASE_URL.startswith("sqlite")
-
-# Any, because these are keywords of several types. The SQLite is the one that the service uses.
-options: dict[str, Any] = (
-    {"connect_args": {"check_same_thread": False}, "module": pysqlite3} if IS_SQLITE else {}
+from tests.benchmarks.peers.models import (
+    AccessToken,
+    AddCard,
+    Center,
+    Guest,
+    make_engine,
+    write_lock,
 )
-engine = create_engine(DATABASE_URL, **options)
-db_session = scoped_session(sessionmaker(bind=engine))
-write_lock = Lock() if os.environ.get("WRITE_LOCK") else nullcontext()
 
-
-@event.listens_for(Engine, "connect")
-def set_sqlite_pragma(connection: Any, _: object) -> None:  # a connection of any driver
-    """Have the same durability as the service."""
-    if IS_SQLITE:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
-
-
-class Base(DeclarativeBase):
-    """The tables."""
-
-    type_annotation_map = {  # noqa: RUF012 - as SQLAlchemy has it
-        dict[str, Any]: JSON,
-        list[str]: JSON,
-        datetime: DateTime(timezone=False),
-    }
-
-
-class AccessToken(Base):
-    """A token that lets a caller in, kept as a hash."""
-
-    __tablename__ = "access_tokens"
-
-    token_hash: Mapped[str] = mapped_column(primary_key=True)
-    caller: Mapped[str]
-    permissions: Mapped[list[str]]
-    expires_at: Mapped[datetime]
-    revoked_at: Mapped[datetime | None]
-
-
-class Center(Base):
-    """A place of business, and how it takes cards."""
-
-    __tablename__ = "centers"
-
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    configuration: Mapped[dict[str, Any]]  # JSON
-
-
-class Guest(Base):
-    """A guest on file."""
-
-    __tablename__ = "guests"
-
-    id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
-    first_name: Mapped[str]
-    last_name: Mapped[str]
-    email: Mapped[str | None]
-
-
-class CardSession(Base):
-    """The addition of a card."""
-
-    __tablename__ = "card_sessions"
-
-    token_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
-    guest_id: Mapped[uuid.UUID]
-    center_id: Mapped[uuid.UUID]
-    caller: Mapped[str]
-    source: Mapped[int]
-    redirect_uri: Mapped[str]
-    billing_info: Mapped[dict[str, Any] | None]  # JSON
-    configuration: Mapped[dict[str, Any]]  # JSON
-    created_at: Mapped[datetime]
-    expires_at: Mapped[datetime]
-    due_at: Mapped[datetime | None] = mapped_column(index=True)
-    status: Mapped[str]
-
-
-class BillingInfo(BaseModel):
-    """The billing address."""
-
-    first_name: str | None = Field(default=None, max_length=100)
-    last_name: str | None = Field(default=None, max_length=100)
-    email: str | None = Field(default=None, max_length=254)
-    country_code: str | None = Field(default=None, max_length=2)
-    address: str | None = Field(default=None, max_length=200)
-    state: str | None = Field(default=None, max_length=100)
-    zipcode: str | None = Field(default=None, max_length=20)
-    city: str | None = Field(default=None, max_length=100)
-    phone: str | None = Field(default=None, max_length=32)
-
-
-class AddCard(BaseModel):
-    """The request."""
-
-    center_id: uuid.UUID
-    redirect_uri: AnyHttpUrl
-    source: Literal[1, 5] = 1
-    billing_info: BillingInfo | None = None
-
-
+db_session = scoped_session(sessionmaker(bind=make_engine()))
 app = Flask(__name__)
 
 
 @app.teardown_appcontext
 def remove_session(_: BaseException | None) -> None:
-    """End the session of a request."""
+    """End the database session of a request."""
     db_session.remove()
 
 
 @app.errorhandler(HTTPException)
 def refuse(refused: HTTPException) -> ResponseReturnValue:
-    """Answer a refusal as the service does."""
+    """Respond to an error like the service."""
     error = {"code": refused.code, "message": refused.description}
     return {"success": False, "error": error}, refused.code or 500
 
 
 @app.errorhandler(ValidationError)
 def refuse_body(_: ValidationError) -> ResponseReturnValue:
-    """Answer a body that is not valid as the service does."""
+    """Respond to an invalid body like the service."""
     return {"success": False, "error": {"code": 400, "message": "Invalid"}}, 400
 
 
 def get_caller() -> str:
-    """Find who calls, and whether they may add cards."""
+    """Return the caller. Aborts the request unless the caller may add cards."""
     credentials = request.authorization
     if credentials is None or credentials.type != "bearer" or not credentials.token:
         abort(401, "User not authenticated")
-    token_hash = hashlib.sha256(credentials.token.encode()).hexdigest()
-    token = db_session.get(AccessToken, token_hash)
-    now = datetime.now(UTC).replace(tzinfo=None)
-    if token is None or token.revoked_at is not None or token.expires_at <= now:
+    token = db_session.get(AccessToken, AccessToken.hash_of(credentials.token))
+    if token is None or not token.is_valid:
         abort(401, "User not authenticated")
-    if not {"guests:add", "guests:edit"}.intersection(token.permissions):
+    if not token.may_add_cards:
         abort(403, "User not authorized")
     return token.caller
 
@@ -178,31 +65,14 @@ def add_card(guest_id: uuid.UUID) -> ResponseReturnValue:
         abort(400, "Invalid center id")
     if db_session.get(Guest, guest_id) is None:
         abort(404, "Guest not found")
-    token_id = uuid.uuid4()
-    redirect_uri = str(asked.redirect_uri)
-    now = datetime.now(UTC).replace(tzinfo=None)
-    expires_at = now + timedelta(minutes=center.configuration["session_minutes"])
-    started = CardSession(
-        token_id=token_id,
-        guest_id=guest_id,
-        center_id=center.id,
-        caller=caller,
-        source=asked.source,
-        redirect_uri=redirect_uri,
-        billing_info=asked.billing_info.model_dump() if asked.billing_info else None,
-        configuration=center.configuration,
-        created_at=now,
-        expires_at=expires_at,
-        due_at=expires_at,
-        status="open",
-    )
+    started = asked.session(guest_id, center, caller)
+    response = {
+        "success": True,
+        "error": None,
+        "hosted_payment_uri": started.hosted_payment_uri,
+        "token_id": str(started.token_id),
+    }
     with write_lock:
         db_session.add(started)
         db_session.commit()
-    query = urlencode({"token_id": token_id, "redirect_uri": redirect_uri})
-    return {
-        "success": True,
-        "error": None,
-        "hosted_payment_uri": f"{BASE_URL}/hosted-payments?{query}",
-        "token_id": str(token_id),
-    }
+    return response

@@ -1,8 +1,7 @@
-"""The least that does the job of add-card on the service's own stack: the floor of what it costs.
+"""The floor: the least that add-card costs on the stack of the service.
 
-One Falcon responder on granian, `sqlite3`, and a lock for writes. It looks up what the service
-looks up, in the same database, and checks nothing else: no permission, no form of a field, no limit;
-it logs nothing.
+One Falcon responder on granian, `sqlite3`, and a lock for writes. It looks up what the service looks
+up, in the same database. It does not validate, check permissions, limit or log.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import os
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -28,7 +26,7 @@ else:
 class AddCard:
     """Starts card-addition sessions."""
 
-    def __init__(self, database: Path, base_url: str) -> None:
+    def __init__(self, database: str, base_url: str) -> None:
         self._database = database
         self._base_url = base_url
         self._of_thread = threading.local()
@@ -47,7 +45,6 @@ class AddCard:
         created_at = now.isoformat(timespec="microseconds")
         if known is None or known[1] <= created_at:
             raise falcon.HTTPUnauthorized
-        caller = msgspec.json.decode(known[0])["name"]
         asked = msgspec.json.decode(req.bounded_stream.read())
         center_id, redirect_uri = asked["center_id"], asked["redirect_uri"]
         center = db.execute(
@@ -57,32 +54,34 @@ class AddCard:
             raise falcon.HTTPBadRequest
         if db.execute("SELECT 1 FROM guests WHERE id = ?", (guest_id,)).fetchone() is None:
             raise falcon.HTTPNotFound
-        token_id = str(uuid4())
-        configuration = dict(zip(center.keys(), center, strict=True))
-        expires_at = (now + timedelta(minutes=configuration["session_minutes"])).isoformat(
-            timespec="microseconds"
-        )
+        configuration = dict(center)
+        lasts = timedelta(minutes=configuration["session_minutes"])
+        expires_at = (now + lasts).isoformat(timespec="microseconds")
+        session = {
+            "token_id": str(uuid4()),
+            "guest_id": guest_id,
+            "center_id": center_id,
+            "caller": msgspec.json.decode(known[0])["name"],
+            "source": asked.get("source", 1),
+            "redirect_uri": redirect_uri,
+            "configuration": msgspec.json.encode(configuration).decode(),
+            "created_at": created_at,
+            "expires_at": expires_at,
+            "due_at": expires_at,
+            "status": "open",
+        }
         with self._writing:
             db.execute("BEGIN IMMEDIATE")
-            db.execute(
-                "INSERT INTO card_sessions (token_id, guest_id, center_id, caller, source, "
-                "redirect_uri, configuration, created_at, expires_at, due_at, status) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
-                (
-                    *(token_id, guest_id, center_id, caller, asked.get("source", 1), redirect_uri),
-                    msgspec.json.encode(configuration).decode(),
-                    *(created_at, expires_at, expires_at),
-                ),
-            )
+            db.execute(_INSERT, session)
             db.execute("COMMIT")
-        query = urlencode({"token_id": token_id, "redirect_uri": redirect_uri})
+        query = urlencode({"token_id": session["token_id"], "redirect_uri": redirect_uri})
         resp.content_type = "application/json"
         resp.data = msgspec.json.encode(
             {
                 "success": True,
                 "error": None,
                 "hosted_payment_uri": f"{self._base_url}/hosted-payments?{query}",
-                "token_id": token_id,
+                "token_id": session["token_id"],
             }
         )
 
@@ -91,18 +90,23 @@ class AddCard:
         if db is None:
             db = sqlite3.connect(self._database, isolation_level=None)
             db.row_factory = sqlite3.Row
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            db.execute("PRAGMA foreign_keys=ON")
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                db.execute(f"PRAGMA {pragma}")
             self._of_thread.db = db
         return db
 
 
+_INSERT = """
+    INSERT INTO card_sessions (token_id, guest_id, center_id, caller, source, redirect_uri,
+        configuration, created_at, expires_at, due_at, status)
+    VALUES (:token_id, :guest_id, :center_id, :caller, :source, :redirect_uri,
+        :configuration, :created_at, :expires_at, :due_at, :status)
+"""
+
+
 def create_application() -> falcon.App[falcon.Request, falcon.Response]:
-    """Give the application, on the database that FLOOR_DATABASE names."""
+    """Return the application, on the database that FLOOR_DATABASE names."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
-    app.add_route(
-        "/api/v1/guests/{guest_id}/accounts",
-        AddCard(Path(os.environ["FLOOR_DATABASE"]), os.environ["CARDONFILE_PUBLIC_BASE_URL"]),
-    )
+    responder = AddCard(os.environ["FLOOR_DATABASE"], os.environ["CARDONFILE_PUBLIC_BASE_URL"])
+    app.add_route("/api/v1/guests/{guest_id}/accounts", responder)
     return app

@@ -1,4 +1,4 @@
-"""What the background worker does without browsers: sessions settled, and how soon."""
+"""`cardonfile work` without browsers: sessions settled per second, and how soon a card is stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPConnection
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -19,11 +18,10 @@ from urllib.parse import urlencode, urlsplit
 from adapters.psp.contract.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system.clock import SystemClock
-from domain.card_sessions import CardSession
 from domain.identifiers import GuestId, TokenId
 from domain.payment_accounts import PaymentAccount
-from tests.benchmarks.add_card import POSTGRESQL, SQLITE
-from tests.benchmarks.results import Settled, Settlement
+from tests.benchmarks.results import Row
+from tests.benchmarks.servers import POSTGRESQL, SQLITE
 from tests.builders import CENTER_ID, a_guest
 from tests.fake_stripe.server import running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
@@ -36,26 +34,27 @@ SESSIONS: Final = 300
 CALL_SECONDS: Final = 0.3
 """How long each call to the PSP takes."""
 SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
+"""Databases, and numbers of workers."""
 
 CARDS_A_SECOND: Final = 10
+DELAY_SECONDS: Final = 30
 
 
 def measure(
     folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
-) -> Iterator[Settlement]:
-    """Have cards typed, all browsers closed, and workers settle with a PSP that is slow."""
-    numbers = count(1)
+) -> Iterator[Row]:
+    """Have cards typed at a slow PSP and no browser return, and let workers settle."""
     for number in range(1, rounds + 1):
         say(f"settlements, round {number} of {rounds}")
         for database, workers in SETTINGS:
-            own = folder / f"settlements-{next(numbers)}"
+            own = folder / f"settlements-{number}-{database}-{workers}"
             own.mkdir()
-            yield Settlement(
-                database=database,
-                workers=workers,
-                round=number,
-                per_second=_per_second(own, database, workers, postgresql),
-            )
+            yield {
+                "database": database,
+                "workers": workers,
+                "round": number,
+                "per_second": _per_second(own, database, workers, postgresql),
+            }
 
 
 def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> float:
@@ -70,7 +69,9 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
             settings["CARDONFILE_DATABASE_URL"] = stack.enter_context(new_database(postgresql))
         installation = _installation(folder, stack, **settings)
         installation.configure(provider=STRIPE)
-        sessions = [installation.add_card(guest_id=guest_id) for guest_id in _guests(installation)]
+        sessions = [
+            installation.add_card(guest_id=guest_id) for guest_id in _guests(installation, SESSIONS)
+        ]
         for session in sessions:
             page = urlsplit(installation.open_page(session)).path.rpartition("/")[2]
             stripe.stripe.submit_card(page, GOOD_CARD)
@@ -82,23 +83,18 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
         for program in programs:
             program.wait_for("working")
         stripe.call_seconds = CALL_SECONDS
-        _make_due(installation, sessions)
+        with installation.storage.write() as unit:
+            for each in sessions:
+                session = installation.session(each.token_id)
+                unit.sessions.update(replace(session, due_at=datetime.now(UTC)))
+            unit.commit()
         began = time.perf_counter()
-        _settled(installation, [session.token_id for session in sessions])
+        _cards(installation, [session.token_id for session in sessions])
         return SESSIONS / (time.perf_counter() - began)
 
 
-def _make_due(installation: Installation, sessions: Sequence[CardSession]) -> None:
-    with installation.storage.write() as unit:
-        for each in sessions:
-            session = unit.sessions.get(each.token_id)
-            assert session is not None
-            unit.sessions.update(replace(session, due_at=datetime.now(UTC)))
-        unit.commit()
-
-
-def measure_delay(folder: Path, *, seconds: int, say: Callable[[str], None]) -> Settled:
-    """Have ten cards a second typed at the fake PSP, and every browser closed."""
+def measure_delay(folder: Path, *, say: Callable[[str], None]) -> Iterator[Row]:
+    """Have cards typed at the fake PSP and no browser return; measure when they are stored."""
     say("cards without browsers")
     own = folder / "settled"
     own.mkdir()
@@ -115,60 +111,54 @@ def measure_delay(folder: Path, *, seconds: int, say: Callable[[str], None]) -> 
             )
         )
         program.wait_for("serving")
-        cards = seconds * CARDS_A_SECOND
-        guests = _guests(installation, cards)
+        guests = _guests(installation, DELAY_SECONDS * CARDS_A_SECOND)
         began = time.perf_counter()
 
-        def type_one(number: int) -> TokenId:
+        def type_card(number: int) -> TokenId:
             time.sleep(max(0.0, began + number / CARDS_A_SECOND - time.perf_counter()))
             return _type_card(port, token, guests[number])
 
         with ThreadPoolExecutor(CARDS_A_SECOND) as pool:
-            token_ids = list(pool.map(type_one, range(cards)))
+            token_ids = list(pool.map(type_card, range(len(guests))))
         delays = sorted(
             (account.created_at - account.consented_at) / timedelta(milliseconds=1)
-            for account in _settled(installation, token_ids)
+            for account in _cards(installation, token_ids)
         )
-        return Settled(
-            cards=cards,
-            p50_ms=statistics.median(delays),
-            p99_ms=delays[int(len(delays) * 0.99) - 1],
-        )
+        yield {
+            "cards": len(delays),
+            "p50_ms": statistics.median(delays),
+            "p99_ms": delays[int(len(delays) * 0.99) - 1],
+        }
 
 
 def _type_card(port: int, token: str, guest_id: GuestId) -> TokenId:
-    """Have a guest add a card as far as the page of the PSP, and close the browser there."""
+    """Add a card as far as the page of the PSP, and never return from it."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
 
-    def ask(method: str, path: str, body: str | None = None, **headers: str) -> tuple[str, str]:
-        connection.request(method, path, body, headers)
+    def request(method: str, path: str, body: str = "", **headers: str) -> tuple[str, str]:
+        connection.request(method, path, body or None, headers)
         response = connection.getresponse()
         text = response.read().decode()
         return text, (response.headers["Location"] or "").partition(f":{port}")[2]
 
-    asked = f'{{"center_id": "{CENTER_ID}", "redirect_uri": "{REDIRECT_URI}"}}'
+    fields = f'{{"center_id": "{CENTER_ID}", "redirect_uri": "{REDIRECT_URI}"}}'
     bearer = {"Authorization": f"bearer {token}", "Content-Type": "application/json"}
-    added, _ = ask("POST", f"/api/v1/guests/{guest_id}/accounts", asked, **bearer)
+    added, _ = request("POST", f"/api/v1/guests/{guest_id}/accounts", fields, **bearer)
     link = added.partition('"hosted_payment_uri":"')[2].partition('"')[0]
-    _, page = ask("GET", link.partition(f":{port}")[2])
-    shown, _ = ask("GET", page)
+    _, page = request("GET", link.partition(f":{port}")[2])
+    shown, _ = request("GET", page)
     form_token = shown.partition('name="form_token" value="')[2].partition('"')[0]
     typed = {"number": GOOD_CARD, "expiry": "08/40", "cvc": "123", "form_token": form_token}
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    ask("POST", page, urlencode(typed), **form)
+    request("POST", page, urlencode(typed), **form)
     connection.close()
     return TokenId(added.partition('"token_id":"')[2].partition('"')[0])
 
 
 def _program(folder: Path, *command: str, **settings: str) -> Program:
     folder.mkdir()
-    return Program(
-        folder,
-        SERVE,
-        *command,
-        CARDONFILE_LOG_FORMAT="json",
-        **{"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1", **settings},
-    )
+    settings.setdefault("CARDONFILE_PUBLIC_BASE_URL", "http://127.0.0.1")
+    return Program(folder, SERVE, *command, CARDONFILE_LOG_FORMAT="json", **settings)
 
 
 # Any: the settings are keywords beside others of other types.
@@ -179,7 +169,7 @@ def _installation(folder: Path, stack: ExitStack, **settings: Any) -> Installati
     return installation
 
 
-def _guests(installation: Installation, number: int = SESSIONS) -> list[GuestId]:
+def _guests(installation: Installation, number: int) -> list[GuestId]:
     guest_ids = [GuestId(a_uuid(50_000 + each)) for each in range(number)]
     for guest_id in guest_ids:
         installation.has_guest(a_guest(id=guest_id))
@@ -190,8 +180,8 @@ def _is_settled(installation: Installation, token_id: TokenId) -> bool:
     return installation.session(token_id).is_settled
 
 
-def _settled(installation: Installation, token_ids: Sequence[TokenId]) -> list[PaymentAccount]:
-    """Wait until each session has its card, and give the cards."""
+def _cards(installation: Installation, token_ids: Sequence[TokenId]) -> list[PaymentAccount]:
+    """Wait until each session has stored its card, and return the cards."""
     for token_id in token_ids:
         wait_until(partial(_is_settled, installation, token_id), seconds=120)
     return [installation.account(installation.session(each).account_id) for each in token_ids]
