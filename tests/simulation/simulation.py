@@ -575,6 +575,8 @@ class Simulation:
         if not isinstance(result, ServiceUnavailable):
             is_rejected = isinstance(result, WebhookRejected)
             require(is_rejected == is_wrong, "F33", "a webhook was judged wrongly")
+        if not isinstance(result, Exception):
+            self._require_evidence(event.token_id, "webhook")
 
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
         """Send the request of a visit, or the same one for another guest."""
@@ -638,6 +640,15 @@ class Simulation:
         )
         is_right = isinstance(result, Exception) or result == visit.redirect_uri
         require(is_right, "S6", "a guest was not sent back to the shop")
+        if not cancels and not self._faults.steps[-1].had_fault:
+            self._require_evidence(token_id, "return")
+
+    def _require_evidence(self, token_id: str, origin: str) -> None:
+        stored = self._observer.read()
+        session = stored.sessions.get(token_id)
+        is_needed = session is not None and session.status == "open"
+        is_kept = (token_id, origin) in stored.evidence
+        require(is_kept or not is_needed, "I1", f"evidence of session {token_id} was dropped")
 
     def _operate(self, act: Callable[[WriteUnit], object]) -> None:
         with self._operator.write() as unit:

@@ -87,11 +87,15 @@ class DiscardRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that is stored here and at the PSP at one moment."""
+    """Everything that is stored here and at the PSP at one moment.
+
+    `evidence` names, for each piece, its session and its origin.
+    """
 
     sessions: Mapping[str, SessionRow]
     accounts: Mapping[str, AccountRow]
     discards: Sequence[DiscardRow]
+    evidence: frozenset[tuple[str, str]]
     guests: frozenset[str]
     centers: frozenset[str]
     configurations: frozenset[str]
@@ -166,6 +170,7 @@ class Observer:
                 sessions={each.token_id: each for each in sessions},
                 accounts={each.account_id: each for each in accounts},
                 discards=self._rows("SELECT * FROM discards", DiscardRow),
+                evidence=self._pairs("SELECT token_id, origin FROM evidence"),
                 guests=self._ids("SELECT id FROM guests"),
                 centers=self._ids("SELECT id FROM centers"),
                 configurations=self._ids("SELECT center_id FROM payment_configurations"),
@@ -182,6 +187,9 @@ class Observer:
     def _rows(self, query: str, kind: type[Row]) -> list[Row]:
         # SQLite has no booleans, and keeps times as text: hence not strict.
         return msgspec.convert(list(self._db.query(query)), list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
+
+    def _pairs(self, query: str) -> frozenset[tuple[str, str]]:
+        return frozenset((str(one), str(two)) for one, two in self._db.execute(query).fetchall())
 
     def _ids(self, query: str) -> frozenset[str]:
         return frozenset(str(value) for (value,) in self._db.execute(query).fetchall())
