@@ -1,4 +1,4 @@
-"""Sample records for tests: each builder gives a complete one, with the changes asked for."""
+"""Builders of complete sample records; keyword arguments change single fields."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ from domain.card_sessions import CardSession
 from domain.centers import Center
 from domain.discards import Discard
 from domain.guests import Guest
-from domain.hosted_pages import (
-    Evidence,
-    EvidenceOrigin,
-    HostedPage,
-    PageAttempt,
-)
+from domain.hosted_pages import Evidence, EvidenceOrigin, HostedPage, PageAttempt
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -43,29 +38,25 @@ from domain.permissions import Caller, Permission
 from domain.products import Product
 from domain.sources import Source
 
-# `changes` is Any throughout: it holds fields of any type, and replace() refuses wrong names.
+# `changes` is Any: fields of any type, whose names replace() checks.
 
 PROVIDER: Final = ProviderName("fake")
 CALLER: Final = CallerName("web-store")
-
 
 CENTER_ID: Final = CenterId(a_uuid(1))
 OTHER_CENTER_ID: Final = CenterId(a_uuid(2))
 
 
 def a_center(**changes: Any) -> Center:
-    """Give a center."""
     return replace(Center(id=CENTER_ID, name="Harbor Spa"), **changes)
 
 
 def a_guest(**changes: Any) -> Guest:
-    """Give a guest."""
     guest = Guest(id=GUEST_ID, first_name="Zoë", last_name="Null", email="zoe@guests.example")
     return replace(guest, **changes)
 
 
 def a_product(number: int = 1, **changes: Any) -> Product:
-    """Give the product with this number."""
     product = Product(
         id=ProductId(a_uuid(1_000_000 + number)),
         center_id=CENTER_ID,
@@ -79,7 +70,6 @@ def a_product(number: int = 1, **changes: Any) -> Product:
 
 
 def a_configuration(**changes: Any) -> PaymentConfiguration:
-    """Give a payment configuration."""
     configuration = PaymentConfiguration(
         provider=PROVIDER,
         merchant_account=MERCHANT_ACCOUNT,
@@ -90,7 +80,6 @@ def a_configuration(**changes: Any) -> PaymentConfiguration:
 
 
 def a_page(**changes: Any) -> HostedPage:
-    """Give a page that a PSP has made."""
     page = HostedPage(
         reference="page-1",
         address="https://psp.example/pages/page-1",
@@ -101,12 +90,12 @@ def a_page(**changes: Any) -> HostedPage:
 
 
 def an_attempt(**changes: Any) -> PageAttempt:
-    """Give an attempt whose page the PSP has made."""
+    """Return an attempt whose page the PSP has made."""
     return replace(PageAttempt(request=a_page_request(), page=a_page()), **changes)
 
 
 def a_session(**changes: Any) -> CardSession:
-    """Give an open session whose link nobody has opened yet."""
+    """Return an open session whose link nobody has opened yet."""
     session = CardSession(
         token_id=TOKEN_ID,
         guest_id=GUEST_ID,
@@ -124,13 +113,13 @@ def a_session(**changes: Any) -> CardSession:
 
 
 def an_evidence(**changes: Any) -> Evidence:
-    """Give a piece of evidence from a webhook."""
+    """Return evidence from a webhook."""
     evidence = Evidence(origin=EvidenceOrigin.WEBHOOK, content='{"card": "yes"}', received_at=NOW)
     return replace(evidence, **changes)
 
 
 def a_payment_account(number: int = 1, **changes: Any) -> PaymentAccount:
-    """Give the payment account with this number, of a card and a session of its own."""
+    """Return an active account; each number has its own card and session."""
     account = PaymentAccount(
         account_id=AccountId(a_uuid(100 + number)),
         token_id=TokenId(a_uuid(200 + number)),
@@ -154,7 +143,7 @@ def a_payment_account(number: int = 1, **changes: Any) -> PaymentAccount:
 
 
 def a_discard(**changes: Any) -> Discard:
-    """Give a discard that is due at once."""
+    """Return a discard that is due at once."""
     discard = Discard(
         provider=PROVIDER,
         merchant_account=MERCHANT_ACCOUNT,
@@ -166,7 +155,7 @@ def a_discard(**changes: Any) -> Discard:
 
 
 def a_caller(**changes: Any) -> Caller:
-    """Give a caller with two permissions, limited to two centers."""
+    """Return a caller with two permissions, limited to two centers."""
     caller = Caller(
         name=CALLER,
         permissions=frozenset({Permission.GUESTS_ADD, Permission.PAYMENTS_USE}),
@@ -176,7 +165,7 @@ def a_caller(**changes: Any) -> Caller:
 
 
 def an_access_token(**changes: Any) -> AccessToken:
-    """Give a token that was issued a moment ago."""
+    """Return an access token that was just issued."""
     token = AccessToken(
         token_hash="5e884898da28047151d0e56f8dc62927",
         prefix="5e88",

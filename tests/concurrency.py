@@ -1,4 +1,4 @@
-"""Running work in a thread of its own."""
+"""Work in another thread."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ Result = TypeVar("Result")
 
 
 def elsewhere(work: Callable[[], Result]) -> Result:
-    """Give what `work` gives in a thread of its own."""
+    """Run `work` in another thread; return what it returns, raise what it raises."""
     return at_once(1, lambda _: work())[0]

@@ -1,4 +1,4 @@
-"""Fixtures and marks for all tests."""
+"""Fixtures for all tests, and settings of the test run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
-# No deadline, because other tests share the machine. `make test` tries the same examples each time,
-# `make fuzz` others.
+# No deadline, because other tests slow the machine down. `make test` tries the same examples each
+# time, `make fuzz` others.
 hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
@@ -34,7 +34,7 @@ _MARKS: Final = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of some folders, before `-m` selects."""
+    """Mark the tests of some folders, before `-m` selects."""
     here = Path(__file__).parent
     for item in items:
         for folder, mark in _MARKS.items():
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    """A fresh installation with one center, one guest and the fake PSP."""
+    """A new installation with one center, one guest and the fake PSP."""
     installed = Installation(tmp_path)
     yield installed
     installed.close()
@@ -52,6 +52,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """The address of a PostgreSQL server, started when first requested."""
+    """The address of a PostgreSQL server, which starts when the first test needs it."""
     with shared_server() as server:
         yield server

@@ -1,4 +1,4 @@
-"""How long tests look for inputs that break something."""
+"""How many made-up inputs tests try."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import os
 from typing import Final
 
 TIMES: Final = int(os.environ.get("FUZZ_TIMES", "1"))
-"""How many times as many inputs are tried as by default; `make fuzz` sets it."""
+"""Multiplies the number of inputs; `make fuzz` sets it."""

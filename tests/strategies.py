@@ -1,4 +1,4 @@
-"""What hypothesis makes up for tests."""
+"""Hypothesis strategies that several tests use."""
 
 from __future__ import annotations
 
@@ -10,38 +10,20 @@ anything: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
-"""Any value that JSON can hold."""
+"""Any JSON value."""
 
 _SCHEMES: Final = ("https", "http", "HTTPS", "myspa", "javascript", "data", "file", "", "x-")
 _HOSTS: Final = (
     *("shop.example", "Shop.Example.", "localhost", "xn--mnchen-3ya.example", "a_b.example"),
     *("127.0.0.1", "127.1", "0x7f.1", "1.2.3.4.5", "2130706433", "[::1]", "[::1", "::1", "[v1.x]"),
-    *(
-        "user@shop.example",
-        "shop.example%2f",
-        "",
-        ".",
-        "a..b",
-        "-a.example",
-        "m\u00fcnchen.example",
-    ),
+    *("user@shop.example", "shop.example%2f", "", ".", "a..b", "-a.example"),
+    "m\u00fcnchen.example",
 )
 _PORTS: Final = ("", "", ":", ":80", ":443", ":8443", ":0", ":65536", ":x", ":80@evil.example")
 _REST: Final = (
     *("", "/", "/a/../b", "/%2e", "/?x=1&y=%20#z", "?q", "#f", "/;a=b", "/@evil.example", "/a:b"),
-    *(
-        "\\evil.example",
-        "/ ",
-        "/\r\nX: y",
-        "/\x00",
-        "/\t",
-        "/\u2028",
-        "/%",
-        "/|",
-        "/^",
-        '/"',
-        "/'(",
-    ),
+    *("\\evil.example", "/ ", "/\r\nX: y", "/\x00", "/\t", "/\u2028"),
+    *("/%", "/|", "/^", '/"', "/'("),
 )
 
 uris: Final = st.builds(
@@ -54,12 +36,12 @@ uris: Final = st.builds(
         st.sampled_from(_REST) | st.text(max_size=6),
     ),
 )
-"""Addresses, most of them such that programs disagree on what they mean."""
+"""Addresses, most of which programs parse differently."""
 
 
 @st.composite
 def altered(draw: st.DrawFn, original: bytes) -> bytes:
-    """Change bytes here and there; now and then nothing is different in the end."""
+    """Change some bytes; now and then the result equals the original."""
     changed = original
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(changed)))
