@@ -83,9 +83,9 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
         for program in programs:
             program.wait_for("working")
         stripe.call_seconds = CALL_SECONDS
+        opened = [installation.session(each.token_id) for each in sessions]
         with installation.storage.write() as unit:
-            for each in sessions:
-                session = installation.session(each.token_id)
+            for session in opened:
                 unit.sessions.update(replace(session, due_at=datetime.now(UTC)))
             unit.commit()
         began = time.perf_counter()

@@ -155,7 +155,6 @@ class FaultyInstallation(Installation):
         return page
 
     def remove(self, account: PaymentAccount) -> None:
-        """Remove a card."""
         self.use_cases.remove_account(
             self.caller, guest_id=account.guest_id, account_id=account.account_id
         )

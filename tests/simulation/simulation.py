@@ -122,7 +122,6 @@ class Visit:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the guest returns to."""
         return str(self.request.redirect_uri)
 
 
@@ -133,7 +132,7 @@ class Simulation:
     end. Methods raise Broken for an invariant that does not hold.
     """
 
-    def __init__(self, folder: Path, seed: int = 1) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self.history: list[str] = []
         self.steps = 0
         self._clock = SettableClock()
@@ -165,16 +164,15 @@ class Simulation:
         self._names = dict(NAMES)
 
     def close(self) -> None:
-        """Close everything."""
         for process in self._processes:
             process.stop()
         self._operator.close()
         self._observer.close()
         self._psp.close()
 
-    def take(self, rule: str, choices: Random, number: int | None = None) -> None:
-        """Do one step, with whatever interrupts it."""
-        self.steps = self.steps + 1 if number is None else number
+    def take(self, rule: str, choices: Random, number: int) -> None:
+        """Do the step with this number, with whatever interrupts it."""
+        self.steps = number
         self._do(rule, choices)
         if self.steps % STEPS_PER_FILE_CHECK == 0:
             require_no_card_number(self._observer.files())
@@ -209,7 +207,6 @@ class Simulation:
     # Clients and guests.
 
     def a_client_adds_a_card(self, process: Process, choices: Random) -> None:
-        """Send a new request to add a card."""
         number = len(self._visits) + 1
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         if self._visits and choices.randrange(4):
@@ -258,7 +255,6 @@ class Simulation:
             require(may != isinstance(result, SessionNotFound), "I5", "the wrong session was shown")
 
     def a_client_removes_a_card(self, process: Process, choices: Random) -> None:
-        """Remove a stored card."""
         if not self._stored.accounts:
             return
         accounts = list(self._stored.accounts.values())

@@ -67,12 +67,10 @@ class AccountRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_active(self) -> bool:
-        """Tell whether the card may be charged."""
         return self.removed_at is None
 
     @property
     def token_at_psp(self) -> Token:
-        """The token of the card."""
         return self.merchant_account, self.token
 
 
@@ -156,7 +154,6 @@ class Observer:
         self._db = connect(folder / "cards.db", busy_timeout_seconds=0)
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     def read(self) -> Snapshot:
