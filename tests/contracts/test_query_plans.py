@@ -65,11 +65,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
 }
 
 
-SEARCHED: Final = {
-    "page of products": '"position" <=',
-    "held token": "token =",
-    "old keys": "used_at <",
-}
+SEARCHED: Final = {"page of products": '"position" <=', "old keys": "used_at <"}
 """Conditions that PostgreSQL must search for, though another index would fit somehow."""
 
 
