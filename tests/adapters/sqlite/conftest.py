@@ -1,8 +1,9 @@
-"""A migrated database file, and a storage over it."""
+"""A migrated database in a file, and a storage over it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def storage(path: Path) -> Iterator[SqliteStorage]:
-    """Give a storage over the database that waits for nobody."""
-    storage = SqliteStorage(path, busy_timeout_seconds=0)
-    yield storage
-    storage.close()
+    """Give a storage over the database, without a busy timeout."""
+    with closing(SqliteStorage(path, busy_timeout_seconds=0)) as storage:
+        yield storage
