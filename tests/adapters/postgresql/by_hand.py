@@ -1,4 +1,4 @@
-"""Going past the repositories, and past the storage."""
+"""SQL past the repositories, or past the storage."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _OTHERS: Final = """
 
 
 def statements_of(unit: UnitOfWork) -> Transaction:
-    """Give what runs the statements of a unit."""
-    by_hand: Any = unit  # the port knows nothing of it
+    """Return the transaction of a unit."""
+    by_hand: Any = unit  # no part of the port
     transaction: Transaction = by_hand._transaction
     return transaction
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything
-    """Run a statement on a connection of its own, and give its rows."""
+    """Run a statement on a connection of its own, and return its rows."""
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
 
 def states(url: str) -> list[str]:
-    """Give the states of the processes that serve others in a database."""
+    """Return the states of all other connections to a database."""
     return [state for (state,) in execute(url, f"SELECT state {_OTHERS}")]
 
 
 def cut_off(url: str) -> None:
-    """End the processes that serve others in a database, and wait until they have ended."""
+    """Terminate all other connections to a database, and wait until they have ended."""
     execute(url, f"SELECT pg_terminate_backend(pid, 10000) {_OTHERS}")

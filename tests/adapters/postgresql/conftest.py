@@ -1,4 +1,4 @@
-"""A migrated database on the server, and storages over it."""
+"""Databases on the server, and storages over them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ from adapters.postgresql import connection
 from adapters.postgresql.connection import Connection
 from adapters.postgresql.storage import PostgresqlStorage
 from tests.adapters.postgresql.relay import Relay, relay_to
-from tests.postgresql import new_database
+from tests.postgresql import empty_database, new_database
 
 
 @pytest.fixture
 def url(postgresql_server: str) -> Iterator[str]:
-    """Give the address of a migrated, empty database."""
+    """Give the address of an empty database, whose schema and settings must stay as they are."""
+    with empty_database(postgresql_server) as url:
+        yield url
+
+
+@pytest.fixture
+def own_url(postgresql_server: str) -> Iterator[str]:
+    """Give the address of an empty database of its own, which a test may change."""
     with new_database(postgresql_server) as url:
         yield url
+
+
+@pytest.fixture
+def own_storage(own_url: str) -> Iterator[PostgresqlStorage]:
+    """Give a storage over the database that a test may change."""
+    with closing(PostgresqlStorage(own_url)) as storage:
+        yield storage
 
 
 @pytest.fixture
@@ -44,7 +58,7 @@ def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have storages wait for nothing for long, but for a server to take a connection."""
+    """Shorten what storages wait for, except for a new connection."""
     monkeypatch.setattr(connection, "CHECK_SECONDS", 0.2)
     monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.5)
     monkeypatch.setattr(Connection, "statement_seconds", 0.7)

@@ -1,4 +1,4 @@
-"""A network between a storage and its server that a test can cut, or have fall silent."""
+"""A TCP relay to the server that a test can cut or pause."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CHUNK: Final = 65_536
 
 
 class Relay:
-    """Passes bytes on between clients and a PostgreSQL server. It has an address of its own.
+    """Forwards bytes between clients and a PostgreSQL server, on a port of its own.
 
-    `before_commit` and `after_commit` are called, once, when a COMMIT is about to be passed on to
-    the server, and when its answer is about to be passed back: what they cut is not passed on.
+    `before_commit` is called once, before a COMMIT is forwarded to the server; `after_commit` once,
+    before its response is forwarded to the client. What they cut is not forwarded.
     """
 
     def __init__(self, url: str) -> None:
@@ -52,18 +52,18 @@ class Relay:
         self._listening = socket.create_server(("127.0.0.1", self._port))
         self._run(self._accept, self._listening)
 
-    def fall_silent(self) -> None:
-        """Take connections and whatever is sent, and pass nothing on."""
+    def pause(self) -> None:
+        """Accept connections and data, and forward nothing."""
         self._passes.clear()
 
-    def speak_again(self) -> None:
-        """Pass everything on again, beginning with what was held back."""
+    def resume(self) -> None:
+        """Forward everything again, including what was held back."""
         self._passes.set()
 
     def close(self) -> None:
         """Stop for good."""
         self.stop()
-        self.speak_again()
+        self.resume()
         for thread in self._threads:
             thread.join(10)
 
@@ -78,8 +78,8 @@ class Relay:
                 client, _ = listening.accept()
                 server = socket.create_connection(self._server)
                 self._ends |= {client, server}
-                self._run(self._pass_on, client, server, self._see_what_is_sent)
-                self._run(self._pass_on, server, client, self._see_what_is_answered)
+                self._run(self._pass_on, client, server, self._on_sent)
+                self._run(self._pass_on, server, client, self._on_received)
 
     def _pass_on(
         self, source: socket.socket, target: socket.socket, look: Callable[[bytes], None]
@@ -94,12 +94,12 @@ class Relay:
         self._ends.discard(source)
         source.close()
 
-    def _see_what_is_sent(self, sent: bytes) -> None:
+    def _on_sent(self, sent: bytes) -> None:
         if b"COMMIT\0" in sent and self.before_commit is not None:
             act, self.before_commit = self.before_commit, None
             act()
 
-    def _see_what_is_answered(self, answered: bytes) -> None:
+    def _on_received(self, answered: bytes) -> None:
         if b"COMMIT\0" in answered and self.after_commit is not None:
             act, self.after_commit = self.after_commit, None
             act()

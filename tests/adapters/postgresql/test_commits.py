@@ -1,4 +1,4 @@
-"""What becomes of a commit whose answer never comes: the server is asked."""
+"""In-doubt commits: the connection is lost before the response, so the outcome is looked up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adapters.psp.contract.samples import TOKEN_ID
 from domain.errors import ServiceUnavailable
 from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import execute
-from tests.adapters.postgresql.relay import Relay
+from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.builders import a_session
 from tests.waiting import wait_until
 
@@ -31,7 +31,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
-def test_a_commit_whose_answer_is_lost_counts_when_the_server_says_so(
+def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
     relay: Relay, relayed: PostgresqlStorage
 ) -> None:
     relay.after_commit = relay.cut
@@ -39,9 +39,7 @@ def test_a_commit_whose_answer_is_lost_counts_when_the_server_says_so(
     assert has_session(relayed)
 
 
-def test_a_commit_that_never_arrived_does_not_count(
-    relay: Relay, relayed: PostgresqlStorage
-) -> None:
+def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStorage) -> None:
     relay.before_commit = relay.cut
     with pytest.raises(ServiceUnavailable):
         relayed.transact(add)
@@ -51,7 +49,7 @@ def test_a_commit_that_never_arrived_does_not_count(
 
 @pytest.mark.parametrize("was_kept", [True, False])
 @pytest.mark.usefixtures("impatient")
-def test_while_nobody_can_be_asked_it_is_unavailable(
+def test_a_commit_whose_outcome_stays_unknown_is_unavailable(
     url: str, relay: Relay, relayed: PostgresqlStorage, was_kept: bool
 ) -> None:
     if was_kept:
@@ -64,11 +62,9 @@ def test_while_nobody_can_be_asked_it_is_unavailable(
         assert has_session(storage) is was_kept
 
 
-def test_one_that_is_still_being_made_is_waited_for(
-    url: str, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(
-        url,
+        own_url,
         """
         CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
             'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
@@ -85,7 +81,7 @@ def test_one_that_is_still_being_made_is_waited_for(
         return connect(address)
 
     def cut_while_it_waits() -> None:
-        wait_until(lambda: execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
+        wait_until(lambda: execute(own_url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
         relay.cut()
 
     def add_or_cut(number: int) -> None:
@@ -95,8 +91,12 @@ def test_one_that_is_still_being_made_is_waited_for(
             assert relayed.transact(add) == "added"
 
     monkeypatch.setattr(connection, "connect", connect_and_count)
-    with psycopg.connect(url) as other:
+    with (
+        psycopg.connect(own_url) as other,
+        relay_to(own_url) as relay,
+        closing(PostgresqlStorage(relay.url)) as relayed,
+    ):
         other.execute("SELECT pg_advisory_xact_lock(1)")
         at_once(2, add_or_cut)
-    assert len(asked) >= 3
-    assert has_session(relayed)
+        assert len(asked) >= 3
+        assert has_session(relayed)

@@ -1,4 +1,4 @@
-"""Units that get in each other's way are done again; those that wait too long are given up."""
+"""Units with a conflict are repeated; a unit that waits too long for a lock is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
-from domain.ports import WriteUnit
+from domain.ports import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import execute, statements_of
 from tests.builders import (
     CENTER_ID,
@@ -27,11 +27,12 @@ from tests.builders import (
 )
 from tests.concurrency import elsewhere
 
-CONFLICTS = {"40001": "serialization failure", "40P01": "deadlock"}
+SERIALIZATION_FAILURE = "40001"
+CODES = {SERIALIZATION_FAILURE: "serialization failure", "40P01": "deadlock"}
 
 
-def conflict(unit: WriteUnit, code: str = "40001") -> None:
-    """Have the server say that others got in the way."""
+def conflict(unit: UnitOfWork, code: str = SERIALIZATION_FAILURE) -> None:
+    """Have the server report a conflict."""
     statements_of(unit).execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
 
 
@@ -40,10 +41,10 @@ def has_session(storage: PostgresqlStorage) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
-def test_of_two_in_a_deadlock_both_get_through(url: str, storage: PostgresqlStorage) -> None:
-    execute(url, f"ALTER DATABASE {url.rpartition('/')[2]} SET deadlock_timeout = '10ms'")
+def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlStorage) -> None:
+    execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '10ms'")
     both = [TokenId(a_uuid(number)) for number in (1, 2)]
-    with storage.write() as unit:
+    with own_storage.write() as unit:
         for token_id in both:
             unit.sessions.add(a_session(token_id=token_id))
         unit.commit()
@@ -57,21 +58,21 @@ def test_of_two_in_a_deadlock_both_get_through(url: str, storage: PostgresqlStor
             calls.append(number)
             assert unit.sessions.get(first) is not None
             if calls.count(number) == 1:
-                one_is_locked.wait(10)
+                one_is_locked.wait(30)
             session = unit.sessions.get(second)
             assert session is not None
             unit.sessions.update(session.due_now(NOW))
             unit.commit()
             return second
 
-        return storage.transact(work)
+        return own_storage.transact(work)
 
     assert at_once(2, lock_both) == both
     assert len(calls) >= 3
 
 
-@pytest.mark.parametrize("code", CONFLICTS, ids=CONFLICTS.values())
-def test_work_is_done_again_from_the_start_until_nobody_is_in_the_way(
+@pytest.mark.parametrize("code", CODES, ids=CODES.values())
+def test_work_with_a_conflict_is_repeated_in_a_new_unit(
     storage: PostgresqlStorage, code: str
 ) -> None:
     units: list[WriteUnit] = []
@@ -89,14 +90,13 @@ def test_work_is_done_again_from_the_start_until_nobody_is_in_the_way(
     assert has_session(storage)
 
 
-@pytest.mark.parametrize("code", CONFLICTS, ids=CONFLICTS.values())
-def test_work_that_never_gets_through_is_given_up(storage: PostgresqlStorage, code: str) -> None:
+def test_work_that_always_has_a_conflict_is_unavailable(storage: PostgresqlStorage) -> None:
     calls: list[WriteUnit] = []
 
     def work(unit: WriteUnit) -> None:
         calls.append(unit)
         unit.sessions.add(a_session())
-        conflict(unit, code)
+        conflict(unit)
 
     with pytest.raises(ServiceUnavailable) as refused:
         storage.transact(work)
@@ -105,24 +105,18 @@ def test_work_that_never_gets_through_is_given_up(storage: PostgresqlStorage, co
     assert not has_session(storage)
 
 
-def test_a_unit_that_cannot_be_done_again_is_given_up_at_once(storage: PostgresqlStorage) -> None:
+def test_a_unit_that_cannot_be_repeated_is_unavailable_at_once(storage: PostgresqlStorage) -> None:
     with pytest.raises(ServiceUnavailable), storage.write() as unit:
         conflict(unit)
+    # A standby reports it when replication removes rows that a reader still needs.
     with pytest.raises(ServiceUnavailable), storage.read() as reading:
-        # A standby says so when it has to forget what a reader still needs.
-        statements_of(reading).execute(
-            "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40001'; END $$"
-        )
+        conflict(reading)
 
 
 WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], object]]] = {
     "a session": (
         lambda unit: unit.sessions.get(TOKEN_ID),
         lambda unit: unit.sessions.update(a_session().due_now(NOW)),
-    ),
-    "the page of a session": (
-        lambda unit: unit.sessions.get(TOKEN_ID),
-        lambda unit: unit.sessions.get(TOKEN_ID),
     ),
     "the accounts of a guest": (
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
@@ -149,22 +143,17 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
 
 @pytest.mark.parametrize(("first", "second"), WAITING.values(), ids=WAITING)
 @pytest.mark.usefixtures("impatient")
-def test_who_waits_for_another_too_long_is_given_up(
+def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
     url: str,
     first: Callable[[WriteUnit], object],
     second: Callable[[WriteUnit], object],
 ) -> None:
     calls: list[WriteUnit] = []
 
-    def come_second(unit: WriteUnit) -> None:
+    def wait(unit: WriteUnit) -> None:
         calls.append(unit)
         second(unit)
         unit.commit()
-
-    def is_given_up() -> bool:
-        with pytest.raises(ServiceUnavailable):
-            storage.transact(come_second)
-        return len(calls) == 1
 
     with closing(PostgresqlStorage(url)) as storage:
         with storage.write() as unit:
@@ -174,5 +163,7 @@ def test_who_waits_for_another_too_long_is_given_up(
             unit.commit()
         with storage.write() as unit:
             first(unit)
-            assert elsewhere(is_given_up)
-        storage.transact(come_second)
+            with pytest.raises(ServiceUnavailable):
+                elsewhere(lambda: storage.transact(wait))
+            assert len(calls) == 1
+        storage.transact(wait)

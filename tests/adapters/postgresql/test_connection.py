@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from threading import Barrier, Event, Lock
 
@@ -14,11 +13,10 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from adapters.postgresql import address as addresses
 from adapters.postgresql import connection
-from adapters.postgresql.address import AddressInvalid
+from adapters.postgresql.address import AddressInvalid, name_of
 from adapters.postgresql.connection import connect
-from adapters.postgresql.migrations import migrate, pending
+from adapters.postgresql.migrations import migrate
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
@@ -27,8 +25,7 @@ from domain.identifiers import TokenId
 from domain.ports import WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of, states
 from tests.adapters.postgresql.relay import Relay
-from tests.builders import a_center, a_session
-from tests.concurrency import elsewhere
+from tests.builders import a_session
 from tests.postgresql import new_database
 from tests.waiting import wait_until
 
@@ -49,12 +46,12 @@ def has_session(storage: PostgresqlStorage) -> bool:
 
 
 def open_connections(storage: PostgresqlStorage, number: int) -> None:
-    """Have so many connections in the pool."""
+    """Fill the pool with so many connections."""
     barrier = Barrier(number)
 
     def hold(_: int) -> None:
         with storage.read():
-            barrier.wait(10)
+            barrier.wait(30)
 
     at_once(number, hold)
 
@@ -69,76 +66,71 @@ def is_back(storage: PostgresqlStorage) -> bool:
 USES: dict[str, Callable[[PostgresqlStorage], object]] = {
     "read": has_session,
     "write": add_session,
-    "transact": lambda storage: storage.transact(lambda unit: unit.commit()),
     "check": lambda storage: storage.check(),
 }
 
 
 class TestSettings:
-    @pytest.mark.parametrize(
-        ("setting", "value"),
-        [
-            ("TimeZone", "UTC"),
-            ("lock_timeout", "5s"),
-            ("idle_in_transaction_session_timeout", "1min"),
-            ("synchronous_commit", "on"),
-        ],
-    )
     def test_what_keeps_records_safe_is_in_force(
-        self, storage: PostgresqlStorage, setting: str, value: str
+        self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
-        with storage.write() as unit:
-            assert statements_of(unit).one(f"SHOW {setting}") == (value,)
+        database = own_url.rpartition("/")[2]
+        execute(
+            own_url, f"ALTER DATABASE {database} SET default_transaction_isolation = serializable"
+        )
+        with own_storage.write() as unit:
+            settings = {
+                name: statements_of(unit).one(f"SHOW {name}")[0]
+                for name in (
+                    *("TimeZone", "lock_timeout", "idle_in_transaction_session_timeout"),
+                    *("synchronous_commit", "transaction_isolation"),
+                )
+            }
+        with own_storage.read() as reading:
+            isolation = statements_of(reading).one("SHOW transaction_isolation")
+        assert settings == {
+            "TimeZone": "UTC",
+            "lock_timeout": "5s",
+            "idle_in_transaction_session_timeout": "1min",
+            "synchronous_commit": "on",
+            "transaction_isolation": "read committed",
+        }
+        assert isolation == ("repeatable read",)
 
-    @pytest.mark.parametrize(
-        ("default", "in_force"), [("off", "on"), ("local", "local"), ("remote_apply",) * 2]
-    )
-    def test_an_answer_is_on_disk_whatever_the_default_says(
-        self, url: str, storage: PostgresqlStorage, default: str, in_force: str
+    @pytest.mark.parametrize(("default", "in_force"), [("off", "on"), ("remote_apply",) * 2])
+    def test_a_commit_is_on_disk_whatever_the_default_says(
+        self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:
-        database = url.rpartition("/")[2]
-        execute(url, f"ALTER DATABASE {database} SET synchronous_commit = {default}")
-        with storage.write() as unit:
+        database = own_url.rpartition("/")[2]
+        execute(own_url, f"ALTER DATABASE {database} SET synchronous_commit = {default}")
+        with own_storage.write() as unit:
             assert statements_of(unit).one("SHOW synchronous_commit") == (in_force,)
-
-    def test_units_have_the_isolation_that_the_repositories_count_on(
-        self, url: str, storage: PostgresqlStorage
-    ) -> None:
-        database = url.rpartition("/")[2]
-        execute(url, f"ALTER DATABASE {database} SET default_transaction_isolation = serializable")
-        with storage.write() as unit:
-            assert statements_of(unit).one("SHOW transaction_isolation") == ("read committed",)
-        with storage.read() as reading:
-            assert statements_of(reading).one("SHOW transaction_isolation") == ("repeatable read",)
 
 
 class TestPool:
-    def test_nothing_is_opened_before_it_is_needed(
-        self, url: str, storage: PostgresqlStorage
+    def test_connections_are_opened_when_needed_up_to_a_limit_and_closed(
+        self, own_url: str
     ) -> None:
-        assert states(url) == []
-
-    def test_no_more_are_open_than_allowed(self, url: str) -> None:
-        with closing(PostgresqlStorage(url, connections=3)) as storage:
+        with closing(PostgresqlStorage(own_url, connections=3)) as storage:
+            assert states(own_url) == []
             at_once(12, lambda number: add_session(storage, number))
-            assert 1 <= len(states(url)) <= 3
+            open_connections(storage, 3)
+            assert len(states(own_url)) == 3
+            storage.close()
+            wait_until(lambda: not states(own_url))
 
-    def test_closing_closes_them_all(self, url: str, storage: PostgresqlStorage) -> None:
-        open_connections(storage, 4)
-        assert len(states(url)) >= 4
-        storage.close()
-        wait_until(lambda: not states(url))
-
-    def test_nothing_is_left_open_by_a_unit(self, url: str, storage: PostgresqlStorage) -> None:
+    def test_nothing_is_left_open_by_a_unit(
+        self, own_url: str, own_storage: PostgresqlStorage
+    ) -> None:
         def add_and_fail(unit: WriteUnit) -> None:
             unit.sessions.add(a_session())
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            storage.transact(add_and_fail)
-        has_session(storage)
-        add_session(storage)
-        assert set(states(url)) == {"idle"}
+            own_storage.transact(add_and_fail)
+        has_session(own_storage)
+        add_session(own_storage)
+        assert set(states(own_url)) == {"idle"}
 
     def test_waiting_for_a_free_one_is_not_taken_for_an_outage(
         self, url: str, monkeypatch: pytest.MonkeyPatch
@@ -149,11 +141,11 @@ class TestPool:
 
             def hold() -> None:
                 with storage.read():
-                    held.wait(10)
-                    released.wait(10)
+                    held.wait(30)
+                    assert released.wait(30)
 
             def is_refused() -> None:
-                held.wait(10)
+                held.wait(30)
                 with pytest.raises(ServiceUnavailable):
                     has_session(storage)
                 queued = times_queued()
@@ -166,7 +158,7 @@ class TestPool:
                 return storage._connections._pool.get_stats()["requests_queued"]
 
             def waits() -> None:
-                assert refused.wait(10)
+                assert refused.wait(30)
                 has_session(storage)
 
             open_connections(storage, 2)
@@ -206,23 +198,16 @@ print(os.wait()[1], os.wait()[1], backend())
 
 
 class TestOutage:
-    @pytest.mark.parametrize("use", USES.values(), ids=USES)
     def test_no_unit_meets_a_connection_that_was_cut_off_before(
-        self, url: str, storage: PostgresqlStorage, use: Callable[[PostgresqlStorage], object]
+        self, url: str, storage: PostgresqlStorage
     ) -> None:
-        open_connections(storage, 10)
-        cut_off(url)
-        use(storage)
-
-    def test_nor_do_many_at_once(self, url: str, storage: PostgresqlStorage) -> None:
-        def add_after(before: int, number: int) -> None:
-            add_session(storage, before + number)
-
-        for again in range(2):
+        for use in USES.values():
             open_connections(storage, 10)
             cut_off(url)
-            at_once(16, partial(add_after, 16 * again))
-        assert execute(url, "SELECT count(*) FROM card_sessions") == [(32,)]
+            use(storage)
+        open_connections(storage, 10)
+        cut_off(url)
+        at_once(16, lambda number: add_session(storage, 100 + number))
 
     @pytest.mark.parametrize("cut_before", ["statement", "commit"])
     def test_a_unit_that_loses_its_connection_is_given_up(
@@ -244,13 +229,16 @@ class TestOutage:
         add_session(storage)
 
     @pytest.mark.parametrize("use", USES.values(), ids=USES)
-    def test_a_server_that_is_away_is_unavailable(
-        self, use: Callable[[PostgresqlStorage], object], monkeypatch: pytest.MonkeyPatch
+    def test_a_server_that_is_away_and_a_database_that_does_not_exist_are_unavailable(
+        self,
+        url: str,
+        use: Callable[[PostgresqlStorage], object],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
-        storage = PostgresqlStorage(f"postgresql://nobody@{NOBODY_LISTENS}/nowhere")
-        with closing(storage), pytest.raises(ServiceUnavailable):
-            use(storage)
+        for address in (f"postgresql://nobody@{NOBODY_LISTENS}/nowhere", f"{url}_not"):
+            with closing(PostgresqlStorage(address)) as storage, pytest.raises(ServiceUnavailable):
+                use(storage)
 
     def test_one_that_comes_back_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
@@ -276,13 +264,13 @@ class TestOutage:
             assert not is_back(relayed)
         pool = relayed._connections._pool
         assert pool is not None
-        # Until it has given up, and tries again only when somebody asks.
+        # It has given up then, and connects again only for the next unit.
         wait_until(lambda: pool.get_stats()["pool_size"] == 0)
         relay.start()
         monkeypatch.setattr(connection, "AWAY_SECONDS", 0.5)
         wait_until(lambda: is_back(relayed))
 
-    def test_while_it_is_away_one_thread_waits_and_the_others_are_told_at_once(
+    def test_while_it_is_away_one_thread_waits_and_the_others_fail_at_once(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
@@ -294,7 +282,7 @@ class TestOutage:
 
         def wait_for_the_others(pool: ConnectionPool, _: float) -> None:
             waiting.append(pool)
-            assert all_but_one_refused.wait(10)
+            assert all_but_one_refused.wait(30)
             raise PoolTimeout
 
         def ask(number: int) -> None:
@@ -314,29 +302,22 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
 
     @pytest.mark.usefixtures("impatient")
-    def test_one_that_hangs_keeps_nobody(
+    def test_one_that_hangs_is_unavailable(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
         wait_until(lambda: is_back(relayed))
         with relayed.write() as unit:
             unit.sessions.add(a_session())
-            relay.fall_silent()
+            relay.pause()
             with pytest.raises(psycopg.OperationalError):
                 unit.sessions.get(TOKEN_ID)
         for use in USES.values():
             with pytest.raises(ServiceUnavailable):
                 use(relayed)
-        relay.speak_again()
+        relay.resume()
         wait_until(lambda: is_back(relayed))
         assert not has_session(relayed)
-
-    def test_a_database_that_is_not_there_is_unavailable(
-        self, url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
-        with closing(PostgresqlStorage(f"{url}_not")) as storage, pytest.raises(ServiceUnavailable):
-            has_session(storage)
 
     def test_a_database_without_tables_does_not_pass_the_check(
         self, postgresql_server: str
@@ -349,32 +330,32 @@ class TestOutage:
             storage.check()
 
     def test_a_server_that_takes_no_writes_is_unavailable_to_them(
-        self, url: str, storage: PostgresqlStorage
+        self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
-        database = url.rpartition("/")[2]
-        execute(url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        database = own_url.rpartition("/")[2]
+        execute(own_url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
         for name in ("write", "check"):
             with pytest.raises(ServiceUnavailable):
-                USES[name](storage)
-        assert not has_session(storage)
+                USES[name](own_storage)
+        assert not has_session(own_storage)
 
     def test_a_server_whose_disk_is_full_is_unavailable_and_keeps_nothing(
-        self, url: str, storage: PostgresqlStorage
+        self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         execute(
-            url,
+            own_url,
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql"
             " AS $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;"
             " CREATE TRIGGER full_disk BEFORE INSERT ON card_sessions EXECUTE FUNCTION refuse()",
         )
         with pytest.raises(ServiceUnavailable):
-            add_session(storage)
-        assert not has_session(storage)
-        execute(url, "DROP TRIGGER full_disk ON card_sessions")
-        add_session(storage)
-        assert has_session(storage)
+            add_session(own_storage)
+        assert not has_session(own_storage)
+        execute(own_url, "DROP TRIGGER full_disk ON card_sessions")
+        add_session(own_storage)
+        assert has_session(own_storage)
 
-    def test_records_that_may_not_be_touched_are_unavailable(self, url: str) -> None:
+    def test_tables_without_permission_are_unavailable(self, url: str) -> None:
         clerk = f"clerk_of_{url.rpartition('/')[2]}"
         execute(url, f"CREATE ROLE {clerk} LOGIN")
         try:
@@ -396,64 +377,17 @@ class TestOutage:
             add_session(storage)
 
 
-class TestUnits:
-    def test_a_unit_in_which_a_statement_failed_cannot_be_committed(
-        self, storage: PostgresqlStorage
-    ) -> None:
-        with storage.write() as unit:
+def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: PostgresqlStorage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        with suppress(psycopg.errors.UniqueViolation):
             unit.sessions.add(a_session())
-            with suppress(psycopg.errors.UniqueViolation):
-                unit.sessions.add(a_session())
-            with pytest.raises(RuntimeError, match="has failed before"):
-                unit.commit()
-        assert not has_session(storage)
-
-    @pytest.mark.parametrize("is_committed", [True, False])
-    def test_a_unit_that_is_over_runs_no_statement(
-        self, storage: PostgresqlStorage, is_committed: bool
-    ) -> None:
-        with storage.write() as unit:
-            if is_committed:
-                unit.commit()
-                with pytest.raises(RuntimeError, match="is over"):
-                    unit.commit()
-        with pytest.raises(RuntimeError, match="is over"):
+        with pytest.raises(RuntimeError, match="has failed before"):
             unit.commit()
-        with pytest.raises(RuntimeError, match="is over"):
-            unit.sessions.get(TOKEN_ID)
-        with storage.read() as reading:
-            pass
-        with pytest.raises(RuntimeError, match="is over"):
-            reading.sessions.get(TOKEN_ID)
-
-    def test_a_thread_may_not_nest_units_and_others_have_their_own(
-        self, storage: PostgresqlStorage
-    ) -> None:
-        with storage.write():
-            with pytest.raises(RuntimeError, match="do not nest"):
-                storage.check()
-            elsewhere(lambda: add_session(storage))
-        assert has_session(storage)
-
-    def test_a_center_with_products_cannot_vanish_under_them(
-        self, storage: PostgresqlStorage
-    ) -> None:
-        with storage.write() as unit:
-            unit.centers.put_many([a_center()])
-            statements_of(unit).execute(
-                "INSERT INTO products SELECT %(id)s, id, 1, '', '', '', 1, 'EUR' FROM centers",
-                {"id": a_uuid(1)},
-            )
-            with pytest.raises(psycopg.errors.ForeignKeyViolation):
-                statements_of(unit).execute("DELETE FROM centers")
+    assert not has_session(storage)
 
 
 class TestSecrets:
-    @pytest.mark.parametrize(
-        "use",
-        [*USES.values(), migrate, pending],
-        ids=[*USES, "migrate", "pending"],
-    )
     @pytest.mark.parametrize(
         "address",
         [
@@ -462,35 +396,27 @@ class TestSecrets:
             f"postgresql://postgres:{SECRET}@{NOBODY_LISTENS}/nowhere?{SECRET}=1",
             f"postgresql://postgres:{SECRET} {SECRET}@no host:port/nowhere",
             f"postgresql://postgres:not@{SECRET}@{NOBODY_LISTENS}/nowhere",
-            f"postgresql://postgres:{SECRET}/not@{NOBODY_LISTENS}/nowhere",
             f"postgresql://postgres:1/{SECRET}@{NOBODY_LISTENS}/nowhere",
         ],
-        ids=["away", "percent", "option", "space", "at", "slash", "number"],
+        ids=["away", "percent", "option", "space", "at", "slash"],
     )
-    def test_a_password_is_told_to_nobody(
+    def test_a_password_is_never_shown(
         self,
         address: str,
-        use: Callable[[object], object],
         caplog: pytest.LogCaptureFixture,
         capfd: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
         caplog.set_level(logging.DEBUG)
+        shown: list[str] = []
         with closing(PostgresqlStorage(address)) as storage:
-            subject = storage if use in USES.values() else address
-            with pytest.raises((ServiceUnavailable, AddressInvalid)) as refused:
-                use(subject)
-            told = [
-                repr(storage),
-                repr(storage._connections),
-                repr(storage._connections._pool),
-                repr(refused.value),
-                *traceback.format_exception(refused.value),
-                caplog.text,
-                *capfd.readouterr(),
-            ]
-        assert not any(SECRET in each for each in told)
+            for use in (storage.check, lambda: migrate(address)):
+                with pytest.raises((ServiceUnavailable, AddressInvalid)) as refused:
+                    use()
+                shown += [repr(refused.value), *traceback.format_exception(refused.value)]
+            shown += [repr(storage._connections), repr(storage._connections._pool)]
+        assert not any(SECRET in each for each in (*shown, caplog.text, *capfd.readouterr()))
 
     @pytest.mark.parametrize(
         ("address", "shown"),
@@ -517,16 +443,16 @@ class TestSecrets:
         ],
         ids=["usual", "hosts", "query", "options", "service", "socket", "environment"],
     )
-    def test_a_database_is_named_without_it(
+    def test_the_name_of_a_database_lacks_it(
         self, address: str, shown: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in (("HOST", "from-env"), ("DATABASE", "from-env"), ("USER", "cards")):
             monkeypatch.setenv(f"PG{name}", value)
         monkeypatch.setenv("PGPASSWORD", SECRET)
 
-        assert addresses.name_of(address) == shown
+        assert name_of(address) == shown
 
-    def test_nor_by_a_connection_that_works(
+    def test_it_is_not_shown_by_a_connection_that_works(
         self, url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
