@@ -86,7 +86,7 @@ def test_no_request_gets_a_response_outside_the_document(
     if known:
         cases |= described.as_strategy(generation_mode=mode)
 
-    @settings(FUZZING, max_examples=25 * TIMES)
+    @settings(FUZZING, max_examples=15 * TIMES)
     @given(cases)
     # Any, because a case may have a body of any type.
     def request_has_a_documented_response(case: Case[Any]) -> None:
