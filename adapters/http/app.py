@@ -66,7 +66,6 @@ def create_app(
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[SecurityHeaders(is_https=links.base_url.startswith("https://")), AccessLog()]
     )
-    app.req_options.strip_url_path_trailing_slash = False
     add_error_handlers(app)
     authenticate = Authentication(identity=identity, limits=limits)
 

@@ -15,7 +15,7 @@ def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
     refusing: Api, method: str
 ) -> None:
     in_the_envelope = ("/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/guests")
-    bare = ("/", "/api", "/api/v1x", "/api/v2/guests", "/v1/nowhere", "/webhooks")
+    bare = ("/", "/api", "/api/v1x", "/api/v2/guests", "/v1/nowhere", "/webhooks", "/healthz/")
     for path in (*in_the_envelope, *bare):
         result = refusing.send(method, path, authenticated=False)
         if method == "HEAD":

@@ -11,10 +11,18 @@ from falcon.testing import Result
 
 from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import CardSession, SessionStatus
+from domain.errors import ServiceUnavailable
 from entrypoints.serve import listen
 from tests.adapters.http.api import Api
 from tests.builders import a_center
-from tests.installation import BASE_URL, CHALLENGED_CARD, DECLINED_CARD, REDIRECT_URI, Trouble
+from tests.installation import (
+    BASE_URL,
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    REDIRECT_URI,
+    Installation,
+    Trouble,
+)
 
 CENTER = a_center().name
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
@@ -127,6 +135,17 @@ def test_an_unknown_link_says_where_to_ask_for_another(refusing: Api, path: str)
         assert shown(result) == ("", "This link is not known", None)
         assert "go back to where you started" in result.text
         assert "evil.example" not in result.text
+
+
+def test_a_page_has_no_way_back_while_the_storage_is_away(installation: Installation) -> None:
+    def unavailable(*, token_id: str) -> None:
+        raise ServiceUnavailable
+
+    installation.container.use_cases().__dict__["find_way_back"] = unavailable
+
+    result = Api(installation).browse("/hosted-payments", "token_id=x")
+
+    assert shown(result) == ("", "This link is not known", None)
 
 
 @pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
