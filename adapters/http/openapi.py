@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Final, cast
 
@@ -17,6 +17,7 @@ from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
 from domain.hosted_links import HostedLinks
+from domain.permissions import Permission
 
 _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable())
 """How every operation may refuse, authenticated or not."""
@@ -91,10 +92,10 @@ def _operation(operation: Operation) -> Json:
         "operationId": operation.name,
         "summary": operation.summary,
         "responses": _responses(operation),
-        "security": [{"accessToken": []}] if operation.is_authenticated else [],
+        "security": [{"accessToken": []}] if operation.needs else [],
     }
-    if operation.description:
-        described["description"] = operation.description
+    if description := f"{operation.description} {_needed(operation.needs)}".strip():
+        described["description"] = description
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:
@@ -102,6 +103,13 @@ def _operation(operation: Operation) -> Json:
     if operation.has_signed_body:
         described["requestBody"] = {"content": _json({})}
     return described
+
+
+def _needed(any_of: Collection[Permission]) -> str:
+    if not any_of:
+        return ""
+    *others, last = [f"`{each}`" for each in Permission if each in any_of]
+    return f"Needs {', '.join(others)} or {last}." if others else f"Needs {last}."
 
 
 def _responses(operation: Operation) -> dict[str, Json]:
@@ -114,7 +122,7 @@ def _responses(operation: Operation) -> dict[str, Json]:
             name: {"operationId": name, "parameters": parameters}
             for name, parameters in operation.links.items()
         }
-    common = _AUTHENTICATED_REFUSALS if operation.is_authenticated else ()
+    common = _AUTHENTICATED_REFUSALS if operation.needs else ()
     by_code: dict[int, list[Refusal]] = {}
     for refusal in (*operation.refusals, *common, *_REFUSALS):
         by_code.setdefault(refusal.code, []).append(refusal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -28,6 +28,13 @@ from adapters.http.responses import (
 from domain import errors
 from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
+from domain.permissions import (
+    MAY_ADD_CARDS,
+    MAY_REMOVE_CARDS,
+    MAY_VIEW_CARDS,
+    MAY_VIEW_PRODUCTS,
+    Permission,
+)
 
 Json: TypeAlias = dict[str, object]
 
@@ -49,7 +56,8 @@ class Operation:
     """The body of status 200."""
     refusals: Sequence[Refusal] = ()
     """Its own refusals, besides those of every operation with a `response`."""
-    is_authenticated: bool = False
+    needs: Collection[Permission] = ()
+    """The permissions of which a caller needs any; empty if there is no caller."""
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
@@ -129,7 +137,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description=(
             "Returns the link to a hosted page that collects the card. Redirect the guest's "
             "browser to it. The card is stored after the guest has entered it; the browser then "
-            "comes back to redirect_uri. Needs `guests:add` or `guests:edit`."
+            "comes back to redirect_uri."
         ),
         parameters=(
             _GUEST_ID,
@@ -145,7 +153,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
         body=AddCardBody,
         response=CardSessionStarted,
-        is_authenticated=True,
+        needs=MAY_ADD_CARDS,
         links={
             "readSession": {**_SAME_GUEST, "token_id": "$response.body#/token_id"},
             "openHostedPage": {
@@ -177,16 +185,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
         path=_ACCOUNTS,
         name="listCards",
         summary="List a guest's cards on file",
-        description=(
-            "Active cards, oldest first. Needs `guests:view`, `guests:add` or `guests:edit`."
-        ),
+        description="Active cards, oldest first.",
         parameters=(
             _GUEST_ID,
             _parameter("center_id", "query", "Only cards of this center."),
             *_PAGING,
         ),
         response=StoredCards,
-        is_authenticated=True,
+        needs=MAY_VIEW_CARDS,
         links={"readCard": _FIRST_CARD, "removeCard": _FIRST_CARD},
         refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId(), *_GUEST_REFUSALS),
     ),
@@ -195,13 +201,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
         path=_ACCOUNTS + "/{account_id}",
         name="readCard",
         summary="Read one card on file",
-        description=(
-            "A caller with `payments:use` also gets what is needed to charge the card. "
-            "Needs `guests:view`, `guests:add` or `guests:edit`."
-        ),
+        description="A caller with `payments:use` also gets what is needed to charge the card.",
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         response=StoredCardDetails,
-        is_authenticated=True,
+        needs=MAY_VIEW_CARDS,
         links={"removeCard": _SAME_CARD},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
@@ -210,13 +213,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
         path=_ACCOUNTS + "/{account_id}",
         name="removeCard",
         summary="Remove a card on file",
-        description=(
-            "It is discarded at the payment service provider too. Needs `guests:edit` or "
-            "`guests:delete`."
-        ),
+        description="It is discarded at the payment service provider too.",
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         response=Done,
-        is_authenticated=True,
+        needs=MAY_REMOVE_CARDS,
         links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
@@ -225,10 +225,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
         path=_ACCOUNTS + "/sessions/{token_id}",
         name="readSession",
         summary="Read the state of a card-addition session",
-        description="Needs `guests:view`, `guests:add` or `guests:edit`.",
         parameters=(_GUEST_ID, _TOKEN_ID),
         response=CardSessionState,
-        is_authenticated=True,
+        needs=MAY_VIEW_CARDS,
         links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
         refusals=(errors.SessionNotFound(),),
     ),
@@ -237,10 +236,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
         path="/v1/centers/{center_id}/products",
         name="listProducts",
         summary="List the products of a center",
-        description="In the order of their creation. Needs `products:view`.",
+        description="In the order of their creation.",
         parameters=(_parameter("center_id", "path", "The center."), *_PAGING),
         response=ProductsForSale,
-        is_authenticated=True,
+        needs=MAY_VIEW_PRODUCTS,
         refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId()),
     ),
     Operation(
