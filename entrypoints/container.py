@@ -108,7 +108,7 @@ def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
 
     def wake() -> None:
         work.set()
-        workers.look_now_and_then()
+        workers.check_if_due()
 
     return wake
 

@@ -15,7 +15,7 @@ from adapters.http.responses import Health, json_body
 from domain.errors import ServiceUnavailable
 from domain.ports import Storage
 
-LOOK_EVERY_SECONDS: Final = 60.0
+CHECK_EVERY_SECONDS: Final = 60.0
 """How often a process that gets no `/readyz` requests checks for a worker."""
 
 READY: Final = "ready"
@@ -33,7 +33,7 @@ class WorkerWatch:
         self._is_missing = is_missing
         self._now = now
         self._was_missing = False
-        self._next_look_at = now() + LOOK_EVERY_SECONDS
+        self._next_check_at = now() + CHECK_EVERY_SECONDS
 
     def is_missing(self) -> bool:
         """Return whether no worker has run for a minute. Raises ServiceUnavailable."""
@@ -45,10 +45,10 @@ class WorkerWatch:
         self._was_missing = is_missing
         return is_missing
 
-    def look_now_and_then(self) -> None:
+    def check_if_due(self) -> None:
         """Check once a minute at most. Never raises."""
-        if self._now() >= self._next_look_at:
-            self._next_look_at = self._now() + LOOK_EVERY_SECONDS
+        if self._now() >= self._next_check_at:
+            self._next_check_at = self._now() + CHECK_EVERY_SECONDS
             with suppress(ServiceUnavailable):
                 self.is_missing()
 

@@ -56,7 +56,7 @@ def test_it_is_noticed_by_whoever_has_work_for_it_once_a_minute() -> None:
     watch = WorkerWatch(is_missing, lambda: seconds[0])
     with capture_logs() as logs:
         for seconds[0] in (0.0, 59.0, 60.0, 61.0, 119.0, 120.0, 500.0):
-            watch.look_now_and_then()
+            watch.check_if_due()
 
     assert looks == [60.0, 120.0, 500.0]
     assert [line["event"] for line in logs] == ["worker_missing"]
@@ -65,7 +65,7 @@ def test_it_is_noticed_by_whoever_has_work_for_it_once_a_minute() -> None:
 def test_a_webhook_that_finds_no_worker_has_it_in_the_log(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.http.health.LOOK_EVERY_SECONDS", 0)
+    monkeypatch.setattr("adapters.http.health.CHECK_EVERY_SECONDS", 0)
     session = installation.opened_session()
     api = Api(installation)
     installation.clock.advance(timedelta(minutes=2))
