@@ -13,10 +13,11 @@ import falcon
 from dependency_injector import containers, providers
 from limits.storage import Storage as CountStorage
 
-from adapters.http.app import UseCases, create_app
+from adapters.http.app import create_app
 from adapters.http.health import WorkerWatch
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.trusted_proxy import TrustedProxy
+from adapters.http.use_cases import UseCases
 from adapters.identity.opaque_tokens import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp.settings import SettingsError

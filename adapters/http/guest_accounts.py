@@ -19,14 +19,10 @@ from adapters.http.responses import (
     StoredCards,
     json_body,
 )
-from domain.add_card import AddCard
+from adapters.http.use_cases import UseCases
 from domain.hosted_links import HostedLinks
-from domain.list_accounts import ListAccounts
 from domain.permissions import MAY_ADD_CARDS
 from domain.ports import Clock
-from domain.read_account import ReadAccount
-from domain.read_session import ReadSession
-from domain.remove_account import RemoveAccount
 
 log = structlog.get_logger()
 
@@ -35,10 +31,9 @@ log = structlog.get_logger()
 class GuestAccounts:
     """Add a card, and list the cards on file (interface, sections 4.1 and 4.4)."""
 
+    use_cases: UseCases
     authenticate: Authentication
     limits: RateLimits
-    add_card: AddCard
-    list_accounts: ListAccounts
     links: HostedLinks
     clock: Clock
 
@@ -48,14 +43,14 @@ class GuestAccounts:
         # The permission is checked before the body is read, so that its refusal comes first.
         caller.require(MAY_ADD_CARDS)
         self.limits.count_add_card(caller)
-        session = self.add_card(caller, read_add_card(req, guest_id))
+        session = self.use_cases.add_card(caller, read_add_card(req, guest_id))
         json_body(resp, CardSessionStarted.of(session, self.links))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's cards on file."""
         caller = self.authenticate(req)
         query = Query(req)
-        page = self.list_accounts(
+        page = self.use_cases.list_accounts(
             caller,
             guest_id=guest_id,
             center_ids=query.all("center_id"),
@@ -69,9 +64,8 @@ class GuestAccounts:
 class GuestAccount:
     """Read and remove one card on file (interface, sections 4.5 and 4.6)."""
 
+    use_cases: UseCases
     authenticate: Authentication
-    read_account: ReadAccount
-    remove_account: RemoveAccount
     clock: Clock
     wake_reconciler: Callable[[], None]
 
@@ -80,7 +74,7 @@ class GuestAccount:
     ) -> None:
         """Read a card on file, with its payment reference for those who may charge it."""
         caller = self.authenticate(req)
-        found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
+        found = self.use_cases.read_account(caller, guest_id=guest_id, account_id=account_id)
         card = StoredCardDetails.of(found.account, self.clock.now())
         json_body(resp, card.with_reference(found.payment_reference))
 
@@ -89,7 +83,7 @@ class GuestAccount:
     ) -> None:
         """Remove a card on file, here and at the PSP."""
         caller = self.authenticate(req)
-        self.remove_account(caller, guest_id=guest_id, account_id=account_id)
+        self.use_cases.remove_account(caller, guest_id=guest_id, account_id=account_id)
         # After a backup is restored, these lines tell which cards have been removed since.
         log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
         self.wake_reconciler()
@@ -100,13 +94,13 @@ class GuestAccount:
 class GuestCardSession:
     """Read the state of a card-addition session (interface, section 4.7)."""
 
+    use_cases: UseCases
     authenticate: Authentication
-    read_session: ReadSession
 
     def on_get(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
     ) -> None:
         """Read the session's status, and its account or failure once it has ended."""
         caller = self.authenticate(req)
-        session = self.read_session(caller, guest_id=guest_id, token_id=token_id)
+        session = self.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
         json_body(resp, CardSessionState.of(session))

@@ -15,10 +15,9 @@ import falcon
 
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
+from adapters.http.use_cases import UseCases
 from domain.errors import ServiceUnavailable
-from domain.find_way_back import FindWayBack
-from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
-from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, OpenHostedPage
+from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
 from domain.ports import ProviderUnavailable
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
@@ -46,10 +45,7 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 class HostedPayments:
     """The link that a client sends its guest to, and the two ways back from the PSP's page."""
 
-    open_hosted_page: OpenHostedPage
-    return_from_hosted_page: ReturnFromHostedPage
-    cancel_hosted_page: CancelHostedPage
-    find_way_back: FindWayBack
+    use_cases: UseCases
     wake_reconciler: Callable[[], None]
 
     def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -63,7 +59,7 @@ class HostedPayments:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now."""
         query = Query(req)
-        address = self.open_hosted_page(
+        address = self.use_cases.open_hosted_page(
             token_id=query.only("token_id"), redirect_uri=query.only("redirect_uri")
         )
         self.wake_reconciler()
@@ -72,7 +68,7 @@ class HostedPayments:
     def on_get_return(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Settle the session if the PSP responds in time, and redirect to the shop."""
         query = Query(req)
-        address = self.return_from_hosted_page(
+        address = self.use_cases.return_from_hosted_page(
             token_id=query.only("token_id"), parameters=query.except_for("token_id")
         )
         self.wake_reconciler()
@@ -80,7 +76,7 @@ class HostedPayments:
 
     def on_get_cancel(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the shop. The link can be used again until the session ends."""
-        _redirect(resp, self.cancel_hosted_page(token_id=Query(req).only("token_id")))
+        _redirect(resp, self.use_cases.cancel_hosted_page(token_id=Query(req).only("token_id")))
 
     def _show_problem(
         self, req: falcon.Request, resp: falcon.Response, error: Exception, _: object
@@ -88,7 +84,7 @@ class HostedPayments:
         problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
         way_back = None
         with suppress(ServiceUnavailable):
-            way_back = self.find_way_back(token_id=Query(req).only("token_id"))
+            way_back = self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
         show_problem(resp, problem, way_back)
 
 

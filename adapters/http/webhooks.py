@@ -11,10 +11,10 @@ import falcon
 from adapters.http.errors import NotFound
 from adapters.http.requests import read_bytes
 from adapters.http.responses import Health, json_body
+from adapters.http.use_cases import UseCases
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable
-from domain.receive_webhook import ReceiveWebhook
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 
@@ -23,7 +23,7 @@ MAX_WEBHOOK_BYTES: Final = 256 * 1024
 class Webhooks:
     """Store a PSP's events; the reconciler then settles their sessions (section 4.9)."""
 
-    receive_webhook: ReceiveWebhook
+    use_cases: UseCases
     wake_reconciler: Callable[[], None]
 
     def on_post(
@@ -36,7 +36,7 @@ class Webhooks:
             merchant_account=None if account is None else MerchantAccount(account),
         )
         try:
-            self.receive_webhook(ProviderName(provider), delivery)
+            self.use_cases.receive_webhook(ProviderName(provider), delivery)
         except ProviderUnavailable as error:
             raise NotFound from error
         self.wake_reconciler()

@@ -1,0 +1,33 @@
+"""The use cases that the routes call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.add_card import AddCard
+from domain.find_way_back import FindWayBack
+from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
+from domain.list_accounts import ListAccounts
+from domain.list_products import ListProducts
+from domain.open_hosted_page import OpenHostedPage
+from domain.read_account import ReadAccount
+from domain.read_session import ReadSession
+from domain.receive_webhook import ReceiveWebhook
+from domain.remove_account import RemoveAccount
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    """The use cases that the routes call."""
+
+    add_card: AddCard
+    list_accounts: ListAccounts
+    read_account: ReadAccount
+    remove_account: RemoveAccount
+    read_session: ReadSession
+    list_products: ListProducts
+    open_hosted_page: OpenHostedPage
+    return_from_hosted_page: ReturnFromHostedPage
+    cancel_hosted_page: CancelHostedPage
+    find_way_back: FindWayBack
+    receive_webhook: ReceiveWebhook
