@@ -8,7 +8,7 @@ import falcon
 
 from adapters.http.authentication import Authentication
 from adapters.http.errors import add_error_handlers
-from adapters.http.guest_accounts import GuestAccount, GuestAccounts, GuestCardSession
+from adapters.http.guest_accounts import GuestAccounts
 from adapters.http.health import Alive, Ready, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import AccessLog, SecurityHeaders
@@ -42,30 +42,14 @@ def create_app(
     add_error_handlers(app)
     authenticate = Authentication(identity=identity, limits=limits)
 
-    accounts = "/api/v1/guests/{guest_id}/accounts"
-    app.add_route(
-        accounts,
-        GuestAccounts(
-            use_cases=use_cases,
-            authenticate=authenticate,
-            limits=limits,
-            links=links,
-            clock=clock,
-        ),
-    )
-    app.add_route(
-        accounts + "/{account_id}",
-        GuestAccount(
-            use_cases=use_cases,
-            authenticate=authenticate,
-            clock=clock,
-            wake_reconciler=wake_reconciler,
-        ),
-    )
-    app.add_route(
-        accounts + "/sessions/{token_id}",
-        GuestCardSession(use_cases=use_cases, authenticate=authenticate),
-    )
+    GuestAccounts(
+        use_cases=use_cases,
+        authenticate=authenticate,
+        limits=limits,
+        links=links,
+        clock=clock,
+        wake_reconciler=wake_reconciler,
+    ).add_to(app)
     app.add_route(
         "/v1/centers/{center_id}/products",
         CenterProducts(use_cases=use_cases, authenticate=authenticate),

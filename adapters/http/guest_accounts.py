@@ -29,13 +29,21 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """Add a card, and list the cards on file (interface, sections 4.1 and 4.4)."""
+    """Add, list, read and remove cards, and read sessions (sections 4.1 and 4.4 to 4.7)."""
 
     use_cases: UseCases
     authenticate: Authentication
     limits: RateLimits
     links: HostedLinks
     clock: Clock
+    wake_reconciler: Callable[[], None]
+
+    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
+        """Add the routes."""
+        path = "/api/v1/guests/{guest_id}/accounts"
+        app.add_route(path, self)
+        app.add_route(path + "/{account_id}", self, suffix="account")
+        app.add_route(path + "/sessions/{token_id}", self, suffix="session")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Start a card-addition session."""
@@ -59,26 +67,16 @@ class GuestAccounts:
         )
         json_body(resp, StoredCards.of(page, self.clock.now()))
 
-
-@dataclass(frozen=True, kw_only=True)
-class GuestAccount:
-    """Read and remove one card on file (interface, sections 4.5 and 4.6)."""
-
-    use_cases: UseCases
-    authenticate: Authentication
-    clock: Clock
-    wake_reconciler: Callable[[], None]
-
-    def on_get(
+    def on_get_account(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
     ) -> None:
-        """Read a card on file, with its payment reference for those who may charge it."""
+        """Read a card on file, with its payment reference if the caller may charge it."""
         caller = self.authenticate(req)
         found = self.use_cases.read_account(caller, guest_id=guest_id, account_id=account_id)
         card = StoredCardDetails.of(found.account, self.clock.now())
         json_body(resp, card.with_reference(found.payment_reference))
 
-    def on_delete(
+    def on_delete_account(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
     ) -> None:
         """Remove a card on file, here and at the PSP."""
@@ -89,18 +87,10 @@ class GuestAccount:
         self.wake_reconciler()
         json_body(resp, Done())
 
-
-@dataclass(frozen=True, kw_only=True)
-class GuestCardSession:
-    """Read the state of a card-addition session (interface, section 4.7)."""
-
-    use_cases: UseCases
-    authenticate: Authentication
-
-    def on_get(
+    def on_get_session(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
     ) -> None:
-        """Read the session's status, and its account or failure once it has ended."""
+        """Read a session's status, and its account or failure once it has ended."""
         caller = self.authenticate(req)
         session = self.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
         json_body(resp, CardSessionState.of(session))

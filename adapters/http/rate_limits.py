@@ -49,7 +49,7 @@ class RateLimits:
         self._count(FAILED_AUTHENTICATIONS, "authentication", _network_of(address))
 
     def count_add_card(self, caller: Caller) -> None:
-        """Count an add-card of this caller. Raises TooManyRequests over the limit, if one is set."""
+        """Count an add-card of this caller. Raises TooManyRequests over the limit, if any."""
         if self._add_card is not None:
             self._count(self._add_card, "add-card", caller.name)
 

@@ -1,4 +1,4 @@
-"""Valid and invalid requests made from the OpenAPI document: no 500, and no undescribed response."""
+"""Requests made from the OpenAPI document, valid and invalid: only described responses, no 500."""
 
 from __future__ import annotations
 
