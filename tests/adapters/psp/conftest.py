@@ -1,4 +1,4 @@
-"""A PSP that listens on loopback and does with each request what a test says."""
+"""A server on loopback that handles each request as a test says."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def hang_up(self) -> None:
-        """End the connection after this."""
+        """Close the connection after this request."""
         self.close_connection = True
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 Act = Callable[[Handler], None]
 
 
 class ListeningPsp(ThreadingHTTPServer):
-    """Does the `acts` in their order, one for each request, and the last one from then on."""
+    """Runs the next of the `acts` for each request, and the last one from then on."""
 
     daemon_threads = True
 
@@ -74,7 +74,7 @@ class ListeningPsp(ThreadingHTTPServer):
 
     @override
     def handle_error(self, *_: object) -> None:
-        """Callers may hang up."""
+        """Ignore callers that hang up."""
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ MAC_512 = bytes.fromhex(
 )
 
 
-@pytest.mark.parametrize("secret", [KEY, KEY.encode()])
 @pytest.mark.parametrize(
     ("algorithm", "encoding", "expected"),
     [
@@ -26,11 +25,12 @@ MAC_512 = bytes.fromhex(
         ("sha512", "hex", MAC_512.hex()),
     ],
 )
-def test_a_signature_is_the_standards(
-    secret: str | bytes, algorithm: str, encoding: Encoding, expected: str
+def test_a_signature_is_the_hmac_of_the_standard(
+    algorithm: str, encoding: Encoding, expected: str
 ) -> None:
-    assert sign(MESSAGE, secret, algorithm=algorithm, encoding=encoding) == expected
-    assert is_signed(MESSAGE, [expected], [secret], algorithm=algorithm, encoding=encoding)
+    for secret in (KEY, KEY.encode()):
+        assert sign(MESSAGE, secret, algorithm=algorithm, encoding=encoding) == expected
+        assert is_signed(MESSAGE, [expected], [secret], algorithm=algorithm, encoding=encoding)
 
 
 def test_any_of_the_secrets_may_have_made_any_of_the_signatures() -> None:
@@ -46,7 +46,7 @@ def test_a_signature_that_is_any_text_is_refused(forged: str) -> None:
     assert not is_signed(MESSAGE, [forged], [KEY])
 
 
-@pytest.mark.parametrize("seconds", [-301, -300, 0, 300, 301])
+@pytest.mark.parametrize("seconds", [-301, -300, 300, 301])
 @pytest.mark.parametrize("fraction", [timedelta(0), timedelta(milliseconds=999)])
 def test_a_signed_time_may_be_300_whole_seconds_off(seconds: int, fraction: timedelta) -> None:
     signed_at = int(START.timestamp()) + seconds
@@ -59,5 +59,5 @@ def test_a_blank_secret_is_refused(secrets: list[str]) -> None:
         require_secrets(secrets)
 
 
-def test_secrets_that_are_none_blank_are_fine() -> None:
+def test_other_secrets_are_accepted() -> None:
     require_secrets(["one", " another"])
