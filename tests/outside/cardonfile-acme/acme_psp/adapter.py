@@ -72,9 +72,9 @@ class AcmeProvider(PaymentProvider):
         return JsonApi(keys.url, headers={"Authorization": f"Bearer {keys.api_key}"})
 
     def start(self, request: pages.HostedPageRequest) -> pages.HostedPage:
-        asked = {
+        body = {
             "reference": request.token_id,
-            "guest": request.guest_reference,  # Acme makes a new one for None and an unknown one
+            "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
             "guest_name": request.guest_name,
             "guest_email": request.guest_email,
             "address": request.billing_info,
@@ -85,7 +85,7 @@ class AcmeProvider(PaymentProvider):
         }
         key = {"Idempotency-Key": request.idempotency_key}
         with self._acme(request.merchant_account) as acme:
-            page = acme.ask(PAGE, "POST", "/pages", json=asked, headers=key)
+            page = acme.ask(PAGE, "POST", "/pages", json=body, headers=key)
         return pages.HostedPage(
             reference=page.id, address=page.url, ends_at=page.ends_at, guest_reference=page.guest
         )
@@ -99,11 +99,11 @@ class AcmeProvider(PaymentProvider):
         except NotFound:
             return pages.PageClosed()
         if found.id != page.reference or (found.card and not found.typed_at):
-            raise ProviderUnavailable("another page, or half a card")
+            raise ProviderUnavailable("the response does not match")
         if found.card and found.typed_at:
             card = Card(guest_reference=found.guest, **msgspec.structs.asdict(found.card))
             return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
-        if found.status in ("done", "closed"):  # done without a card: it has been discarded
+        if found.status in ("done", "closed"):  # done without a card: the card was discarded
             return pages.PageClosed()
         return pages.CardRefused() if found.status == "refused" else pages.Pending()
 
@@ -124,7 +124,7 @@ class AcmeProvider(PaymentProvider):
         signed = time.encode(errors="replace") + b"." + delivery.body
         secrets = keys_of(self._accounts, account).webhook_secrets
         if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
-            raise WebhookRejected("not signed by Acme within the last minutes")
+            raise WebhookRejected("not signed by Acme, or not recently")
         return [
             pages.WebhookNotice(merchant_account=account, content=each.id, token_id=each.reference)
             for each in decode_webhook(EVENTS, delivery.body)
