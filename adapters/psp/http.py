@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -122,12 +121,7 @@ class HttpClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _: type[BaseException] | None,
-        __: BaseException | None,
-        ___: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -292,7 +286,6 @@ class JsonApi(HttpClient):
         self._request_id_header = request_id_header.lower()
         self._error_code = error_code
 
-    @overload
     def ask(
         self,
         decoder: msgspec.json.Decoder[_Decoded],
@@ -302,35 +295,35 @@ class JsonApi(HttpClient):
         json: object = None,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> _Decoded: ...
+    ) -> _Decoded:
+        """Send a request as `call` does, and return the decoded response.
 
-    @overload
-    def ask(
+        Create each decoder once, at import: msgspec 0.22 crashes if several threads are the first
+        to decode a type.
+        """
+        response = self.call(method, path, json=json, form=form, headers=headers)
+        try:
+            return decoder.decode(response.body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            kind = type(error).__name__
+        # Raised outside the handler, because its context would quote the body.
+        raise ProviderUnavailable(
+            "the response cannot be understood", details=self._details(response, error=kind)
+        )
+
+    def call(
         self,
-        decoder: None,
         method: str,
         path: str,
         *,
         json: object = None,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> None: ...
-
-    def ask(
-        self,
-        decoder: msgspec.json.Decoder[_Decoded] | None,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        form: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> _Decoded | None:
-        """Send a request and return the decoded response, or None without a decoder.
+    ) -> Response:
+        """Send a request, and return the response if its status is 2xx.
 
         The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form, or empty.
-        Raises ProviderUnavailable and ProviderRefused as in the table above. Create each decoder
-        once, at import: msgspec 0.22 crashes if several threads are the first to decode a type.
+        Raises ProviderUnavailable and ProviderRefused as in the table above.
         """
         sent = dict(headers or {})
         body: bytes | None = None
@@ -343,16 +336,7 @@ class JsonApi(HttpClient):
         response = self.send(method, path, headers=sent, body=body)
         if response.status // 100 != 2:
             raise self._failure(response)
-        if decoder is None:
-            return None
-        try:
-            return decoder.decode(response.body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            kind = type(error).__name__
-        # Raised outside the handler, because its context would quote the body.
-        raise ProviderUnavailable(
-            "the response cannot be understood", details=self._details(response, error=kind)
-        )
+        return response
 
     def _failure(self, response: Response) -> ProviderUnavailable | ProviderRefused:
         reason, details = f"HTTP {response.status}", self._details(response)

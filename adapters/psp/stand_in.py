@@ -18,8 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -50,33 +49,24 @@ class Request:
         return f"{self.method} {self.path}"
 
 
-class Part(Enum):
-    """The part of a response that is sent slowly."""
-
-    HEAD = "head"
-    BODY = "body"
-    ALL = "all"
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """A response. Content-Length is added; the content type is JSON's unless `headers` are given.
 
-    The part `slow` is sent byte by byte over `seconds`.
+    It is sent byte by byte over `seconds`.
     """
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     seconds: float = 0
-    slow: Part = Part.ALL
 
-    def head(self) -> bytes:
-        """Return the status line and the headers."""
+    def raw(self) -> bytes:
+        """Return the response as it is sent."""
         fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
-        return "\r\n".join((*lines, "", "")).encode("latin-1")
+        return "\r\n".join((*lines, "", "")).encode("latin-1") + self.body
 
 
 def json_response(
@@ -130,12 +120,6 @@ def lose_call(_: Request, __: Act) -> NoReturn:
     raise _Silent
 
 
-def lose_response(_: Request, act: Act) -> NoReturn:
-    """Handle the call, and hold the connection until the server recovers or the caller leaves."""
-    act()
-    raise _Silent
-
-
 def redirect(_: Request, __: Act) -> NoReturn:
     """Respond 302 to an address where the call is handled correctly."""
     raise _Redirected
@@ -151,14 +135,9 @@ def change(to: Callable[[Response], Response]) -> Trouble:
     return lambda _, act: to(act())
 
 
-def drip(seconds: float, slow: Part = Part.ALL) -> Trouble:
-    """Handle the call, and send a part of the response byte by byte over so many seconds."""
-
-    def dripping(_: Request, act: Act) -> Response:
-        sound = act()
-        return Response(sound.status, sound.body, sound.headers, seconds, slow)
-
-    return dripping
+def drip(seconds: float) -> Trouble:
+    """Handle the call, and send the response byte by byte over so many seconds."""
+    return lambda _, act: replace(act(), seconds=seconds)
 
 
 @dataclass
@@ -244,14 +223,7 @@ class StandInServer:
             if not self._recovered.wait(GIVE_UP_SECONDS):
                 self._has_given_up = True
             return
-        if response.slow is Part.BODY or not response.seconds:
-            send(response.head())
-            self._send_slowly(response.body, response.seconds, send)
-        elif response.slow is Part.HEAD:
-            self._send_slowly(response.head(), response.seconds, send)
-            send(response.body)
-        else:
-            self._send_slowly(response.head() + response.body, response.seconds, send)
+        self._send_slowly(response.raw(), response.seconds, send)
 
     def _response(self, request: Request) -> Response:
         if match := _REDIRECTED.fullmatch(request.path):

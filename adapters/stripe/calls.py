@@ -6,7 +6,6 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -80,12 +79,7 @@ class Call:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _: type[BaseException] | None,
-        __: BaseException | None,
-        ___: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._transport.close()
 
     @property

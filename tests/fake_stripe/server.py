@@ -1,4 +1,4 @@
-"""Stripe's API and hosted page over HTTP, and the trouble that it can be told to make."""
+"""Stripe's API and hosted page over HTTP, and the trouble that a test can cause."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from adapters.psp import stand_in
 from adapters.psp.stand_in import (
-    GIVE_UP_SECONDS,
-    Part,
     Request,
     Response,
     StandInServer,
@@ -33,48 +31,38 @@ Act: TypeAlias = Callable[..., Object]
 
 
 class Trouble(Enum):
-    """What a call may run into."""
+    """A fault of a call."""
 
     LOST = auto()
-    """It never arrives: there is no answer, and nothing is done."""
-    ANSWER_LOST = auto()
-    """It is done, and the answer never comes."""
+    """It is not received, and gets no response."""
     DROPPED = auto()
-    """It never arrives: the connection breaks, and nothing is done."""
-    ANSWER_DROPPED = auto()
-    """It is done, and the connection breaks before the answer."""
-    DRIPS = auto()
-    """It is done, and the answer comes byte by byte, for longer than anybody waits."""
-    HEADERS_DRIP = auto()
-    """It is done, and the answer's headers come byte by byte, for longer than anybody waits."""
+    """It is not received: the connection breaks."""
     TOO_MANY = auto()
-    """429, with the advice to wait for 7 seconds."""
+    """429 with Retry-After of 7 seconds."""
     FAULT = auto()
     """500, saved under the idempotency key; nothing is done."""
     FAULT_AFTER_IT_ACTED = auto()
-    """500, saved under the idempotency key; yet it is done."""
+    """500, saved under the idempotency key, although it is done."""
     AWAY = auto()
-    """503 from before the API; nothing is saved."""
+    """503 from a proxy before the API; nothing is saved."""
     AWAY_FOR_LONG = auto()
-    """503, with the advice not to try again."""
+    """503 that must not be repeated."""
     CONFLICT = auto()
-    """409: another call has the key in use."""
+    """409: another call uses the idempotency key."""
     LOCKED = auto()
-    """429: another call has the object in use; with the advice to try again."""
+    """429 that may be repeated: another call uses the object."""
     UNAUTHORIZED = auto()
     """401: the key was revoked."""
     FORBIDDEN = auto()
-    """403: the restricted key may not."""
+    """403: the restricted key lacks a permission."""
     REFUSED = auto()
-    """400: Stripe refuses the call itself."""
+    """400: Stripe refuses the call."""
     NOT_THE_API = auto()
     """404 with an HTML page, from a proxy or a wrong address; nothing is done."""
     NONSENSE = auto()
-    """200 with what is no JSON."""
-    HUGE = auto()
-    """200 with megabytes around the answer."""
+    """200 with broken JSON."""
     UNKNOWN_STATUS = auto()
-    """200 with a status that nobody has heard of."""
+    """200 with an unknown status."""
     REDIRECT = auto()
     """302 to somewhere else."""
 
@@ -100,13 +88,11 @@ _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occ
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `server` is what listens. `calls` names the calls in the order in which they came. Each call takes `call_seconds`, and a
-    response that drips `drip_seconds`.
+    `calls` names the calls in their order. Each takes `call_seconds`.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.stripe = FakeStripe(clock)
-        self.drip_seconds: float = GIVE_UP_SECONDS
         self._requests = count(1)
         self.server = StandInServer(self._respond, api=_API)
         self.url = self.stripe.url = self.server.url
@@ -122,21 +108,21 @@ class FakeStripeServer:
         self.server.delay_seconds = seconds
 
     def close(self) -> None:
-        """Stop, and let go of the calls that were held."""
+        """Stop, and end the calls that are held."""
         self.server.close()
 
     def have(
         self, trouble: Trouble, on: str = "", *, from_call: int = 1, times: int | None = None
     ) -> None:
-        """Have trouble with calls such as `POST /v1/customers`, a regular expression."""
+        """Cause trouble for calls that match `on`, such as `POST /v1/customers`."""
         self.server.have(self._trouble(trouble), on, from_call=from_call, times=times)
 
     def recover(self) -> None:
-        """Have no more trouble, and let go of the calls that are held."""
+        """End all trouble, and the calls that are held."""
         self.server.recover()
 
     def send_webhooks(self) -> None:
-        """Send the events that were not sent yet to merchants that want them, once."""
+        """Send each new event once, to merchants that have a `webhook_url`."""
         for merchant in self.stripe.merchants.values():
             with self.stripe.lock:
                 events, merchant.events = merchant.events, []
@@ -160,18 +146,15 @@ class FakeStripeServer:
         return response
 
     def _trouble(self, trouble: Trouble) -> stand_in.Trouble:
-        """Make the trouble that a call may run into."""
+        """Return the stand-in's trouble for a fault."""
         if trouble in _ANYWHERE:
             return _ANYWHERE[trouble]
         if trouble in _REFUSALS:
             return lambda _, __: self.refusal(trouble)
-        if trouble in (Trouble.FAULT, Trouble.FAULT_AFTER_IT_ACTED):
-            return lambda request, _: self._done(request, trouble)
-        part = Part.HEAD if trouble is Trouble.HEADERS_DRIP else Part.BODY
-        return stand_in.drip(self.drip_seconds, part)
+        return lambda request, _: self._done(request, trouble)
 
     def refusal(self, trouble: Trouble) -> Response:
-        """Give what Stripe says when it refuses a call."""
+        """Return Stripe's error response."""
         status, type_, code = _REFUSALS[trouble]
         error = {"type": type_, "code": code, "message": SECRETIVE, "param": "expires_at"}
         headers = {**self._request_id(), **_ADVICE.get(trouble, {})}
@@ -181,7 +164,7 @@ class FakeStripeServer:
         return {"Request-Id": f"req_{next(self._requests):014}"}
 
     def _done(self, request: Request, fault: Trouble | None = None) -> Response:
-        """Do what the call asks; gives the response."""
+        """Handle a call of the API."""
         is_post = request.method == "POST"
         encoded = request.body.decode() if is_post else request.query
         headers = self._request_id()
@@ -237,25 +220,22 @@ class FakeStripeServer:
 
 
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use sk_test_main"
-"""What no message, log or answer of ours may repeat."""
+"""What no message or log of ours may repeat."""
 
 
 def unknown_status(sound: Response) -> Response:
-    """Give a response with a status that nobody has heard of."""
+    """Return the response with an unknown status."""
     return Response(200, re.sub(rb'"status": "\w+"', b'"status": "resting"', sound.body))
 
 
 _ANYWHERE: Final[Mapping[Trouble, stand_in.Trouble]] = {
     Trouble.LOST: stand_in.lose_call,
-    Trouble.ANSWER_LOST: stand_in.lose_response,
     Trouble.DROPPED: stand_in.drop_call,
-    Trouble.ANSWER_DROPPED: stand_in.drop_response,
     Trouble.REDIRECT: stand_in.redirect,
     Trouble.NOT_THE_API: stand_in.respond_with(html_response("<html>Not found</html>", 404)),
     Trouble.NONSENSE: stand_in.change(
         lambda _: Response(200, b'{"id": "cs_test_1", "customer": {"email": "zoe@guests.exa')
     ),
-    Trouble.HUGE: stand_in.change(lambda sound: Response(200, sound.body + b" " * 2**21)),
     Trouble.UNKNOWN_STATUS: stand_in.change(unknown_status),
 }
 

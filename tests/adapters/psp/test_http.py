@@ -169,7 +169,7 @@ class TestTries:
             JsonApi(psp.url, retry_policy=RetryPolicy(tries=1)) as api,
             pytest.raises(ProviderUnavailable),
         ):
-            api.ask(None, "POST", "/pages")
+            api.call("POST", "/pages")
         assert len(psp.requests) == 1
 
 
@@ -368,7 +368,7 @@ class TestJsonApi:
     def test_accepts_any_success_without_a_decoder(self, psp: ListeningPsp, body: bytes) -> None:
         psp.acts = [responding(200, body)]
         with JsonApi(psp.url, retry_policy=CALM) as api:
-            api.ask(None, "POST", "/pages/1/close")
+            api.call("POST", "/pages/1/close")
         assert psp.requests[0].body == b""
 
     @pytest.mark.parametrize(

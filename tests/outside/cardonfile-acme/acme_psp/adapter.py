@@ -116,7 +116,7 @@ class AcmeProvider(PaymentProvider):
     ) -> None:
         with suppress(NotFound), self._acme(merchant_account) as acme:
             guest, card = quote(guest_reference, safe=""), quote(token, safe="")
-            acme.ask(None, "DELETE", f"/guests/{guest}/cards/{card}")
+            acme.call("DELETE", f"/guests/{guest}/cards/{card}")
 
     def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
         account = delivery.merchant_account or DEFAULT
