@@ -134,20 +134,6 @@ class Questions:
                 lambda: sessions.retrieve("cs_test_unknown"),
                 "code resource_missing",
             )
-        again = replace(request, attempt=2)
-        made = self._note(
-            "the adapter: to make a page",
-            lambda: self._provider.start(again),
-            "HostedPage",
-            lambda page: type(page).__name__,
-        )
-        if made is None:
-            return
-        self._note("to close it", lambda: self._provider.close(again, made), "done")
-        self._note(
-            "what it tells then", lambda: self._provider.outcome(again, made, ()), "PageClosed()"
-        )
-        self._delete(made.guest_reference)
 
     def _about_cards(self, customer: str) -> None:
         with sdk_client(RETRIES) as client:
@@ -167,13 +153,6 @@ class Questions:
                 )
                 self._note(
                     "to detach it again", lambda: client.v1.payment_methods.detach(card), None
-                )
-                self._note(
-                    "the adapter: to discard it once more",
-                    lambda: self._provider.discard(
-                        MERCHANT_ACCOUNT, GuestReference(customer), CardToken(card)
-                    ),
-                    "done",
                 )
             wrong = self._set_up(client, customer, "pm_card_avsFail", "succeeded")
             if wrong is not None:
@@ -275,10 +254,6 @@ class Questions:
     def _made_customer(self) -> str:
         with sdk_client(RETRIES) as client:
             return client.v1.customers.create({"metadata": {"made_by": "make test-stripe"}}).id
-
-    def _delete(self, customer: str) -> None:
-        with sdk_client(RETRIES) as client:
-            client.v1.customers.delete(customer)
 
 
 def _kind(error: stripe.StripeError) -> str:
