@@ -1,4 +1,1 @@
-"""What adapters of payment service providers (PSPs) share, and how each offers itself.
-
-It knows no PSP. Adapters of other distributions may import it as ours do.
-"""
+"""What adapters of payment service providers (PSPs) share, ours and those of other packages."""

@@ -44,7 +44,9 @@ class AccountSettings:
     def __post_init__(self) -> None:
         names = (*self.required, *self.optional)
         if any(one.endswith(f"_{other}") for one in names for other in names):
-            raise ValueError("one setting's name ends like another's, so accounts cannot be told")
+            raise ValueError(
+                "one setting's name ends like another's, so accounts would be ambiguous"
+            )
 
     @property
     def prefix(self) -> str:

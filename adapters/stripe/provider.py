@@ -242,8 +242,8 @@ def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> 
 
     Other programs of the merchant may have made sessions for the same customer.
     """
-    asked: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
-    for session in call.ask(Sessions, call.sessions.list, asked).data:
+    parameters: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
+    for session in call.ask(Sessions, call.sessions.list, parameters).data:
         if session.is_for(request):
             return session
     raise ProviderRefused("the idempotency key is spent, and no page was made under it")

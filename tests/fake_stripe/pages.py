@@ -1,6 +1,6 @@
-"""The hosted page `/c/pay/{id}`: a plain form, as far as a guest's browser needs one.
+"""The hosted page `/c/pay/{id}`, a plain form.
 
-Its fields have the names that Stripe's page has, so that one test can be tried on both.
+Its fields have the names of Stripe's page, so that one browser test runs on both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADDRESS: Final = {
 
 
 def show(stripe: FakeStripe, request: Request) -> Response:
-    """Show a page, or take what was typed on it."""
+    """Show a page, or handle its form."""
     match = _PATH.fullmatch(request.path)
     if match is None:
         return _page(404, "<h1>Not found</h1>")

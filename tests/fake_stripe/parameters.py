@@ -1,4 +1,4 @@
-"""Form-encoded parameters with nested names, and the refusal of those that Stripe does not know."""
+"""Form-encoded parameters with nested names; unknown and wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 Value: TypeAlias = "str | int | list[Value] | dict[str, Value]"
 Form: TypeAlias = "Callable[[str, Value], Value] | Mapping[str, Form]"
-"""What a parameter must look like: a check that gives its value, or its own parameters."""
+"""The form of a parameter: a function that checks and converts it, or nested parameters."""
 
 
 class Refused(Exception):
-    """An answer of 4xx, with what Stripe's error objects tell."""
+    """A 4xx response with Stripe's error object."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 def decode(encoded: str) -> dict[str, Value]:
-    """Read `a[b][0]=c` as nested objects; a list is one whose names are 0, 1, 2 …"""
+    """Decode `a[b][0]=c` into nested objects; names 0, 1, 2 … make a list."""
     read: dict[str, Value] = {}
     for name, value in parse_qsl(encoded, keep_blank_values=True, strict_parsing=bool(encoded)):
         first, _, rest = name.partition("[")
@@ -57,7 +57,7 @@ def _with_lists(value: Value) -> Value:
 def check(
     given: Mapping[str, Value], known: Mapping[str, Form], within: str = ""
 ) -> dict[str, Value]:
-    """Give the parameters in their types. Raises Refused for the first that is wrong."""
+    """Return the converted parameters. Raises Refused for the first wrong one."""
     checked: dict[str, Value] = {}
     for name, value in given.items():
         full = f"{within}[{name}]" if within else name
@@ -76,7 +76,7 @@ def check(
 
 
 def text(at_most: int = 5000) -> Form:
-    """Give the form of text of so many characters; an empty one unsets, which nobody asks for."""
+    """Return the form of a text of 1 to so many characters."""
 
     def read(name: str, value: Value) -> Value:
         if not isinstance(value, str) or not 1 <= len(value) <= at_most:
@@ -87,7 +87,7 @@ def text(at_most: int = 5000) -> Form:
 
 
 def one_of(*values: str) -> Callable[[str, Value], Value]:
-    """Give the form of text from a list."""
+    """Return the form of one of several texts."""
 
     def read(name: str, value: Value) -> Value:
         if value not in values:
@@ -98,7 +98,7 @@ def one_of(*values: str) -> Callable[[str, Value], Value]:
 
 
 def list_of(form: Callable[[str, Value], Value]) -> Form:
-    """Give the form of a list."""
+    """Return the form of a list."""
 
     def read(name: str, value: Value) -> Value:
         if not isinstance(value, list) or not value:
@@ -124,7 +124,7 @@ def url(name: str, value: Value) -> Value:
 
 
 def email(name: str, value: Value) -> Value:
-    """Read an e-mail address; one without a dot in its domain is none to Stripe."""
+    """Read an email address; Stripe requires a dot in its domain."""
     if not isinstance(value, str) or not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):
         raise Refused("Invalid email address", code="email_invalid", param=name)
     return value
@@ -155,4 +155,4 @@ def metadata(name: str, value: Value) -> Value:
 
 
 NOTHING: Final[Mapping[str, Form]] = {}
-"""What a call takes that takes no parameters."""
+"""The form of a call without parameters."""

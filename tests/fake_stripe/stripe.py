@@ -1,4 +1,4 @@
-"""Stripe's state: merchants with customers, pages, payment methods, events and saved answers."""
+"""Stripe's records: merchants with customers, pages, payment methods, events and saved responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEST_SECRET: Final = "whsec_main"
 
 
 class BankCard(NamedTuple):
-    """A card of "Testing": what the bank says of it and of the address."""
+    """A card of "Testing": how the bank reacts to it and to the address."""
 
     brand: str
     is_declined: bool = False
@@ -64,7 +64,7 @@ TEST_CARDS: Final[Mapping[str, BankCard]] = {
 
 
 METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
-"""Some of the types of payment methods that the API knows."""
+"""Some of the API's types of payment methods."""
 
 
 _ADDRESS: Final[Mapping[str, Form]] = {
@@ -129,7 +129,7 @@ _REQUIRED: Final = ("mode", "success_url")
 
 
 class Saved(NamedTuple):
-    """An answer saved under an idempotency key, with the call that it belongs to."""
+    """A response saved under an idempotency key, with its call."""
 
     call: tuple[str, str]
     status: int
@@ -157,12 +157,12 @@ class Merchant:
 
     @property
     def account_id(self) -> str:
-        """Give the account's id, which is the same for all its keys and in both modes."""
+        """The account's id, the same for all its keys and in both modes."""
         return f"acct_{self.key.split('_')[2]}"
 
     @property
     def is_live(self) -> bool:
-        """Tell whether it is live mode."""
+        """Whether it is live mode."""
         return "_live_" in self.key
 
 
@@ -175,25 +175,24 @@ class FakeStripe:
         self.lock = threading.RLock()
         self.merchants: dict[str, Merchant] = {}
         self.code_without_customer: str | None = None
-        """The error code for the detachment from a customer who was deleted: nobody has written
-        down which it is."""
+        """The error code for a detachment from a deleted customer, which Stripe does not document."""
         self._numbers = count(1)
         self.main = self.add_merchant(TEST_KEY, TEST_SECRET)
 
     def add_merchant(self, key: str, webhook_secret: str) -> Merchant:
-        """Open an account."""
+        """Add an account."""
         merchant = Merchant(key=key, webhook_secret=webhook_secret)
         self.merchants[key] = merchant
         return merchant
 
     def now(self) -> int:
-        """Give the time in Unix seconds."""
+        """Return the time in Unix seconds."""
         return int(self.clock.now().timestamp())
 
     # The API
 
     def retrieve_account(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
-        """Retrieve the account that a key belongs to; the answer does not tell the mode."""
+        """Retrieve the account of a key; the response does not hold the mode."""
         check(given, NOTHING)
         return {"id": merchant.account_id, "object": "account", "type": "standard"}
 
@@ -233,9 +232,9 @@ class FakeStripe:
         return merchant.customers[reference]
 
     def delete_customer(self, merchant: Merchant, reference: str) -> None:
-        """Have somebody delete a customer in the dashboard; its payment methods keep its id.
+        """Delete a customer, as in the dashboard. Its payment methods keep its id.
 
-        Stripe's reference does not say what becomes of them.
+        Stripe does not document what happens to them.
         """
         with self.lock:
             merchant.customers[reference] = {
@@ -316,7 +315,7 @@ class FakeStripe:
 
     @staticmethod
     def _allowed(checked: Mapping[str, Any]) -> Sequence[str]:
-        """Give the types that a call allows; without any it needs a currency to choose by."""
+        """Return the allowed types of a call; a call without any needs a currency."""
         if "allowed_payment_method_types" in checked:
             allowed: Sequence[str] = checked["allowed_payment_method_types"]
             return allowed
@@ -344,11 +343,11 @@ class FakeStripe:
     def retrieve_session(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
-        """Retrieve a Checkout Session, with its SetupIntent and PaymentMethod if asked for."""
+        """Retrieve a Checkout Session, expanded if requested."""
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         session = dict(self._session(merchant, reference))
         if wanted:
-            assert wanted == ["setup_intent.payment_method", "customer"], "no other is asked for"
+            assert wanted == ["setup_intent.payment_method", "customer"], "nothing else is expanded"
             session["customer"] = merchant.customers[session["customer"]]
             intent = dict(merchant.intents[session["setup_intent"]])
             method = intent["payment_method"]
@@ -358,7 +357,7 @@ class FakeStripe:
         return session
 
     def list_sessions(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
-        """List a customer's Checkout Sessions that have a status, newest first."""
+        """List a customer's Checkout Sessions with a status, newest first."""
         asked = check(given, _SESSION_LIST)
         sessions = [self._session(merchant, reference) for reference in merchant.sessions]
         found = [
@@ -396,7 +395,7 @@ class FakeStripe:
     def detach_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
-        """Detach a PaymentMethod; doing it twice is refused, and so is it without its customer."""
+        """Detach a PaymentMethod; refused if it is detached or its customer deleted."""
         check(given, NOTHING)
         method = _find(merchant.methods, "PaymentMethod", reference)
         if method["customer"] is None:
@@ -414,7 +413,7 @@ class FakeStripe:
     # The page
 
     def open_session(self, reference: str) -> tuple[Merchant, Object]:
-        """Give a session as its page sees it. Raises Refused."""
+        """Return the merchant and the session of a page. Raises Refused."""
         with self.lock:
             for merchant in self.merchants.values():
                 if reference in merchant.sessions:
@@ -429,7 +428,7 @@ class FakeStripe:
         expiry: tuple[int, int] = (9, 2031),
         address: Mapping[str, str] | None = None,
     ) -> str:
-        """Submit a card on an open page; gives the status of the SetupIntent. Raises Refused."""
+        """Submit a card on an open page; returns the SetupIntent's status. Raises Refused."""
         with self.lock:
             merchant, session = self.open_session(reference)
             if session["status"] != "open":
@@ -454,7 +453,7 @@ class FakeStripe:
         expiry: tuple[int, int] = (9, 2031),
         address: Mapping[str, str] | None = None,
     ) -> str:
-        """Confirm a SetupIntent with a card; gives its status. An address is checked if given."""
+        """Confirm a SetupIntent with a card; returns its status."""
         card = TEST_CARDS.get(number)
         if card is None or card.is_declined:
             return self._failed(merchant, intent, "card_declined")
@@ -480,9 +479,9 @@ class FakeStripe:
         return str(intent["status"])
 
     def submit_link(self, reference: str) -> str:
-        """Have the guest use a Link account on an open page; gives the SetupIntent's status.
+        """Use a Link account on an open page; returns the SetupIntent's status.
 
-        Raises Refused where the page does not show Link.
+        Raises Refused if the page hides Link.
         """
         with self.lock:
             merchant, session = self.open_session(reference)
@@ -503,7 +502,7 @@ class FakeStripe:
             return self._submit_other(merchant, session, "card", link)
 
     def submit_bank_account(self, reference: str) -> str:
-        """Have the guest give a bank account, where the page offers that; as `submit_link`."""
+        """Use a bank account on an open page that offers it, like `submit_link`."""
         with self.lock:
             merchant, session = self.open_session(reference)
             if "us_bank_account" not in session["payment_method_types"]:
@@ -525,7 +524,7 @@ class FakeStripe:
         *,
         address: Mapping[str, str] | None = None,
     ) -> Object:
-        """Add a PaymentMethod that is attached to nobody yet."""
+        """Add a detached PaymentMethod."""
         method = self._object(merchant, "pm", "payment_method")
         method |= {
             "type": kind,
@@ -537,7 +536,7 @@ class FakeStripe:
         return method
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
-        """Answer the bank's challenge; gives the status of the SetupIntent. Raises Refused."""
+        """Pass or fail the challenge; returns the SetupIntent's status. Raises Refused."""
         with self.lock:
             merchant, session = self.open_session(reference)
             intent = merchant.intents[session["setup_intent"]]
@@ -578,13 +577,13 @@ class FakeStripe:
 
     # Events
 
-    def tell(self, merchant: Merchant, kind: str, told_of: Object) -> Object:
-        """Note an event."""
+    def tell(self, merchant: Merchant, kind: str, subject: Object) -> Object:
+        """Record an event."""
         event = self._object(merchant, "evt", "event")
         event |= {
             "api_version": "2026-10-28.endive",
             "type": kind,
-            "data": {"object": json.loads(json.dumps(told_of))},
+            "data": {"object": json.loads(json.dumps(subject))},
             "pending_webhooks": 1,
             "request": {"id": None, "idempotency_key": None},
         }
@@ -608,9 +607,9 @@ class FakeStripe:
         call: tuple[str, str],
         act: Callable[[], tuple[int, Object]],
     ) -> tuple[int, Object, bool]:
-        """Do a call once under its key, and tell whether the answer is a saved one.
+        """Handle a call once per key; returns status, body and whether they were saved before.
 
-        What fails before it is done, because of its parameters, is not saved. Raises Refused.
+        A call with wrong parameters is not saved. Raises Refused.
         """
         with self.lock:
             saved = merchant.saved.get(key) if key else None
@@ -630,7 +629,7 @@ class FakeStripe:
 
 
 def signature(body: bytes, *, secret: str, at: datetime) -> str:
-    """Give the value of the header Stripe-Signature."""
+    """Return the value of the header Stripe-Signature."""
     timestamp = int(at.timestamp())
     mac = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={timestamp},v1={mac}"

@@ -1,6 +1,6 @@
-"""The contract suite: what every adapter of a PSP promises, asked of the adapters that are named.
+"""The contract suite: tests of what every PSP adapter promises.
 
     pytest --pyargs adapters.psp.contract --psp acme.under_test:AcmeUnderTest
 
-It needs pytest, which the service itself does not. `under_test` says what it needs of a PSP.
+It needs pytest, which the service itself does not. `under_test` describes what to write.
 """

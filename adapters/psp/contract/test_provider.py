@@ -198,7 +198,7 @@ class Session:
     def collect(
         self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
     ) -> CardCollected:
-        """Have the guest type a card; returns the outcome."""
+        """Type a card as the guest, which must be accepted; returns the outcome."""
         self.psp.type_card(self.page, card, expiry=expiry)
         outcome = self.outcome()
         assert isinstance(outcome, CardCollected)

@@ -194,11 +194,11 @@ class PspUnderTest(ABC):
     def type_card(
         self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
     ) -> None:
-        """Have the guest type a card; without effect if the page is over."""
+        """Type a card as the guest; without effect if the page is over."""
 
     @abstractmethod
     def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
-        """Have the guest pass or fail the challenge; without effect if the page is over."""
+        """Pass or fail the challenge as the guest; without effect if the page is over."""
 
     @abstractmethod
     def read_page(self, page: HostedPage) -> str:

@@ -1,4 +1,4 @@
-"""What the tests of the adapter share: a fake Stripe that listens, and an adapter that calls it."""
+"""Fixtures: a fake Stripe that listens, and an adapter that calls it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CHALLENGED: Final = "4000002500003155"
 WRONG_ADDRESS: Final = "4000000000000010"
 
 HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
-"""For calls that get no answer."""
+"""For calls without a response."""
 CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
-"""For calls that get one, on a machine that is busy."""
+"""For calls with a response, also on a busy machine."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def server(clock: SettableClock) -> Iterator[FakeStripeServer]:
 
 
 def adapter_for(server: FakeStripeServer, retry_policy: RetryPolicy = CALM) -> StripeProvider:
-    """Give an adapter that calls this Stripe, for two merchant accounts."""
+    """Return an adapter for two merchant accounts of this fake."""
     return StripeProvider(
         {MAIN: KEYS, OTHER: OTHER_KEYS},
         clock=server.stripe.clock,
@@ -58,9 +58,3 @@ def adapter_for(server: FakeStripeServer, retry_policy: RetryPolicy = CALM) -> S
 @pytest.fixture
 def provider(server: FakeStripeServer) -> StripeProvider:
     return adapter_for(server)
-
-
-@pytest.fixture
-def hurried(server: FakeStripeServer) -> StripeProvider:
-    """An adapter that does not wait long for an answer."""
-    return adapter_for(server, HURRIED)

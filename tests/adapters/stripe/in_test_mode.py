@@ -54,7 +54,7 @@ def api_base() -> str:
 
 @contextmanager
 def sdk_client(retry_policy: RetryPolicy | None = None) -> Iterator[stripe.StripeClient]:
-    """Give the SDK's client on the adapter's transport, which logs nothing."""
+    """Open the SDK's client on the adapter's transport, which logs nothing."""
     base = api_base()
     tls = trusted_by_the_sdk() if base.startswith("https:") else None
     with closing(Transport(base, retry_policy or RetryPolicy(), tls)) as transport:
@@ -98,11 +98,11 @@ class StripeInTestMode(StripeUnderTest):
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         is_of_page = kind.startswith("checkout.")
-        told_of = {
+        subject = {
             "id": page.reference if is_of_page else "seti_1",
             "metadata": {"token_id": request.token_id, "attempt": str(request.attempt)},
         }
-        return an_event(kind, told_of)
+        return an_event(kind, subject)
 
     @override
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:

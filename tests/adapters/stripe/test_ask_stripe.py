@@ -18,7 +18,7 @@ from tests.fake_stripe.stripe import TEST_KEY
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStripeServer]:
+def stripe(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStripeServer]:
     with running(SystemClock()) as server:
         monkeypatch.setenv(KEY_SETTING, TEST_KEY)
         monkeypatch.setenv("CARDONFILE_STRIPE_API_BASE", server.url)
@@ -35,7 +35,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 
 def test_the_fake_stripe_does_what_the_adapter_relies_on(
-    asked: FakeStripeServer, capsys: pytest.CaptureFixture[str]
+    stripe: FakeStripeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main() == 0
     table = printed(capsys)
@@ -43,13 +43,13 @@ def test_the_fake_stripe_does_what_the_adapter_relies_on(
     assert not any(row.endswith("DIFFERS") for row in table.values())
     assert table["its payment_method_types"] == "card card ok"
     assert table["whose key it is"] == "acct_main test - to know"
-    assert not [each for each in asked.stripe.main.customers.values() if not each.get("deleted")]
+    assert not [each for each in stripe.stripe.main.customers.values() if not each.get("deleted")]
 
 
-def test_what_stripe_does_otherwise_is_told(
-    asked: FakeStripeServer, capsys: pytest.CaptureFixture[str]
+def test_a_result_that_differs_is_marked(
+    stripe: FakeStripeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked.stripe.main.offered = ("us_bank_account",)
+    stripe.stripe.main.offered = ("us_bank_account",)
     assert main() == 1
     table = printed(capsys)
     assert table["its payment_method_types"] == "card DIFFERS"
@@ -57,28 +57,28 @@ def test_what_stripe_does_otherwise_is_told(
 
 
 @pytest.mark.parametrize("trouble", [Trouble.UNAUTHORIZED, Trouble.NONSENSE])
-def test_a_stripe_that_cannot_be_asked_ends_it_without_a_traceback(
-    asked: FakeStripeServer, capsys: pytest.CaptureFixture[str], trouble: Trouble
+def test_an_outage_ends_it_without_a_traceback(
+    stripe: FakeStripeServer, capsys: pytest.CaptureFixture[str], trouble: Trouble
 ) -> None:
-    asked.have(trouble)
+    stripe.have(trouble)
     assert main() == 1
     assert printed(capsys)["what everything else needs"].endswith("DIFFERS")
 
 
-def test_a_live_key_is_refused(asked: FakeStripeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_key_is_refused(stripe: FakeStripeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_SETTING, "sk_live_main")
     with pytest.raises(AssertionError, match="no key of test mode"):
         main()
-    assert asked.calls == []
+    assert stripe.calls == []
 
 
 def test_the_contract_suite_logs_no_customer_that_it_deletes(
-    asked: FakeStripeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stripe: FakeStripeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    customer = GuestReference(asked.stripe.create_customer(asked.stripe.main, {})["id"])
+    customer = GuestReference(stripe.stripe.create_customer(stripe.stripe.main, {})["id"])
 
     StripeInTestMode(tmp_path).forget_guest(MERCHANT_ACCOUNT, customer)
 
-    assert asked.stripe.main.customers[customer]["deleted"]
+    assert stripe.stripe.main.customers[customer]["deleted"]
     assert customer not in caplog.text

@@ -1,4 +1,4 @@
-"""Stripe's adapter, on the fake Stripe, in the hands of the provider suite."""
+"""Stripe's adapter on the fake Stripe, for the contract suite."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _REFUSALS: Final[Mapping[Trouble, server.Trouble]] = {
 
 
 # Any: an event holds whatever JSON it holds.
-def an_event(kind: str, told_of: Mapping[str, Any], **changes: Any) -> bytes:
-    """Give the body of a webhook of test mode."""
+def an_event(kind: str, subject: Mapping[str, Any], **changes: Any) -> bytes:
+    """Return the body of a webhook of test mode."""
     event = {
         "id": "evt_1",
         "object": "event",
         "type": kind,
         "livemode": False,
-        "data": {"object": told_of},
+        "data": {"object": subject},
     }
     return json.dumps({**event, **changes}, indent=2).encode()
 
@@ -83,8 +83,8 @@ class StripeUnderTest(RemotePspUnderTest):
             GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),
         },
         after_refusal=CardRefused(),
-        # The customer, what is known of the guest, the page; a look before each act that Stripe
-        # refuses to do twice.
+        # START creates the customer, writes its details and creates the page. CLOSE and DISCARD
+        # read first, because Stripe refuses to do them twice.
         calls={Method.START: 3, Method.OUTCOME: 1, Method.CLOSE: 2, Method.DISCARD: 2},
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
         silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
@@ -118,7 +118,7 @@ class StripeUnderTest(RemotePspUnderTest):
             },
             clock=self.clock,
             api_base=self.server.url,
-            # The deadline is as shipped. Without pauses, calls that are lost take no time.
+            # The usual deadline, without pauses between tries.
             retry_policy=RetryPolicy(pause_seconds=0),
         )
 

@@ -1,6 +1,6 @@
-"""Sets cardonfile up with Acme as an operator does, and adds a card; prints what the shop reads.
+"""Sets cardonfile up with a fake Acme, adds a card, and prints what the shop reads.
 
-Run it where both distributions are installed, in an empty folder. Acme is the fake.
+Run it in an empty folder, where both distributions are installed.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Acme as its API reference describes it, played for tests: merchants, guests, pages and cards."""
+"""A fake Acme for tests: merchants, guests, pages and cards."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Merchant:
     pages: dict[str, Json] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
-    """Each token, and whose it is."""
+    """The guest of each token."""
 
 
 class FakeAcme:
-    """Responds to requests, and lets a test be the guest. `url` is where its pages are."""
+    """Handles requests, and lets tests play the guest. `url` is the address of its pages."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.url = ""
@@ -42,7 +42,7 @@ class FakeAcme:
         self._count = 0
 
     def respond(self, request: Request) -> Response:
-        """Respond to a call of the API, or show a page to the guest's browser."""
+        """Handle a call of the API, or show a page."""
         with self._lock:
             if request.path.startswith("/guest-pages/"):
                 page = self.page(request.path.removeprefix("/guest-pages/"))
@@ -90,11 +90,11 @@ class FakeAcme:
         return self._shown(merchant.pages[merchant.keys[key]])
 
     def page(self, id_: str) -> Json:
-        """Give a page, whosever it is."""
+        """Return a page of any merchant."""
         return next(each.pages[id_] for each in self.merchants.values() if id_ in each.pages)
 
     def type_card(self, id_: str, number: str, expiry: tuple[int, int]) -> None:
-        """Be the guest who types a card."""
+        """Type a card as the guest."""
         with self._lock:
             page = self._current(self.page(id_))
             if page["status"] in ("done", "closed"):
@@ -108,7 +108,7 @@ class FakeAcme:
                 self._complete(page)
 
     def answer_challenge(self, id_: str, *, confirmed: bool) -> None:
-        """Be the guest who answers the bank."""
+        """Pass or fail the challenge as the guest."""
         with self._lock:
             page = self._current(self.page(id_))
             if page["status"] == "challenged" and confirmed:

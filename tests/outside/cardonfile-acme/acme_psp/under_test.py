@@ -1,4 +1,4 @@
-"""Acme's adapter, on the fake Acme, in the hands of cardonfile's contract suite."""
+"""Acme's adapter on the fake Acme, for cardonfile's contract suite."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class AcmeUnderTest(RemotePspUnderTest):
         return Response(200, json.dumps(changed).encode())
 
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
-        told_of = request.token_id if kind.startswith("page.") else None
-        return json.dumps([{"id": "event_1", "type": kind, "reference": told_of}]).encode()
+        subject = request.token_id if kind.startswith("page.") else None
+        return json.dumps([{"id": "event_1", "type": kind, "reference": subject}]).encode()
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
         return json.dumps([event for body in bodies for event in json.loads(body)]).encode()
