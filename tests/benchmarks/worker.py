@@ -82,7 +82,7 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
         ]
         for program in programs:
             program.wait_for("working")
-        stripe.call_seconds = CALL_SECONDS
+        stripe.server.delay_seconds = CALL_SECONDS
         opened = [installation.session(each.token_id) for each in sessions]
         with installation.storage.write() as unit:
             for session in opened:

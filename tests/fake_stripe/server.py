@@ -88,7 +88,7 @@ _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occ
 class FakeStripeServer:
     """A fake Stripe that listens on this machine.
 
-    `calls` names the calls in their order. Each takes `call_seconds`.
+    `calls` names the calls in their order.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -97,15 +97,6 @@ class FakeStripeServer:
         self.server = StandInServer(self._respond, api=_API)
         self.url = self.stripe.url = self.server.url
         self.calls = self.server.calls
-
-    @property
-    def call_seconds(self) -> float:
-        """How long each call takes."""
-        return self.server.delay_seconds
-
-    @call_seconds.setter
-    def call_seconds(self, seconds: float) -> None:
-        self.server.delay_seconds = seconds
 
     def close(self) -> None:
         """Stop, and end the calls that are held."""

@@ -250,13 +250,13 @@ class PspUnderTest(ABC):
         work for pages that exist already.
         """
 
-    @abstractmethod
     def drip(self, seconds: float) -> None:
-        """Send each response byte by byte over so many seconds, until `recover`. REMOTE only."""
+        """Send each response byte by byte over so many seconds, until `recover`. For REMOTE only."""
+        raise NotImplementedError
 
-    @abstractmethod
     def fall_silent(self) -> None:
-        """Receive calls, and send no byte of a response, until `recover`. REMOTE only."""
+        """Receive calls, and send no byte of a response, until `recover`. For REMOTE only."""
+        raise NotImplementedError
 
     @abstractmethod
     def recover(self) -> None:
@@ -268,9 +268,9 @@ class PspUnderTest(ABC):
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         """Return the body of a webhook of that kind, about this page if it is a telling one."""
 
-    @abstractmethod
     def batch(self, bodies: Sequence[bytes]) -> bytes:
-        """Return the body of one webhook with the events of these. Needs BATCHES only."""
+        """Return the body of one webhook with the events of these. Write it for BATCHES only."""
+        raise NotImplementedError
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
@@ -279,6 +279,6 @@ class PspUnderTest(ABC):
         The delivery has only the headers that the signature consists of.
         """
 
-    @abstractmethod
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        """Return a webhook to MAIN that is correctly signed now, but meant for somebody else."""
+        """Return a webhook to MAIN that is correctly signed now, but for somebody else. For `misdirected`."""
+        raise NotImplementedError

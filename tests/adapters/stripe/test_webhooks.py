@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from adapters.stripe.provider import StripeProvider
 from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
 from domain.ports import WebhookRejected
+from tests.adapters.stripe import under_test
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, signature
@@ -31,21 +33,9 @@ REQUEST = a_page_request(begun_at=START, live_until=START + timedelta(minutes=30
 READER = StripeProvider({MAIN: KEYS}, clock=SettableClock())
 
 
-def an_event(**changes: Any) -> bytes:
-    event = {
-        "id": "evt_1",
-        "object": "event",
-        "type": "checkout.session.completed",
-        "livemode": False,
-        "data": {
-            "object": {
-                "id": "cs_test_1",
-                "object": "checkout.session",
-                "metadata": {"token_id": TOKEN_ID, "attempt": "1"},
-            }
-        },
-    }
-    return json.dumps({**event, **changes}, indent=2).encode()
+COMPLETED = "checkout.session.completed"
+METADATA = {"token_id": TOKEN_ID, "attempt": "1"}
+an_event = partial(under_test.an_event, COMPLETED, {"id": "cs_test_1", "metadata": METADATA})
 
 
 def delivery(

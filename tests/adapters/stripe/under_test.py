@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -191,10 +191,6 @@ class StripeUnderTest(RemotePspUnderTest):
         if kind.startswith("setup_intent."):
             return an_event(kind, merchant.intents[session["setup_intent"]])
         return an_event(kind, session)
-
-    @override
-    def batch(self, bodies: Sequence[bytes]) -> NoReturn:
-        raise NotImplementedError("Stripe sends one event at a time")
 
     @override
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:

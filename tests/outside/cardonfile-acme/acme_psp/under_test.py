@@ -122,8 +122,5 @@ class AcmeUnderTest(RemotePspUnderTest):
             headers={"acme-signature": signature}, body=body, merchant_account=MAIN
         )
 
-    def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        raise NotImplementedError("each merchant has a secret of its own")
-
     def _merchant(self, account: MerchantAccount) -> Merchant:
         return self.acme.merchants[KEYS[account]]
