@@ -6,7 +6,7 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import msgspec
 import stripe
@@ -16,9 +16,6 @@ from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import LiveOrTest
 from adapters.stripe.transport import Transport
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
-
-if TYPE_CHECKING:
-    from stripe.checkout import SessionService
 
 API_VERSION: Final = "2026-10-28.endive"
 """The API version of this adapter, sent with each request whatever the SDK's default is."""
@@ -53,8 +50,8 @@ _TRANSLATIONS: Final[
 class Call:
     """A call of the port with the keys of a merchant account.
 
-    Use it in a `with` statement, which closes its connection. No exception of the SDK leaves it,
-    because they hold what was sent and received.
+    Use it in a `with` statement, which closes its connection. Pass methods of the SDK's services in
+    `v1` to `ask`: no exception of the SDK leaves it, because they hold what was sent and received.
     """
 
     def __init__(
@@ -67,7 +64,7 @@ class Call:
     ) -> None:
         self._is_live = keys.is_live
         self._transport = Transport(api_base, retry_policy, tls)
-        self._stripe = stripe.StripeClient(
+        client = stripe.StripeClient(
             keys.secret_key,
             stripe_version=API_VERSION,
             base_addresses={"api": api_base},
@@ -75,32 +72,13 @@ class Call:
             # The transport retries, within the deadline.
             max_network_retries=0,
         )
+        self.v1: Final = client.v1
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._transport.close()
-
-    @property
-    def sessions(self) -> SessionService:
-        """Stripe's Checkout Sessions."""
-        return self._stripe.v1.checkout.sessions
-
-    @property
-    def accounts(self) -> stripe.AccountService:
-        """Stripe's accounts, of which only the merchant's own is retrieved."""
-        return self._stripe.v1.accounts
-
-    @property
-    def customers(self) -> stripe.CustomerService:
-        """Stripe's customers."""
-        return self._stripe.v1.customers
-
-    @property
-    def payment_methods(self) -> stripe.PaymentMethodService:
-        """Stripe's payment methods."""
-        return self._stripe.v1.payment_methods
 
     def ask(
         self,

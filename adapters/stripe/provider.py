@@ -78,7 +78,7 @@ class StripeProvider(PaymentProvider):
         """Return Stripe's id of the account and the mode; None if the key may not read it."""
         try:
             with self._call(merchant_account) as call:
-                account = call.ask(Account, call.accounts.retrieve_current)
+                account = call.ask(Account, call.v1.accounts.retrieve_current)
         except (NotPermitted, ProviderRefused):
             log.warning(
                 "stripe_account_unknown",
@@ -97,7 +97,7 @@ class StripeProvider(PaymentProvider):
             try:
                 session = call.ask(
                     CheckoutSession,
-                    call.sessions.create,
+                    call.v1.checkout.sessions.create,
                     page_parameters(request, customer, self._accounts[account].currency),
                     {"idempotency_key": request.idempotency_key},
                 )
@@ -112,7 +112,7 @@ class StripeProvider(PaymentProvider):
                     do="switch cards on in Stripe's dashboard: Settings, Payment methods",
                 )
                 with suppress(ProviderRefused):  # An earlier try has closed it.
-                    call.ask(CheckoutSession, call.sessions.expire, session.id)
+                    call.ask(CheckoutSession, call.v1.checkout.sessions.expire, session.id)
                 raise ProviderRefused("Stripe made a page that takes no cards")
         return page_of(session, customer)
 
@@ -124,7 +124,7 @@ class StripeProvider(PaymentProvider):
             try:
                 session = call.ask(
                     CheckoutSession,
-                    call.sessions.retrieve,
+                    call.v1.checkout.sessions.retrieve,
                     page.reference,
                     {"expand": ["setup_intent.payment_method", "customer"]},
                 )
@@ -151,9 +151,9 @@ class StripeProvider(PaymentProvider):
         # Stripe refuses to expire a page that is over, and one that is being submitted; only its
         # status distinguishes the two.
         with self._call(request.merchant_account) as call, suppress(NotFound):
-            session = call.ask(CheckoutSession, call.sessions.retrieve, page.reference)
+            session = call.ask(CheckoutSession, call.v1.checkout.sessions.retrieve, page.reference)
             if session.status is SessionStatus.OPEN:
-                call.ask(CheckoutSession, call.sessions.expire, page.reference)
+                call.ask(CheckoutSession, call.v1.checkout.sessions.expire, page.reference)
 
     @override
     def discard(
@@ -164,11 +164,11 @@ class StripeProvider(PaymentProvider):
     ) -> None:
         # Stripe refuses to detach twice, with a text and no code, so the method is read first.
         with self._call(merchant_account) as call, suppress(NotFound):
-            method = call.ask(StoredMethod, call.payment_methods.retrieve, token)
+            method = call.ask(StoredMethod, call.v1.payment_methods.retrieve, token)
             if method.customer is None:
                 return
             try:
-                call.ask(StoredMethod, call.payment_methods.detach, token)
+                call.ask(StoredMethod, call.v1.payment_methods.detach, token)
             except ProviderRefused:
                 if not _is_gone(call, method.customer):
                     raise
@@ -199,7 +199,7 @@ def _customer(call: Call, request: HostedPageRequest) -> str:
 
 def _exists(call: Call, request: HostedPageRequest, reference: str) -> bool:
     try:
-        call.ask(Customer, call.customers.update, reference, customer_parameters(request))
+        call.ask(Customer, call.v1.customers.update, reference, customer_parameters(request))
         return True
     except NotFound:
         return False
@@ -212,7 +212,7 @@ def _exists(call: Call, request: HostedPageRequest, reference: str) -> bool:
 def _is_gone(call: Call, customer: str) -> bool:
     """Return whether a customer was deleted, or never existed."""
     try:
-        return call.ask(RetrievedCustomer, call.customers.retrieve, customer).deleted
+        return call.ask(RetrievedCustomer, call.v1.customers.retrieve, customer).deleted
     except NotFound:
         return True
 
@@ -230,7 +230,7 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
         with suppress(KeySpent):
             customer = call.ask(
                 Customer,
-                call.customers.create,
+                call.v1.customers.create,
                 {"metadata": {GUEST_ID: request.guest_id}},
                 {"idempotency_key": key},
             )
@@ -243,7 +243,7 @@ def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> 
     Other programs of the merchant may have made sessions for the same customer.
     """
     parameters: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
-    for session in call.ask(Sessions, call.sessions.list, parameters).data:
+    for session in call.ask(Sessions, call.v1.checkout.sessions.list, parameters).data:
         if session.is_for(request):
             return session
     raise ProviderRefused("the idempotency key is spent, and no page was made under it")
