@@ -128,7 +128,7 @@ def _welcome(api_origin: str, shop_origin: str, token: str) -> str:
         for number, card in TEST_CARDS.items()
     )
     return f"""\
-cardonfile demo: everything here is made up, and takes test cards only.
+cardonfile demo: all data is invented, and only test cards are accepted.
 
   Shop    {shop_origin}
   API     {api_origin}    (described in {api_origin}/openapi.json)
@@ -138,11 +138,11 @@ Open the shop, choose a guest, and add a card. These are the test cards:
 
 {cards}
 
-Any expiry date to come and any 3 digits as CVC will do. Where the billing address is
+Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
 Or add a card for {GUESTS[0].first_name} {GUESTS[0].last_name} by hand, and open the
-hosted_payment_uri of the answer in a browser:
+hosted_payment_uri of the response in a browser:
 
 {_add_card_by_curl(api_origin, shop_origin, token)}
 

@@ -1,15 +1,15 @@
-// Makes the form quicker to fill in. Without it the server says the same.
+// Checks the form before it is sent. Without JavaScript the server does it.
 "use strict";
 
 for (const form of document.querySelectorAll("form")) {
-  // Later, so that the button that was pressed is still part of what is sent.
+  // Later, because a disabled button would not be sent.
   const setDisabled = (disabled) => {
     for (const button of form.querySelectorAll("button")) button.disabled = disabled;
   };
   form.addEventListener("submit", (event) => {
     if (!event.defaultPrevented) setTimeout(() => setDisabled(true), 0);
   });
-  // The browser may bring the page back as it was left.
+  // The back button may restore the page with its buttons disabled.
   window.addEventListener("pageshow", () => setDisabled(false));
 }
 
@@ -23,8 +23,8 @@ if (cardForm) {
     return /^[0-9]*$/.test(digits) ? digits.replace(/(.{4})(?=.)/g, "$1 ") : text;
   };
 
-  // Month and year as people, browsers and password managers write them: 09/31, 9 31, 0931,
-  // 931, 09-2031, 2031-09. Gives nothing when the text is no date.
+  // Reads month and year as people, browsers and password managers write them: 09/31, 9 31, 0931,
+  // 931, 09-2031, 2031-09. Returns null if the text is not a date.
   const readExpiry = (text) => {
     const monthFirst = text.trim().replace(/^([0-9]{4})-([0-9]{2})$/, "$2/$1");
     const parts = /^([0-9]{2}|[2-9]|[0-9](?=[\s/.-]))[\s/.-]*([0-9]{2}|[0-9]{4})$/.exec(monthFirst);
@@ -34,7 +34,7 @@ if (cardForm) {
   const writtenExpiry = (text) => {
     const date = readExpiry(text);
     const twoDigits = (part) => String(part % 100).padStart(2, "0");
-    // Two digits of a year stand for one of this century.
+    // A year of two digits is one of this century.
     return date && Math.floor(date.year / 100) === 20
       ? `${twoDigits(date.month)} / ${twoDigits(date.year)}`
       : text;
@@ -48,7 +48,7 @@ if (cardForm) {
     return sum % 10 === 0;
   };
 
-  // Each gives the key of a message, or nothing when the field may be right.
+  // Each returns the key of a message, or undefined if the field is valid.
   const faults = new Map([
     [number, () => {
       const digits = digitsOf(number.value);
@@ -87,15 +87,15 @@ if (cardForm) {
     return text;
   };
 
-  // A message that appears while the button is pressed would move it away from under the pointer,
-  // and the click would be lost. What is wrong is then said by the submit that follows.
+  // A message that appears while the button is pressed would move the button away from the pointer,
+  // and the click would be lost. The submit event then shows the message.
   let isPressingButton = false;
   cardForm.addEventListener("pointerdown", (event) => {
     isPressingButton = event.target.closest("button") !== null;
   });
 
-  // Fields are made tidy once the guest has left them. What is being typed stays as it is: a script
-  // that adds a slash meets guests who type their own.
+  // Fields are formatted when the guest leaves them, not while typing: a script that adds a slash
+  // would meet guests who type their own.
   for (const [field, tidy] of [[number, grouped], [expiry, writtenExpiry], [cvc, (text) => text.trim()]]) {
     field.addEventListener("change", () => { field.value = tidy(field.value); });
   }
