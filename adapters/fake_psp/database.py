@@ -20,33 +20,17 @@ Row: TypeAlias = Mapping[str, str | int | float]
 _WAIT_SECONDS: Final = 2.0
 _SWITCH_TRIES: Final = 20
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS keys (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS guests (
-    reference TEXT PRIMARY KEY,
-    merchant_account TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS pages (
-    reference TEXT PRIMARY KEY,
-    idempotency_key TEXT NOT NULL UNIQUE,
-    page TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS cards (
-    token TEXT PRIMARY KEY,
-    merchant_account TEXT NOT NULL,
-    guest_reference TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS events (
-    id TEXT PRIMARY KEY,
-    body TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    due_at REAL NOT NULL,
-    tries INTEGER NOT NULL
-) STRICT;
-"""
+_TABLES: Final = (
+    "keys (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "guests (reference TEXT PRIMARY KEY, merchant_account TEXT NOT NULL)",
+    "pages (reference TEXT PRIMARY KEY, idempotency_key TEXT NOT NULL UNIQUE, page TEXT NOT NULL)",
+    "cards (token TEXT PRIMARY KEY, merchant_account TEXT NOT NULL, guest_reference TEXT NOT NULL)",
+    (
+        "events (id TEXT PRIMARY KEY, body TEXT NOT NULL, created_at REAL NOT NULL,"
+        " due_at REAL NOT NULL, tries INTEGER NOT NULL)"
+    ),
+)
+_KEYS: Final = ("webhook secret", "form key", "fingerprint key")
 
 
 class PspUnavailable(Exception):
@@ -57,10 +41,13 @@ class PspUnavailable(Exception):
 
 
 class PspDatabase:
-    """The database file, readable for its owner only. Each thread has its own connection."""
+    """The database file, readable for its owner only. Each thread has its own connection.
 
-    def __init__(self, path: Path) -> None:
-        """Open the file, or create it with its tables. Raises PspUnavailable."""
+    `keys` has the secrets by name. They are made once, with the file.
+    """
+
+    def __init__(self, path: Path, ids: Ids) -> None:
+        """Open the file, or create it with its tables and keys. Raises PspUnavailable."""
         self._path = path
         self._connections = threading.local()
         self._turn = threading.Lock()
@@ -69,13 +56,12 @@ class PspDatabase:
         except OSError as error:
             raise PspUnavailable(f"{path.absolute()}: {error.strerror}") from error
         with self.write() as db:
-            db.executescript(_SCHEMA)
-
-    def key(self, name: str, ids: Ids) -> str:
-        """Return the secret of this name. The first call for a file makes it."""
-        with self.write() as db:
-            db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
-            return str(rows(db, "SELECT value FROM keys WHERE name = ?", (name,))[0]["value"])
+            for table in _TABLES:
+                db.execute(f"CREATE TABLE IF NOT EXISTS {table} STRICT")
+            for name in _KEYS:
+                db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
+            found = rows(db, "SELECT * FROM keys", ())
+        self.keys: Mapping[str, str] = {str(row["name"]): str(row["value"]) for row in found}
 
     def read(self, sql: str, parameters: Sequence[str | float]) -> list[Row]:
         """Return the rows of a query. Raises PspUnavailable."""

@@ -138,10 +138,10 @@ class FakePsp:
         self.clock = clock
         self.events_written = threading.Event()
         self._ids = ids
-        self._database = PspDatabase(database)
-        self.webhook_secret = self._database.key("webhook secret", ids)
-        self._form_key = self._database.key("form key", ids).encode()
-        self._fingerprint_key = self._database.key("fingerprint key", ids).encode()
+        self._database = PspDatabase(database, ids)
+        self.webhook_secret = self._database.keys["webhook secret"]
+        self._form_key = self._database.keys["form key"].encode()
+        self._fingerprint_key = self._database.keys["fingerprint key"].encode()
         self.close()
 
     def close(self) -> None:
