@@ -19,7 +19,7 @@ from domain.permissions import Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
 from entrypoints.demo_sample import BILLING_INFO, CENTERS, GUESTS, SPA, store_sample
-from entrypoints.demo_shop.shop import CardApi, ShopCenter, ShopGuest, create_shop
+from entrypoints.demo_shop.shop import CardApi, Shop, ShopCenter, ShopGuest
 from entrypoints.logs import configure_logs
 from entrypoints.serve import (
     ServeError,
@@ -87,8 +87,8 @@ def _issue_token(container: Container, name: str, permissions: frozenset[Permiss
 
 
 def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplication:
-    return create_shop(
-        api=api,
+    shop = Shop(
+        api,
         origin=origin,
         payments_origin=payments_origin,
         guests=[
@@ -104,6 +104,7 @@ def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplic
             for sample in CENTERS
         ],
     )
+    return shop.app()
 
 
 def _run(service: Service, shop: Server, welcome: str) -> None:

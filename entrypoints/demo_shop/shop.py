@@ -23,6 +23,7 @@ MAX_LOOKS: Final = 5
 """How often the page looks whether the card has arrived, without the guest doing anything."""
 
 _HERE: Final = Path(__file__).parent
+_TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
 _IN_PLAIN_WORDS: Final = {
     "Payment method already exists": "It is on file already, or this center keeps one card for "
     "each guest. To add another one, remove the card on file first.",
@@ -105,43 +106,37 @@ class ShopCenter:
     about: str
 
 
-def create_shop(
-    *,
-    api: CardApi,
-    origin: str,
-    payments_origin: str,
-    guests: Sequence[ShopGuest],
-    centers: Sequence[ShopCenter],
-) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the shop's WSGI application.
+class Shop:
+    """The pages."""
 
-    `origin` is the shop's own address, `payments_origin` the one of the API's links.
-    """
-    shop = Shop(api, origin, guests, centers)
-    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
-        middleware=[Guard(origin, payments_origin)]
-    )
-    app.add_route("/", shop)
-    app.add_route("/guests/{guest_id}", shop, suffix="guest")
-    app.add_route("/guests/{guest_id}/back", shop, suffix="back")
-    app.add_route("/guests/{guest_id}/centers/{center_id}", shop, suffix="center")
-    app.add_route("/guests/{guest_id}/cards/{account_id}", shop, suffix="card")
-    app.add_static_route("/static", _HERE / "static")
-    app.add_error_handler(ApiProblem, shop.on_api_problem)
-    app.set_error_serializer(shop.on_http_error)
-    return app
-
-
-class Guard:
-    """Takes forms from the shop's own pages only, and restricts what a page may load."""
-
-    def __init__(self, origin: str, payments_origin: str) -> None:
+    def __init__(
+        self,
+        api: CardApi,
+        *,
+        origin: str,
+        payments_origin: str,
+        guests: Sequence[ShopGuest],
+        centers: Sequence[ShopCenter],
+    ) -> None:
+        """Take the shop's own address as `origin`, and the one of the API's links."""
+        self._api = api
         self._origin = origin
-        # Browsers apply `form-action` also to where the response to a form redirects.
-        self._policy = (
-            "default-src 'none'; style-src 'self'; img-src 'self'; "
-            f"form-action 'self' {payments_origin}; frame-ancestors 'none'; base-uri 'none'"
-        )
+        self._payments_origin = payments_origin
+        self._guests = {guest.id: guest for guest in guests}
+        self._centers = {center.id: center for center in centers}
+
+    def app(self) -> falcon.App[falcon.Request, falcon.Response]:
+        """Return the WSGI application."""
+        app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[self])
+        app.add_route("/", self)
+        app.add_route("/guests/{guest_id}", self, suffix="guest")
+        app.add_route("/guests/{guest_id}/back", self, suffix="back")
+        app.add_route("/guests/{guest_id}/centers/{center_id}", self, suffix="center")
+        app.add_route("/guests/{guest_id}/cards/{account_id}", self, suffix="card")
+        app.add_static_route("/static", _HERE / "static")
+        app.add_error_handler(ApiProblem, self.on_api_problem)
+        app.set_error_serializer(self.on_http_error)
+        return app
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Refuse a form from another site; redirect from another host name, such as localhost."""
@@ -152,24 +147,16 @@ class Guard:
 
     def process_response(self, _: object, resp: falcon.Response, *__: object) -> None:
         """Set the security headers."""
-        resp.set_header("Content-Security-Policy", self._policy)
+        # Browsers apply `form-action` also to where the response to a form redirects.
+        resp.set_header(
+            "Content-Security-Policy",
+            "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; "
+            f"base-uri 'none'; form-action 'self' {self._payments_origin}",
+        )
         resp.set_header("X-Content-Type-Options", "nosniff")
         resp.set_header("Cache-Control", "no-store")
         # Without a referrer, browsers send a form with the origin "null".
         resp.set_header("Referrer-Policy", "same-origin")
-
-
-class Shop:
-    """The pages."""
-
-    def __init__(
-        self, api: CardApi, origin: str, guests: Sequence[ShopGuest], centers: Sequence[ShopCenter]
-    ) -> None:
-        self._api = api
-        self._origin = origin
-        self._guests = {guest.id: guest for guest in guests}
-        self._centers = {center.id: center for center in centers}
-        self._templates = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
         """List the guests."""
@@ -252,7 +239,7 @@ class Shop:
 
     def _show(self, resp: falcon.Response, template: str, **values: object) -> None:
         resp.content_type = falcon.MEDIA_HTML
-        resp.text = self._templates.get_template(template).render(values)
+        resp.text = _TEMPLATES.get_template(template).render(values)
 
 
 def _notice(session: Json) -> tuple[str, str, str]:

@@ -20,9 +20,9 @@ from entrypoints.demo_shop.shop import (
     COOKIE,
     MAX_LOOKS,
     CardApi,
+    Shop,
     ShopCenter,
     ShopGuest,
-    create_shop,
 )
 from tests.builders import CENTER_ID
 from tests.installation import MISMATCHING_CARD, Installation
@@ -43,14 +43,14 @@ class _Silent(WSGIRequestHandler):
 
 
 def make_client(api: CardApi) -> TestClient:
-    shop = create_shop(
-        api=api,
+    shop = Shop(
+        api,
         origin=ORIGIN,
         payments_origin=PAYMENTS,
         guests=[ShopGuest(id=GUEST_ID, name=NAME, billing_info=ADDRESS)],
         centers=[ShopCenter(id=CENTER_ID, name="Spa", about="")],
     )
-    return TestClient(shop, headers=HEADERS)
+    return TestClient(shop.app(), headers=HEADERS)
 
 
 @pytest.fixture
@@ -195,8 +195,8 @@ def test_names_are_escaped_and_the_token_stays_on_the_server(
         assert NAME not in response.text
         assert token not in response.text + str(response.headers)
         assert response.headers["Content-Security-Policy"] == (
-            "default-src 'none'; style-src 'self'; img-src 'self'; "
-            f"form-action 'self' {PAYMENTS}; frame-ancestors 'none'; base-uri 'none'"
+            "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; "
+            f"base-uri 'none'; form-action 'self' {PAYMENTS}"
         )
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Cache-Control"] == "no-store"
