@@ -48,13 +48,13 @@ def verified(psp: FakePsp) -> str:
 
 
 def errors(result: Result) -> dict[str, str]:
-    """Give the message beside each field that is marked as wrong."""
+    """Return the message beside each wrong field."""
     shown = re.findall(r'<p class="error" id="(\w+)-error">(.*?)</p>', result.text)
     return {field: unescape(text) for field, text in shown}
 
 
 def form(psp: FakePsp, reference: str) -> str:
-    """Give the body of a form with a good card and the page's token."""
+    """Return the body of a form with a good card and the token of a page."""
     token = psp.form_token(reference)
     return urlencode({"form_token": token, "number": GOOD, "expiry": "08 / 30", "cvc": "123"})
 
