@@ -1,7 +1,7 @@
-"""The system calls by which a program writes, syncs and answers: watched, and made to fail.
+"""Watching the system calls by which a program writes, syncs and responds, or making them fail.
 
-The kernel holds the program at each of them until it is told here how to go on (seccomp, user
-notification). That takes Linux 5.5 or newer, and neither rights nor tools.
+The kernel suspends the program at each of them until this process decides (seccomp user
+notification). It takes Linux 5.5 or newer, and no privileges.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NUMBERS: Final = {
     "x86_64": {"fsync": 74, "fdatasync": 75, "pwrite64": 18, "sendto": 44, "seccomp": 317},
     "aarch64": {"fsync": 82, "fdatasync": 83, "pwrite64": 68, "sendto": 206, "seccomp": 277},
 }
-"""The calls that are watched, by machine; and the one that has them watched."""
+"""The numbers of the watched calls, and of seccomp, by machine."""
 
 SYNCS: Final = ("fsync", "fdatasync")
-"""The calls that have what was written before survive a loss of power."""
+"""The calls that make earlier writes survive a loss of power."""
 WRITES: Final = ("pwrite64",)
 """The calls by which SQLite writes."""
 
@@ -48,21 +48,21 @@ _RESPONSE: Final = struct.Struct("QqiI")
 
 
 class Call(NamedTuple):
-    """A system call, and the name of the file that it is about; of a socket it begins so."""
+    """A system call, and the name of its file; for a socket, the name begins with `socket`."""
 
     name: str
     file: str
 
 
 class SystemCalls:
-    """What a program does, once it is started from `source` and attached; `made` is in order."""
+    """The system calls `made` by a program, in order, once it was started from `source` and attached."""
 
     def __init__(self) -> None:
         self.made: list[Call] = []
         self._errors: dict[str, int] = {}
         self._names = {number: name for name, number in _numbers().items()}
         self._threads: list[threading.Thread] = []
-        # Linux chooses a name, which stands for no file.
+        # Linux chooses an abstract name, without a file.
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind("")
         self._socket.listen()
@@ -77,18 +77,18 @@ class SystemCalls:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Wait for the end of the programs, which have been told to end."""
+        """Wait for the end of the programs, which must have been stopped."""
         self._socket.close()
         for thread in self._threads:
             thread.join(20)
 
     def source(self, program: str) -> str:
-        """Give the source of the program so that it may be attached."""
+        """Return the source of a program that can be attached."""
         name = self._socket.getsockname()
         return f"from tests.system_calls import report_to\nreport_to({name!r})\n{program}"
 
     def attach(self) -> None:
-        """Watch a program that has just been started; until then it does nothing."""
+        """Watch a program that was just started, and waits for this call."""
         connection, _ = self._socket.accept()
         with connection:
             _, (listener,), _, _ = socket.recv_fds(connection, 1, 1)
@@ -97,7 +97,7 @@ class SystemCalls:
 
     @contextmanager
     def failing(self, names: Collection[str], error: int) -> Iterator[None]:
-        """Have each call of these names fail, with nothing done."""
+        """Make each call of these names fail without effect."""
         self._errors = dict.fromkeys(names, error)
         try:
             yield
@@ -107,9 +107,9 @@ class SystemCalls:
     def _watch(self, listener: int) -> None:
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        # What follows is the end of the program.
+        # Any other event is the end of the program.
         while poll.poll()[0][1] & select.POLLIN:
-            # A program may be killed while it is held.
+            # The program may be killed while it is suspended.
             with suppress(FileNotFoundError):
                 self._answer(listener)
         os.close(listener)
@@ -127,11 +127,11 @@ class SystemCalls:
 
 
 def report_to(name: bytes) -> None:
-    """Have this process, and all that it starts, held at the calls that are watched."""
+    """Suspend this process, and those it starts, at the watched calls."""
     libc = ctypes.CDLL(None, use_errno=True)
     numbers = _numbers()
     seccomp = numbers.pop("seccomp")
-    # Each number jumps over those that follow it, and over the instruction that lets a call pass.
+    # A number that matches jumps over those after it, and over the instruction to allow the call.
     jumps = [(_JUMP_IF_EQUAL, len(numbers) - each, 0, n) for each, n in enumerate(numbers.values())]
     last = [(_RETURN, 0, 0, _SECCOMP_RET_ALLOW), (_RETURN, 0, 0, _SECCOMP_RET_USER_NOTIF)]
     program = [(_LOAD, 0, 0, 0), *jumps, *last]
@@ -154,5 +154,5 @@ def report_to(name: bytes) -> None:
 
 def _numbers() -> dict[str, int]:
     machine = platform.machine()
-    assert machine in _NUMBERS, f"the numbers of the system calls of {machine} are not known here"
+    assert machine in _NUMBERS, f"the numbers of the system calls of {machine} are not listed here"
     return dict(_NUMBERS[machine])

@@ -92,7 +92,7 @@ class _Imported(_Repository, Generic[RecordId, Record]):
 
     def get(self, record_id: RecordId) -> Record | None:
         """Return the record, or None."""
-        return self._rows.find_one(self._transaction, "WHERE id = :id", {"id": record_id})
+        return self._rows.get(self._transaction, id=record_id)
 
     def put_many(self, records: Iterable[Record]) -> None:
         """Insert or update records. Raises DuplicateInImport."""
@@ -148,9 +148,7 @@ class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
 
     @override
     def get(self, center_id: CenterId) -> PaymentConfiguration | None:
-        return _CONFIGURATIONS.find_one(
-            self._transaction, "WHERE center_id = :center_id", {"center_id": center_id}
-        )
+        return _CONFIGURATIONS.get(self._transaction, center_id=center_id)
 
     @override
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
@@ -161,10 +159,7 @@ class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
 
     @override
     def remove(self, center_id: CenterId) -> None:
-        self._transaction.execute(
-            "DELETE FROM payment_configurations WHERE center_id = :center_id",
-            {"center_id": center_id},
-        )
+        _CONFIGURATIONS.delete(self._transaction, center_id=center_id)
 
     @override
     def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
@@ -197,11 +192,7 @@ class CardSessions(_Repository, ports.CardSessions):
         if plain_uuid(token_id) is None:
             # An event of a PSP may name anything, and PostgreSQL's column takes only UUIDs.
             return None
-        return _SESSIONS.find_one(
-            self._transaction,
-            "WHERE token_id = :token_id" + self._transaction.for_update,
-            {"token_id": token_id},
-        )
+        return _SESSIONS.get(self._transaction, lock=True, token_id=token_id)
 
     @override
     def with_page(
@@ -325,11 +316,7 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
 
     @override
     def get(self, account_id: AccountId) -> PaymentAccount | None:
-        return _ACCOUNTS.find_one(
-            self._transaction,
-            "WHERE account_id = :account_id" + self._transaction.for_update,
-            {"account_id": account_id},
-        )
+        return _ACCOUNTS.get(self._transaction, lock=True, account_id=account_id)
 
     @override
     def update(self, account: PaymentAccount) -> None:
@@ -462,11 +449,12 @@ class Discards(_Repository, ports.Discards):
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
         self._transaction.lock("token", provider, merchant_account, token)
-        return _DISCARDS.find_one(
+        return _DISCARDS.get(
             self._transaction,
-            "WHERE provider = :provider AND merchant_account = :merchant_account "
-            "AND token = :token" + self._transaction.for_update,
-            {"provider": provider, "merchant_account": merchant_account, "token": token},
+            lock=True,
+            provider=provider,
+            merchant_account=merchant_account,
+            token=token,
         )
 
     @override
@@ -475,14 +463,11 @@ class Discards(_Repository, ports.Discards):
 
     @override
     def remove(self, discard: Discard) -> None:
-        self._transaction.execute(
-            "DELETE FROM discards WHERE provider = :provider "
-            "AND merchant_account = :merchant_account AND token = :token",
-            {
-                "provider": discard.provider,
-                "merchant_account": discard.merchant_account,
-                "token": discard.token,
-            },
+        _DISCARDS.delete(
+            self._transaction,
+            provider=discard.provider,
+            merchant_account=discard.merchant_account,
+            token=discard.token,
         )
 
     @override
@@ -511,9 +496,7 @@ class AccessTokens(_Repository, ports.AccessTokens):
 
     @override
     def get(self, token_hash: str) -> AccessToken | None:
-        return _ACCESS_TOKENS.find_one(
-            self._transaction, "WHERE token_hash = :token_hash", {"token_hash": token_hash}
-        )
+        return _ACCESS_TOKENS.get(self._transaction, token_hash=token_hash)
 
     @override
     def all(self) -> Sequence[AccessToken]:

@@ -59,14 +59,14 @@ class Rows(Generic[Record]):
         stored = self.columns + beside
         changing = [column for column in stored if column not in key]
         changes = ", ".join(f"{column} = :{column}" for column in changing)
-        keys = " AND ".join(f"{column} = :{column}" for column in key)
+        self._by_key = "WHERE " + " AND ".join(f"{column} = :{column}" for column in key)
         from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
 
         self.listed = ", ".join(self.columns)
         self.parameters = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
         self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.parameters}) "
-        self.update = f"UPDATE {table} SET {changes} WHERE {keys}"
+        self.update = f"UPDATE {table} SET {changes} {self._by_key}"
         self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded}"
 
     def row(self, record: Record) -> dict[str, object]:
@@ -88,6 +88,16 @@ class Rows(Generic[Record]):
                 values[column] = msgspec.json.decode(document)
         # Not strict, because SQLite stores booleans as integers.
         return msgspec.convert(values, self._record_type, strict=False)
+
+    def get(self, transaction: Transaction, *, lock: bool = False, **key: str) -> Record | None:
+        """Return the record with a primary key, or None; in a write transaction, `lock` its row."""
+        return self.find_one(
+            transaction, self._by_key + (transaction.for_update if lock else ""), key
+        )
+
+    def delete(self, transaction: Transaction, **key: str) -> None:
+        """Delete the record with a primary key, if it exists."""
+        transaction.execute(f"DELETE FROM {self.table} {self._by_key}", key)
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
         """Return the records that a condition (WHERE, ORDER BY …) selects."""

@@ -1,4 +1,4 @@
-"""Counting what is synced when cards are added one after the other, each after the answer before."""
+"""Counting syncs while cards are added one after another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYNCS_OF_WAL = """
 
 
 def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
-    """Give the system calls of a service on SQLite while so many cards are added."""
+    """Return the system calls of a service on SQLite while so many cards are added."""
     with SystemCalls() as calls, closing(one_machine_on_sqlite(folder)) as machines:
         machines.each[0].start(calls.source(SERVE))
         calls.attach()
@@ -29,20 +29,20 @@ def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
 
 
 def syncs_on_sqlite(folder: Path, *, writes: int) -> int:
-    """Give how often a service has synced its database files while so many cards were added."""
+    """Return how often a service synced its database files while so many cards were added."""
     calls = calls_on_sqlite(folder, writes=writes)
     return sum(call.name in SYNCS and call.file.startswith("cards.db") for call in calls)
 
 
 def syncs_on_postgresql(folder: Path, *, writes: int) -> int:
-    """Give how often PostgreSQL has synced its write-ahead log while so many cards were added."""
+    """Return how often PostgreSQL synced its write-ahead log while so many cards were added."""
     with (
         own_server({"fsync": "on"}) as server,
         new_database(server.url) as url,
         closing(Machines(folder, url, machines=1)) as machines,
     ):
         machines.start()
-        # Processes of the server tell what they did at their end, if not before.
+        # Server processes publish their statistics when they end, at the latest.
         ((before,),) = execute(url, _SYNCS_OF_WAL)
         _add_cards(machines, writes)
         assert machines.each[0].stop() == 0

@@ -1,4 +1,4 @@
-"""A backup is made, and one of a while ago is restored, as docs/operations.md says (F11)."""
+"""Backups are made and restored as docs/operations.md says (F11)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ RECIPES: Final = re.findall(
     _PAGE.partition("## Backup and restore\n")[2].partition("\n## ")[0],
     re.MULTILINE | re.DOTALL,
 )
-"""How to back up SQLite, and PostgreSQL."""
+"""The commands to back up SQLite, and PostgreSQL."""
 
 
 class Backup:
-    """A copy of a database that is in use, and the way back to it."""
+    """A copy of a database in use, and its restoration."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -45,7 +45,7 @@ class Backup:
         database.close()
 
     def restore(self) -> None:
-        """Put it in place of the database, an hour later."""
+        """Replace the database by it, an hour later."""
         self._installation.storage.close()
         for beside in ("cards.db-wal", "cards.db-shm"):
             self._installation.database.with_name(beside).unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def test_a_session_in_it_settles_again(api: Api) -> None:
     assert {account.token} == installation.tokens_at_psp()
 
 
-def test_a_card_that_was_stored_and_removed_since_does_not_come_back(api: Api) -> None:
+def test_a_card_that_was_stored_and_removed_since_stays_removed(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -92,7 +92,7 @@ def test_a_card_that_was_stored_and_removed_since_does_not_come_back(api: Api) -
     assert installation.accounts() == ()
 
 
-def test_a_card_in_it_that_was_removed_since_is_removed_by_the_same_request_again(api: Api) -> None:
+def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> None:
     installation = api.installation
     kept = installation.stored_card(GOOD_CARD)
     removed = installation.stored_card(OTHER_GOOD_CARD)
@@ -113,7 +113,7 @@ def test_a_card_in_it_that_was_removed_since_is_removed_by_the_same_request_agai
     assert installation.accounts() == (kept,)
 
 
-def test_a_session_that_is_lost_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
+def test_a_lost_session_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
     installation = api.installation
     backup = Backup(installation)
     session = installation.opened_session()
@@ -135,7 +135,7 @@ def wait_for_the_next_second() -> None:
 
 
 def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) -> list[Path]:
-    """Run a documented recipe in a shell, and again a second later; give the backups."""
+    """Run documented commands in a shell twice, a second apart; return the backups."""
     before = set(folder.iterdir())
     path = os.pathsep.join((*map(str, programs), os.environ["PATH"]))
     for _ in range(2):
@@ -153,7 +153,7 @@ def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) ->
 
 
 @pytest.mark.slow
-def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(tmp_path: Path) -> None:
     installation = Installation(tmp_path)
     installation.stored_card(GOOD_CARD)
     for name, file in (
@@ -163,7 +163,7 @@ def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path:
         (tmp_path / name).symlink_to(file)
     recipe, _ = RECIPES
 
-    # SQLite stands beside the Python that runs the tests, as it does beside the service's.
+    # The command line of SQLite is in the same folder as Python.
     backups = run_twice(recipe, tmp_path, Path(sys.executable).parent)
     installation.close()
 
@@ -176,7 +176,7 @@ def test_the_recipe_for_sqlite_makes_one_each_time_for_its_owner_alone(tmp_path:
 
 
 @pytest.mark.slow
-def test_the_recipe_for_postgresql_makes_one_each_time_for_its_owner_alone(
+def test_the_commands_for_postgresql_make_one_each_time_for_its_owner_only(
     tmp_path: Path, postgresql_server: str
 ) -> None:
     _, recipe = RECIPES

@@ -1,4 +1,4 @@
-"""A release goes on while a newer one has already migrated the database that both use."""
+"""A release keeps working after a newer one has migrated the shared database."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ins
 
 
 def migrate_as_the_next_release(installation: Installation) -> None:
-    """Add a column that may be empty to every table, as docs/architecture.md has it."""
+    """Add a nullable column to every table, as docs/architecture.md requires."""
     with installation.storage.write() as unit:
-        by_hand: Any = unit  # only a migration goes past the repositories
+        by_hand: Any = unit  # no part of the port
         for table in TABLES:
             by_hand._transaction.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT")
         unit.commit()
 
 
-def test_everything_goes_on_with_columns_that_are_not_known(installation: Installation) -> None:
+def test_everything_works_with_unknown_columns(installation: Installation) -> None:
     api = Api(installation)
     kept = installation.stored_card(GOOD_CARD)
     under_way = installation.opened_session(idempotency_key="key")
