@@ -21,7 +21,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"
         make_database(path)
-        with closing(SqliteStorage(path)) as sqlite:
+        with closing(SqliteStorage(path, busy_timeout_seconds=60)) as sqlite:
             yield sqlite
     else:
         server = request.getfixturevalue("postgresql_server")

@@ -676,12 +676,11 @@ class TestLeases:
 
         def take_all(_: int) -> list[str]:
             taken: list[str] = []
-            while True:
+            for _ in range(len(each) + 1):
                 with committed(storage) as unit:
                     found = due.take(unit, NOW, NOW + MINUTE)
-                if found is None:
-                    return taken
-                taken.append(found)
+                taken += [found] if found else []
+            return taken
 
         assert sorted(found for taker in at_once(8, take_all) for found in taker) == each
 
@@ -795,9 +794,9 @@ class TestIdempotencyKeys:
 
             return storage.transact(claim_and_add)
 
-        first, *others = at_once(16, add)
+        first, *others = at_once(8, add)
         assert first is not None
-        assert others == [first] * 15
+        assert others == [first] * 7
 
     def test_old_keys_are_forgotten_and_younger_ones_are_not(self, storage: Storage) -> None:
         with storage.write() as unit:

@@ -382,7 +382,7 @@ class TestAtOnce:
         session = installation.opened_session()
         installation.type_card(session)
 
-        settled = at_once(12, lambda _: installation.settle(session.token_id))
+        settled = at_once(8, lambda _: installation.settle(session.token_id))
 
         (account,) = installation.accounts()
         assert all(each and each.account_id == account.account_id for each in settled)
@@ -399,13 +399,13 @@ class TestAtOnce:
         delivery = WebhookDelivery(headers={"fake-psp-signature": signature}, body=event.body)
 
         def deliver_or_reconcile(number: int) -> None:
-            for _ in range(5):
-                if number < 20:
+            for _ in range(15):
+                if number < 7:
                     installation.use_cases.receive_webhook(FAKE, delivery)
                 else:
                     installation.reconcile()
 
-        at_once(22, deliver_or_reconcile)
+        at_once(8, deliver_or_reconcile)
         installation.reconcile_until_idle()
 
         (account,) = installation.accounts()
@@ -439,7 +439,7 @@ class TestAtOnce:
             return installation.add_card(idempotency_key=key)
 
         for again in range(3):
-            sessions = at_once(12, partial(add_card, f"key-{again}"))
+            sessions = at_once(8, partial(add_card, f"key-{again}"))
             assert len({session.token_id for session in sessions}) == 1
         installation.clock.advance(timedelta(hours=1))
         assert installation.reconcile().sessions == 3
@@ -530,7 +530,7 @@ class TestOutage:
         server.stop()
         server.start()
 
-        answers = at_once(16, lambda _: api.post(GOOD_BODY))
+        answers = at_once(8, lambda _: api.post(GOOD_BODY))
         assert {answer.status_code for answer in answers} == {200}
 
     def link_of(self, session: CardSession) -> str:

@@ -113,7 +113,7 @@ class TestPool:
     ) -> None:
         with closing(PostgresqlStorage(own_url, connections=3)) as storage:
             assert states(own_url) == []
-            at_once(12, lambda number: add_session(storage, number))
+            at_once(6, lambda number: add_session(storage, number))
             open_connections(storage, 3)
             assert len(states(own_url)) == 3
             storage.close()
@@ -207,7 +207,7 @@ class TestOutage:
             use(storage)
         open_connections(storage, 10)
         cut_off(url)
-        at_once(16, lambda number: add_session(storage, 100 + number))
+        at_once(8, lambda number: add_session(storage, 100 + number))
 
     @pytest.mark.parametrize("cut_before", ["statement", "commit"])
     def test_a_unit_that_loses_its_connection_is_given_up(
