@@ -131,7 +131,7 @@ def _prepared() -> Path:
 
 @contextmanager
 def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer]:
-    """Lend a running server that the borrower may stop."""
+    """Provide a running server that the borrower may stop."""
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
         server = PostgresqlServer(Path(folder), settings)
         try:
@@ -143,7 +143,7 @@ def own_server(settings: Mapping[str, str] = QUICK) -> Iterator[PostgresqlServer
 
 @contextmanager
 def shared_server() -> Iterator[str]:
-    """Lend the address of a server that the borrower must not stop."""
+    """Provide the address of a server that the borrower must not stop."""
     if given := os.environ.get(GIVEN):
         yield given
     else:
@@ -153,7 +153,7 @@ def shared_server() -> Iterator[str]:
 
 @contextmanager
 def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
-    """Lend the address of a new database."""
+    """Provide the address of a new database."""
     name = f"test_{os.getpid()}_{next(_numbers)}"
     template = f"TEMPLATE {_migrated(server)}" if migrated else ""
     _administer(server, f"CREATE DATABASE {name} {template}")
@@ -165,7 +165,7 @@ def new_database(server: str, *, migrated: bool = True) -> Iterator[str]:
 
 @contextmanager
 def empty_database(server: str) -> Iterator[str]:
-    """Lend the address of a migrated, empty database: much faster than a new one.
+    """Provide the address of a migrated, empty database: much faster than a new one.
 
     Each process has one for each server. The borrower must leave the schema and settings as they are.
     """

@@ -111,10 +111,10 @@ class SystemCalls:
         while poll.poll()[0][1] & select.POLLIN:
             # The program may be killed while it is suspended.
             with suppress(FileNotFoundError):
-                self._answer(listener)
+                self._respond(listener)
         os.close(listener)
 
-    def _answer(self, listener: int) -> None:
+    def _respond(self, listener: int) -> None:
         held = bytearray(_NOTIFICATION.size)
         ioctl(listener, _NOTIF_RECV, held)
         number_of_notification, thread, _, number, _, _, descriptor, *_ = _NOTIFICATION.unpack(held)

@@ -83,6 +83,6 @@ class Transaction(Protocol):
     def commit(self) -> None:
         """Commit; the transaction is over then, even if this fails.
 
-        Raises ServiceUnavailable when nothing, or possibly nothing, was committed.
+        Raises ServiceUnavailable when it was not committed, or the outcome stays unknown.
         """
         ...

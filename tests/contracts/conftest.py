@@ -17,7 +17,7 @@ from tests.postgresql import empty_database
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    """Give an empty storage of each adapter in turn."""
+    """Return an empty storage of each adapter in turn."""
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"
         make_database(path)

@@ -44,7 +44,7 @@ def in_sqlite(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
-    """Give a database without tables, of each adapter in turn."""
+    """Return a database without tables, of each adapter in turn."""
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"
         path.touch()

@@ -89,7 +89,7 @@ AWKWARD: Final = (
 
 @contextmanager
 def committed(storage: Storage) -> Iterator[WriteUnit]:
-    """Lend a write unit that is committed at the end."""
+    """Provide a write unit that is committed at the end."""
     with storage.write() as unit:
         yield unit
         unit.commit()

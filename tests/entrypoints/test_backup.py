@@ -122,8 +122,8 @@ def test_a_lost_session_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
 
     backup.restore()
 
-    answer = api.get(f"{ACCOUNTS}/sessions/{session.token_id}")
-    assert answer.status_code == 404
+    response = api.get(f"{ACCOUNTS}/sessions/{session.token_id}")
+    assert response.status_code == 404
     assert page.request.token_id == session.token_id
     assert page.card is not None
     assert installation.tokens_at_psp() == {page.card.token}

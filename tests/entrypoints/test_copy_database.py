@@ -82,21 +82,21 @@ AT_COMMIT: Final = "AFTER INSERT ON centers DEFERRABLE INITIALLY DEFERRED"
 
 @pytest.fixture
 def target(postgresql_server: str) -> Iterator[str]:
-    """Give the address of an empty database that has not been migrated."""
+    """Return the address of an empty database that has not been migrated."""
     with new_database(postgresql_server, migrated=False) as url:
         yield url
 
 
 @pytest.fixture
 def migrated_target(postgresql_server: str) -> Iterator[str]:
-    """Give the address of a database that has been migrated, and is empty."""
+    """Return the address of a database that has been migrated, and is empty."""
     with new_database(postgresql_server) as url:
         yield url
 
 
 @pytest.fixture
 def filled(cardonfile: CommandLine) -> CommandLine:
-    """Give the command line on a database with records of every kind."""
+    """Return the command line on a database with records of every kind."""
     fill(cardonfile.storage)
     with closing(sqlite3.connect(cardonfile.database)) as db:
         # SQLite keeps its statistics in a table of its own.

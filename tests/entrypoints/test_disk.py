@@ -42,7 +42,7 @@ UNAVAILABLE = {
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[Machines]:
-    """Give a machine on an SQLite file, not started yet."""
+    """Return a machine on an SQLite file, not started yet."""
     with closing(one_machine_on_sqlite(tmp_path)) as machines:
         yield machines
 
@@ -59,8 +59,8 @@ def try_to_add_card(machines: Machines) -> tuple[int, object]:
     headers = {"Authorization": f"bearer {machines.token}", "Content-Type": "application/json"}
     with closing(machine.connect()) as connection:
         connection.request("POST", ACCOUNTS, json.dumps(GOOD_BODY), headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
 
 
 def statuses(machine: Machine) -> tuple[int, int]:

@@ -47,7 +47,7 @@ COMMANDS: Final = [("migrate",), ("token", "list"), ("serve",)]
 
 @contextmanager
 def command_line(folder: Path, url: str) -> Iterator[CommandLine]:
-    """Lend the command line on a database."""
+    """Provide the command line on a database."""
     cardonfile = CommandLine(folder)
     cardonfile.environment = {
         "CARDONFILE_DATABASE_URL": url,
@@ -59,7 +59,7 @@ def command_line(folder: Path, url: str) -> Iterator[CommandLine]:
 
 @contextmanager
 def installed(folder: Path, url: str) -> Iterator[Installation]:
-    """Lend an installation on a migrated database."""
+    """Provide an installation on a migrated database."""
     installation = Installation(
         folder,
         CARDONFILE_DATABASE_URL=url,
@@ -71,48 +71,48 @@ def installed(folder: Path, url: str) -> Iterator[Installation]:
 
 @pytest.fixture
 def url(postgresql_server: str) -> Iterator[str]:
-    """Give the address of an empty database, whose schema and settings must stay as they are."""
+    """Return the address of an empty database, whose schema and settings must stay as they are."""
     with empty_database(postgresql_server) as url:
         yield url
 
 
 @pytest.fixture
 def own_url(postgresql_server: str) -> Iterator[str]:
-    """Give the address of an empty database of its own, which a test may change."""
+    """Return the address of an empty database of its own, which a test may change."""
     with new_database(postgresql_server) as url:
         yield url
 
 
 @pytest.fixture
 def empty(postgresql_server: str) -> Iterator[str]:
-    """Give the address of a database without tables."""
+    """Return the address of a database without tables."""
     with new_database(postgresql_server, migrated=False) as url:
         yield url
 
 
 @pytest.fixture
 def on_postgresql(tmp_path: Path, own_url: str) -> Iterator[CommandLine]:
-    """Give the command line on a database that a test may change."""
+    """Return the command line on a database that a test may change."""
     with command_line(tmp_path, own_url) as cardonfile:
         yield cardonfile
 
 
 @pytest.fixture
 def installation(tmp_path: Path, url: str) -> Iterator[Installation]:
-    """Give an installation on PostgreSQL in place of a file."""
+    """Return an installation on PostgreSQL in place of a file."""
     with installed(tmp_path, url) as installation:
         yield installation
 
 
 @pytest.fixture
 def api(installation: Installation) -> Api:
-    """Give a client whose caller may do everything."""
+    """Return a client whose caller may do everything."""
     return Api(installation)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresqlServer]:
-    """Give a server that tests may stop, but must start again."""
+    """Return a server that tests may stop, but must start again."""
     with own_server() as server:
         yield server
 
@@ -344,8 +344,8 @@ class TestHttp:
         session = api.installation.opened_session()
         fields = ("first_name", "email", "zipcode", "phone")
         for field in fields:
-            answer = api.post({**GOOD_BODY, "billing_info": {field: text}})
-            assert refused(answer) == (400, f"billing_info.{field} is invalid")
+            response = api.post({**GOOD_BODY, "billing_info": {field: text}})
+            assert refused(response) == (400, f"billing_info.{field} is invalid")
         for field in ("center_id", "redirect_uri", "source"):
             assert api.post({**GOOD_BODY, field: text}).status_code == 400
         assert api.post({**GOOD_BODY, "unknown": text}).status_code == 200
@@ -491,7 +491,7 @@ class TestAtOnce:
 class TestOutage:
     @pytest.fixture
     def api(self, tmp_path: Path, server: PostgresqlServer) -> Iterator[Api]:
-        """Give a client of an installation on a server that may be stopped."""
+        """Return a client of an installation on a server that may be stopped."""
         with new_database(server.url) as url, installed(tmp_path, url) as installation:
             yield Api(installation)
 
@@ -530,8 +530,8 @@ class TestOutage:
         server.stop()
         server.start()
 
-        answers = at_once(8, lambda _: api.post(GOOD_BODY))
-        assert {answer.status_code for answer in answers} == {200}
+        responses = at_once(8, lambda _: api.post(GOOD_BODY))
+        assert {response.status_code for response in responses} == {200}
 
     def link_of(self, session: CardSession) -> str:
         return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})

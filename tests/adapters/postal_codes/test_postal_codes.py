@@ -8,9 +8,9 @@ from domain.billing import COUNTRY_CODES
 FORMATS = PostalCodeFormats()
 
 
-@pytest.mark.parametrize("country_code", ["US", "GB", "DE", "JP", "BR", "IN"])
-def test_most_countries_have_postal_codes(country_code: str) -> None:
-    assert FORMATS.are_used_in(country_code)
+def test_most_countries_have_postal_codes() -> None:
+    assert all(map(FORMATS.are_used_in, ["US", "GB", "DE", "JP", "BR", "IN"]))
+    assert sum(map(FORMATS.are_used_in, COUNTRY_CODES)) > 150
 
 
 @pytest.mark.parametrize("country_code", ["AE", "HK", "QA", "BQ", "ZW"])
@@ -20,26 +20,18 @@ def test_some_countries_have_none(country_code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("country_code", "zipcode"),
+    ("country_code", "zipcode", "has_format"),
     [
-        ("US", "00000"),
-        ("CA", "k1a 0b1"),
-        ("GB", "SW1A 1AA"),
-        ("JP", "100-0001"),
-        ("BR", "01310-100"),
+        ("US", "00000", True),  # though it does not exist
+        ("CA", "k1a 0b1", True),
+        ("GB", "SW1A 1AA", True),
+        ("US", "0000", False),
+        ("US", "98101 ", False),
+        ("US", "\u0669\u0668\u0661\u0660\u0661", False),
+        ("CA", "12345", False),
     ],
 )
-def test_a_format_does_not_ask_whether_the_code_exists(country_code: str, zipcode: str) -> None:
-    assert FORMATS.has_format(country_code, zipcode)
-
-
-@pytest.mark.parametrize(
-    ("country_code", "zipcode"),
-    [("US", "0000"), ("US", "98101 "), ("US", "\u0669\u0668\u0661\u0660\u0661"), ("CA", "12345")],
-)
-def test_another_format_is_noticed(country_code: str, zipcode: str) -> None:
-    assert not FORMATS.has_format(country_code, zipcode)
-
-
-def test_every_country_of_the_world_can_be_asked_about() -> None:
-    assert sum(map(FORMATS.are_used_in, COUNTRY_CODES)) > 150
+def test_a_postal_code_has_the_format_of_its_country(
+    country_code: str, zipcode: str, has_format: bool
+) -> None:
+    assert FORMATS.has_format(country_code, zipcode) is has_format

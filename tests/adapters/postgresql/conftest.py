@@ -16,42 +16,42 @@ from tests.postgresql import empty_database, new_database
 
 @pytest.fixture
 def url(postgresql_server: str) -> Iterator[str]:
-    """Give the address of an empty database, whose schema and settings must stay as they are."""
+    """Return the address of an empty database, whose schema and settings must stay as they are."""
     with empty_database(postgresql_server) as url:
         yield url
 
 
 @pytest.fixture
 def own_url(postgresql_server: str) -> Iterator[str]:
-    """Give the address of an empty database of its own, which a test may change."""
+    """Return the address of an empty database of its own, which a test may change."""
     with new_database(postgresql_server) as url:
         yield url
 
 
 @pytest.fixture
 def own_storage(own_url: str) -> Iterator[PostgresqlStorage]:
-    """Give a storage over the database that a test may change."""
+    """Return a storage over the database that a test may change."""
     with closing(PostgresqlStorage(own_url)) as storage:
         yield storage
 
 
 @pytest.fixture
 def storage(url: str) -> Iterator[PostgresqlStorage]:
-    """Give a storage over the database."""
+    """Return a storage over the database."""
     with closing(PostgresqlStorage(url)) as storage:
         yield storage
 
 
 @pytest.fixture
 def relay(url: str) -> Iterator[Relay]:
-    """Give a relay to the database."""
+    """Return a relay to the database."""
     with relay_to(url) as relay:
         yield relay
 
 
 @pytest.fixture
 def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
-    """Give a storage that reaches the database over the relay."""
+    """Return a storage that reaches the database over the relay."""
     with closing(PostgresqlStorage(relay.url)) as storage:
         yield storage
 

@@ -99,15 +99,15 @@ class Relay:
             act, self.before_commit = self.before_commit, None
             act()
 
-    def _on_received(self, answered: bytes) -> None:
-        if b"COMMIT\0" in answered and self.after_commit is not None:
+    def _on_received(self, received: bytes) -> None:
+        if b"COMMIT\0" in received and self.after_commit is not None:
             act, self.after_commit = self.after_commit, None
             act()
 
 
 @contextmanager
 def relay_to(url: str) -> Iterator[Relay]:
-    """Lend a relay to a database."""
+    """Provide a relay to a database."""
     relay = Relay(url)
     try:
         yield relay

@@ -72,11 +72,11 @@ def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.Mo
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait()
         """,
     )
-    asked: list[str] = []
+    looked_up: list[str] = []
 
-    def connect_and_count(address: str) -> Connection:
-        asked.append(address)
-        if len(asked) == 3:
+    def count_and_connect(address: str) -> Connection:
+        looked_up.append(address)
+        if len(looked_up) == 3:
             other.rollback()
         return connect(address)
 
@@ -90,7 +90,7 @@ def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.Mo
         else:
             assert relayed.transact(add) == "added"
 
-    monkeypatch.setattr(connection, "connect", connect_and_count)
+    monkeypatch.setattr(connection, "connect", count_and_connect)
     with (
         psycopg.connect(own_url) as other,
         relay_to(own_url) as relay,
@@ -98,5 +98,5 @@ def test_a_commit_in_progress_is_waited_for(own_url: str, monkeypatch: pytest.Mo
     ):
         other.execute("SELECT pg_advisory_xact_lock(1)")
         at_once(2, add_or_cut)
-        assert len(asked) >= 3
+        assert len(looked_up) >= 3
         assert has_session(relayed)

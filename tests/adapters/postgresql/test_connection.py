@@ -132,7 +132,7 @@ class TestPool:
         add_session(own_storage)
         assert set(states(own_url)) == {"idle"}
 
-    def test_waiting_for_a_free_one_is_not_taken_for_an_outage(
+    def test_an_exhausted_pool_is_not_taken_for_an_outage(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
@@ -210,7 +210,7 @@ class TestOutage:
         at_once(8, lambda number: add_session(storage, 100 + number))
 
     @pytest.mark.parametrize("cut_before", ["statement", "commit"])
-    def test_a_unit_that_loses_its_connection_is_given_up(
+    def test_a_unit_that_loses_its_connection_is_unavailable(
         self, url: str, storage: PostgresqlStorage, cut_before: str
     ) -> None:
         def add(unit: WriteUnit) -> None:

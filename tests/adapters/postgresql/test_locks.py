@@ -38,7 +38,7 @@ TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
 
 @pytest.fixture
 def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
-    """Give a storage with two sessions, discards and keys."""
+    """Return a storage with two sessions, discards and keys."""
     with storage.write() as unit:
         unit.centers.put_many([a_center()])
         unit.products.put_many([a_product(1)])

@@ -14,7 +14,7 @@ from tests.databases import make_database
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give the path of a migrated, empty database."""
+    """Return the path of a migrated, empty database."""
     path = tmp_path / "cards on file?.db"
     make_database(path)
     return path
@@ -22,6 +22,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def storage(path: Path) -> Iterator[SqliteStorage]:
-    """Give a storage over the database, without a busy timeout."""
+    """Return a storage over the database, without a busy timeout."""
     with closing(SqliteStorage(path, busy_timeout_seconds=0)) as storage:
         yield storage
