@@ -1,4 +1,4 @@
-"""The service, and programs of tests, as processes of their own."""
+"""Programs of tests, the service among them, as processes of their own."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SERVE: Final = 'from entrypoints.cli import main; main(prog_name="cardonfile")'
 
 
 class Program:
-    """A program in a process group of its own, and what it has logged."""
+    """A Python program in a process group of its own, with its log."""
 
     def __init__(self, folder: Path, program: str, *arguments: str, **environment: str) -> None:
         kept = {name: each for name, each in os.environ.items() if "CARDONFILE" not in name}
         self.log = folder / "log"
         with self.log.open("wb") as log:
-            # Its standard output is silent; it ends when the last process that holds it has ended.
+            # The pipe stays empty, and closes when the last process of the group ends.
             self.process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-c", program, *arguments],
                 cwd=folder,
@@ -51,30 +51,28 @@ class Program:
         self.process.communicate()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Give the lines of the log, each whole."""
+        """Return the whole lines of the log, or those of an event."""
         whole, _, _ = self.log.read_text().rpartition("\n")
         lines = [json.loads(line) for line in whole.splitlines() if not line.startswith("Error: ")]
         return [line for line in lines if event in (None, line["event"])]
 
-    def wait_for(self, event: str, *, count: int = 1, **fields: object) -> None:
-        """Wait until that many lines tell of such an event."""
-        wait_until(
-            lambda: sum(fields.items() <= line.items() for line in self.lines(event)) >= count
-        )
+    def wait_for(self, event: str) -> None:
+        """Wait until a line has this event."""
+        wait_until(lambda: self.lines(event))
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to the parent alone."""
+        """Send a signal to the parent process."""
         self.process.send_signal(number)
 
     def ends(self) -> int:
-        """Wait until no process is left; give the exit status of the parent."""
+        """Wait until all processes have ended, and return the exit status of the parent."""
         printed, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
         assert printed == b""
         return self.process.returncode
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on just now."""
+    """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port

@@ -21,10 +21,10 @@ PASSWORD: Final = "s3cret"
 
 
 class RedisServer:
-    """A server that keeps nothing on disk; it may be stopped, started and held up."""
+    """A server without persistence. A test may stop, start and pause it."""
 
     def __init__(self, folder: Path) -> None:
-        """Take a free port; nothing is started yet."""
+        """Choose a free port. Starts nothing yet."""
         self._folder = folder
         with closing(listen("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
@@ -45,7 +45,7 @@ class RedisServer:
         wait_until(self._answers)
 
     def stop(self) -> None:
-        """Stop it; whatever it knew is gone."""
+        """Stop it. Its data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(20)
@@ -53,7 +53,7 @@ class RedisServer:
 
     @contextmanager
     def held_up(self) -> Iterator[None]:
-        """Have it take connections and say nothing."""
+        """Pause it for a block: it accepts connections and does not respond."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -63,8 +63,10 @@ class RedisServer:
             wait_until(self._answers)
 
     def everything(self) -> dict[str, int]:
-        """Give all that it knows: counts, by name."""
-        client: Any = redis.Redis.from_url(self.url, decode_responses=True)  # as it answers
+        """Return all counts by name."""
+        client: Any = redis.Redis.from_url(
+            self.url, decode_responses=True
+        )  # its stubs say too little
         with closing(client):
             return {name: int(client.get(name)) for name in client.scan_iter()}
 
@@ -78,7 +80,7 @@ class RedisServer:
 
 @contextmanager
 def own_redis() -> Iterator[RedisServer]:
-    """Lend a server that runs, and that its borrower may stop."""
+    """Run a server for a block, which may stop it."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         server = RedisServer(Path(folder))
         try:

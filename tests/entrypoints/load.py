@@ -1,4 +1,4 @@
-"""Machines that serve, clients that keep them busy, and what remains of it once all has come to rest."""
+"""Machines that serve, clients that load them, and checks of what is stored afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -31,34 +31,35 @@ from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
 from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
+from tests.serving import got
 from tests.waiting import wait_until
 
 CLIENTS: Final = 8
-# Few enough that clients meet at a guest, and that most cards are there already.
+# Few, so that clients share guests and most cards are on file already.
 GUESTS: Final = [GuestId(a_uuid(1_000 + number)) for number in range(40)]
-LOST_ANSWERS: Final = 0.1
-"""How many first answers to add-card do not reach the client, which asks another machine then."""
+LOST_RESPONSES: Final = 0.1
+"""The share of add-cards whose first response the client drops, to retry at another machine."""
 WITHOUT_KEY: Final = 0.2
-"""How many add-cards have no Idempotency-Key, and so are not sent again."""
+"""The share of add-cards without an Idempotency-Key. They are not retried."""
 REMOVED: Final = 0.2
-"""How many cards are added for one of the client's own guests, and removed again."""
-PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, *[0.4] * 60)
-"""How long a client waits before it sends a request again; then it gives up."""
+"""The share of cards that are added for one of the client's own guests, and removed again."""
+PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, *[0.4] * 100)
+"""The pauses between retries. After the last one the client fails."""
 
 BEYOND_LEASES: Final = timedelta(minutes=5)
-"""By then all that a process took and did not finish is due again, and no page has ended."""
+"""All leases have ended by then, and no page has expired."""
 BEYOND_ALL: Final = timedelta(days=1)
-"""By then no page is open any more."""
+"""All pages have expired by then."""
 
 FAULTS: Final = {"internal_error", "reconciler_fault", "reconciling_one_failed"}
-"""Events in the log that tell of a fault of ours."""
+"""Log events of bugs."""
 
 
 # The machines.
 
 
 class Machine:
-    """`cardonfile serve` as on a machine of its own, which may lose its power and come back."""
+    """`cardonfile serve` on a machine of its own, which may be killed and started again."""
 
     def __init__(self, folder: Path, port: int, environment: Mapping[str, str]) -> None:
         self.port = port
@@ -68,7 +69,7 @@ class Machine:
         self._stack = ExitStack()
 
     def start(self, source: str = SERVE) -> Program:
-        """Start it; it answers some time later."""
+        """Start it, and return at once. `source` is the program."""
         folder = self._folder / f"{self.port}-{len(self._programs)}"
         folder.mkdir()
         program = Program(folder, source, "serve", "--port", str(self.port), **self._environment)
@@ -76,51 +77,46 @@ class Machine:
         return program
 
     def kill(self) -> None:
-        """End it without warning."""
+        """Kill it."""
         self._programs[-1].tell(signal.SIGKILL)
         assert self._programs[-1].ends() == -signal.SIGKILL
 
     def stop(self) -> int:
-        """Have it finish; give its exit status."""
+        """Stop it gracefully, and return its exit status."""
         self._programs[-1].tell(signal.SIGTERM)
         return self._programs[-1].ends()
 
     def close(self) -> None:
-        """Leave nothing of it."""
+        """Kill whatever still runs."""
         self._stack.close()
 
     def connect(self) -> http.client.HTTPConnection:
-        """Give a connection that is not open yet."""
+        """Return a connection, not open yet."""
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
 
     def status(self, path: str) -> int:
-        """Ask for a page on a connection of its own; 0 when nobody listens."""
-        with closing(self.connect()) as connection:
-            try:
-                connection.request("GET", path)
-                answer = connection.getresponse()
-                answer.read()
-                return answer.status
-            except ConnectionError:
-                return 0
+        """Return the status of a GET on a new connection: 0 without a response."""
+        with suppress(ConnectionError), closing(self.connect()) as connection:
+            return got(connection, path).status
+        return 0
 
     def wait_until_ready(self) -> None:
-        """Wait until it can do its work."""
-        wait_until(lambda: self.status("/readyz") == 200, seconds=DEADLINE_SECONDS)
+        """Wait until it is ready."""
+        wait_until(lambda: self.status("/readyz") == 200)
 
     def faults(self) -> list[dict[str, Any]]:
-        """Give the lines of its log that tell of a fault of ours."""
+        """Return the log lines of bugs."""
         lines = [line for program in self._programs for line in program.lines()]
         return [line for line in lines if line["event"] in FAULTS]
 
 
 class Machines:
-    """Machines on one database, with the file of the fake PSP, and a look into both."""
+    """Machines on one database and one fake PSP, and an installation that looks into both."""
 
     def __init__(self, folder: Path, url: str, *, machines: int) -> None:
-        """Take an address of a migrated database, or of the file `cards.db` that is to be made."""
+        """Take the URL of a migrated database, or of a new file `cards.db`."""
         ports = [free_port() for _ in range(machines)]
-        # Any, because they are keywords too. Clients balance for themselves: the host is not used.
+        # Any, because they are keywords too. Clients choose the machine and ignore the base URL.
         environment: dict[str, Any] = {
             "CARDONFILE_DATABASE_URL": url,
             "CARDONFILE_FAKE_PSP_DATABASE": str(folder / "fake-psp.db"),
@@ -139,7 +135,7 @@ class Machines:
             unit.guests.put_many([a_guest(id=guest_id) for guest_id in guest_ids])
             unit.commit()
         self.token = self.installation.token_for(self.installation.caller)
-        # The server may go away from now on.
+        # From now on the database may go away.
         self.installation.close()
         self.each = [Machine(folder, port, environment) for port in ports]
 
@@ -150,19 +146,19 @@ class Machines:
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until all can do their work."""
+        """Wait until all are ready."""
         for machine in self.each:
             machine.wait_until_ready()
 
     def close(self) -> None:
-        """Leave nothing of them."""
+        """Kill whatever still runs."""
         for machine in self.each:
             machine.close()
         self.installation.close()
 
 
 def one_machine_on_sqlite(folder: Path) -> Machines:
-    """Give a machine that is not started, with an SQLite file."""
+    """Return one machine with an SQLite file, not started yet."""
     return Machines(folder, f"sqlite:///{folder / 'cards.db'}", machines=1)
 
 
@@ -171,7 +167,7 @@ def one_machine_on_sqlite(folder: Path) -> Machines:
 
 @dataclass(kw_only=True)
 class Fates:
-    """What became of requests: each that was sent was answered, refused with 503, or cut off."""
+    """How many requests were sent, and how many were answered, refused with 503, or cut off."""
 
     sent: int = 0
     answered: int = 0
@@ -189,10 +185,10 @@ class Fates:
 
 @dataclass(kw_only=True)
 class Added:
-    """An add-card of a client, its answer once there is one, and what became of the session.
+    """An add-card of a client.
 
-    `redirect_uri` is of no other add-card. `card` is the number that the guest has typed; `state`
-    and what comes before it is what the client was told last.
+    `redirect_uri` is unique. `answer` is the response. `card` is the number that the guest typed.
+    `status`, `account_id` and `state` are what the client read last.
     """
 
     guest_id: GuestId
@@ -208,7 +204,7 @@ class Added:
 
 
 class Request(NamedTuple):
-    """A request to whichever machine."""
+    """A request to any machine."""
 
     method: str
     address: str
@@ -217,7 +213,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a client looks at in an answer."""
+    """The parts of a response that a client looks at."""
 
     status: int
     location: str
@@ -225,11 +221,11 @@ class Answer(NamedTuple):
 
 
 class Unexpected(Exception):
-    """An answer that no client should ever get, or none after many tries."""
+    """A response that no client should get, or none after all retries."""
 
 
 class Client:
-    """Somebody who adds and removes cards, on a connection to each machine that stays open."""
+    """Adds and removes cards, on a persistent connection to each machine."""
 
     def __init__(self, machines: Machines, name: str, number: int) -> None:
         self.fates = [Fates() for _ in machines.each]
@@ -249,7 +245,7 @@ class Client:
             connection.close()
 
     def add_cards_until(self, enough: Callable[[], bool]) -> None:
-        """Add one card after the other; every second guest types it, and some are removed."""
+        """Add cards one by one. Every second guest types the card, and some cards are removed."""
         while not enough():
             try:
                 if self._own_guests and self._random.random() < REMOVED:
@@ -262,7 +258,7 @@ class Client:
                 self.unexpected.append(str(unexpected))
 
     def try_to_add_card(self, machine: int) -> int:
-        """Ask one machine for a link, once; give the status, 0 when the connection is cut off."""
+        """Send one add-card to one machine, and return the status: 0 if it was cut off."""
         adding = self._an_add_card(self._random.choice(GUESTS), has_key=True)
         answer = self._send(machine, self._request_of(adding))
         if answer is not None and answer.status == 200:
@@ -270,7 +266,7 @@ class Client:
         return answer.status if answer else 0
 
     def ask_again(self, added: Added) -> None:
-        """Ask again for what was answered; everything must be as the client was told."""
+        """Repeat the requests of an add-card. The responses must be the same."""
         try:
             if added.key and self._ask(self._request_of(added), 200).text != added.answer:
                 raise Unexpected(f"another session under the same key: {added}")
@@ -281,7 +277,7 @@ class Client:
             self.unexpected.append(str(unexpected))
 
     def look_at(self, added: Added) -> None:
-        """Read the session; once it has ended it never changes."""
+        """Read the session. Once it has ended it must not change."""
         path = f"{_accounts(added.guest_id)}/sessions/{added.token_id}"
         text = self._ask(Request("GET", path, self._token), 200).text
         if added.status is not SessionStatus.OPEN and text != added.state:
@@ -292,7 +288,7 @@ class Client:
         self._ask(Request("GET", _accounts(added.guest_id), self._token), 200)
 
     def _add_card(self, guest_id: GuestId) -> Added | None:
-        """Add a card; gives None when the request had no key, and no answer either."""
+        """Add a card. Return None when the request had no key and got no response."""
         adding = self._an_add_card(guest_id, has_key=self._random.random() >= WITHOUT_KEY)
         request = self._request_of(adding)
         if adding.key is None:
@@ -302,7 +298,7 @@ class Client:
                 self.given_up.append(adding)
                 return None
             return self._keep(adding, _expected(request, first, 200))
-        if self._random.random() < LOST_ANSWERS:
+        if self._random.random() < LOST_RESPONSES:
             self._send(self._turn, request, hangs_up=True)
         return self._keep(adding, self._ask(request, 200))
 
@@ -348,17 +344,17 @@ class Client:
         self._type_card(added, comes_back=True)
         self.look_at(added)
         if added.status is SessionStatus.OPEN:
-            # Nothing could be written when the guest came back. Its card will come, and stay.
+            # The storage was away when the guest came back. The reconciler will store the card.
             self._own_guests.pop()
             return
         if added.status is not SessionStatus.COMPLETED:
             raise Unexpected(f"the card is not on file: {added}")
-        # An earlier try, of which the answer was cut off, may have removed it.
+        # 404, if the response to an earlier try was cut off.
         self._ask(Request("DELETE", _account(added), self._token), 200, 404)
         added.is_removed = True
 
     def _ask(self, request: Request, *expected: int) -> Answer:
-        """Send a request to one machine after the other until it is answered."""
+        """Send a request to one machine after the other, until it is answered."""
         for seconds in PAUSES_SECONDS:
             self._turn += 1
             answer = self._send(self._turn, request)
@@ -368,7 +364,7 @@ class Client:
         raise Unexpected(f"{request.method} {request.address}: never answered")
 
     def _send(self, turn: int, request: Request, *, hangs_up: bool = False) -> Answer | None:
-        """Send a request once; gives None when the connection is cut off before the answer."""
+        """Send a request once. Return None when the connection is cut off before the response."""
         machine = turn % len(self._connections)
         connection, fates = self._connections[machine], self.fates[machine]
         path = urlsplit(request.address)._replace(scheme="", netloc="").geturl()
@@ -398,7 +394,7 @@ class Client:
 
 
 def own_guests(number: int) -> list[GuestId]:
-    """Give the guests whose cards only the client with this number adds and removes."""
+    """Return the guests that only the client with this number uses."""
     return [GuestId(a_uuid(2_000 + each * CLIENTS + number)) for each in range(40)]
 
 
@@ -417,29 +413,29 @@ def _expected(request: Request, answer: Answer, *statuses: int) -> Answer:
 
 
 class Clients:
-    """All clients, and what became of what they sent."""
+    """Many clients, and the sums of what they saw."""
 
     def __init__(self, machines: Machines, name: str, clients: int) -> None:
         self.each = [Client(machines, name, number) for number in range(clients)]
 
     @property
     def fates(self) -> Fates:
-        """What became of all requests so far."""
+        """What happened to all requests so far."""
         return sum((fates for client in self.each for fates in client.fates), Fates())
 
     @property
     def added(self) -> list[Added]:
-        """The cards that were answered for."""
+        """The add-cards that were answered."""
         return [added for client in self.each for added in client.added]
 
     @property
     def given_up(self) -> list[Added]:
-        """The add-cards without an answer that were not sent again."""
+        """The add-cards that got no response and were not retried."""
         return [added for client in self.each for added in client.given_up]
 
     @property
     def unexpected(self) -> list[str]:
-        """What no client should ever see."""
+        """The responses that no client should get."""
         return [each for client in self.each for each in client.unexpected]
 
     def answered_by(self, machine: int) -> int:
@@ -453,7 +449,7 @@ class Clients:
 
     @contextmanager
     def doing(self, work: Callable[[Client], object], stop: Event) -> Iterator[None]:
-        """Have each do its work, until the block is over and they stop."""
+        """Run `work` for each client in a thread. After the block, set `stop` and wait for them."""
         with ThreadPoolExecutor(len(self.each)) as pool:
             running = [pool.submit(work, client) for client in self.each]
             try:
@@ -464,11 +460,11 @@ class Clients:
             each.result()
 
 
-# What has come of it.
+# What is stored.
 
 
 class StoredSession(NamedTuple):
-    """What a row tells of a session."""
+    """A row of a session."""
 
     token_id: str
     guest_id: str
@@ -479,20 +475,20 @@ class StoredSession(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is stored: sessions and keys by what they are asked for with, and active accounts."""
+    """The stored sessions by id, the idempotency keys with their sessions, the active accounts."""
 
     sessions: Mapping[str, StoredSession]
     keys: Mapping[str, str]
     active: Collection[str]
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
-        """Give what is not there, or not as the client was told."""
+        """Return the add-cards whose session is missing, or differs from what the client read."""
         return [each for each in added if self._is_lost(each)]
 
     def unasked(self, added: Sequence[Added], given_up: Sequence[Added]) -> list[str]:
-        """Give the `redirect_uri` of sessions that nobody got, such as a second one under a key.
+        """Return the `redirect_uri` of each session that no client knows, such as a duplicate.
 
-        An add-card that was given up may have left one, and no more.
+        An add-card that was given up may have left one session.
         """
         answered = {each.token_id for each in added}
         may_be = Counter(each.redirect_uri for each in given_up)
@@ -514,8 +510,8 @@ class Records:
 
 
 def records_of(url: str) -> Records:
-    """Read what is stored, past the repositories."""
-    # A UUID of PostgreSQL is text in SQLite, and here.
+    """Read the records from the database, without the repositories."""
+    # UUIDs are text in SQLite.
     sessions = _select(
         url,
         "SELECT CAST(token_id AS text), CAST(guest_id AS text), redirect_uri, status,"
@@ -541,14 +537,15 @@ def _select(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may 
 
 @dataclass(kw_only=True)
 class Aftermath:
-    """What must not be found once everything has come to rest.
+    """What is wrong once nothing is due any more. Every list must be empty.
 
-    `lost`: sessions that are not there, or not as a client was told. `unasked`: sessions that no
-    client got an answer for, such as a second one under the same key. `unsettled`: sessions that
-    have not come to the end that a typed card, or none, leads to. `doubled` and `missing`: cards,
-    by guest, that are on file more than once, or not although they were typed, or that are although
-    they were removed. `stray`: tokens at the PSP that nobody keeps, and tokens that we keep and the
-    PSP does not know. `endless`: sessions that are open when all has long been over.
+    - `lost`: add-cards whose session is missing, or differs from what the client read.
+    - `unasked`: sessions that no client knows, such as a second one under the same key.
+    - `unsettled`: sessions whose end does not fit the card that was typed, or not typed.
+    - `doubled`: cards that are on file twice, as guest and last four digits.
+    - `missing`: cards that were typed and are not on file, or were removed and are.
+    - `stray`: tokens that either the PSP or an account has, but not both.
+    - `endless`: sessions that are still open after their end.
     """
 
     lost: list[Added] = field(default_factory=list)
@@ -561,7 +558,7 @@ class Aftermath:
 
 
 def look_at(machines: Machines, *parts: Clients) -> Aftermath:
-    """Have the reconciler come to rest, and hold what is stored against what clients were told.
+    """Reconcile everything, and compare what is stored with what clients read.
 
     The machines must have stopped.
     """
@@ -604,19 +601,19 @@ def look_at(machines: Machines, *parts: Clients) -> Aftermath:
             and session.token_id not in first
         )
 
-    aftermath = Aftermath(
+    unsettled = [session for each, session in sessions if not is_settled(each, session)]
+    stray: set[str] = {account.token for account in accounts} ^ installation.tokens_at_psp()
+    _reconcile_at(installation, datetime.now(UTC) + BEYOND_ALL)
+    at_last = records_of(machines.url).sessions.values()
+    return Aftermath(
         lost=lost,
         unasked=records.unasked(added, given_up),
-        unsettled=[session for each, session in sessions if not is_settled(each, session)],
+        unsettled=unsettled,
         doubled=[card for card, times in on_file.items() if times > 1],
         missing=typed ^ on_file.keys(),
-        stray={account.token for account in accounts} ^ installation.tokens_at_psp(),
+        stray=stray,
+        endless=[session for session in at_last if session.status == SessionStatus.OPEN],
     )
-    _reconcile_at(installation, datetime.now(UTC) + BEYOND_ALL)
-    for session in records_of(machines.url).sessions.values():
-        if session.status == SessionStatus.OPEN:
-            aftermath.endless.append(session)
-    return aftermath
 
 
 def _reconcile_at(installation: Installation, now: datetime) -> None:

@@ -1,57 +1,95 @@
-"""Three machines on one PostgreSQL: what clients see while parts of it fail, and what remains."""
+"""Several machines on one PostgreSQL: what clients see while parts of it fail, and what remains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Event
+from typing import Final
 
 import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from tests.adapters.postgresql.by_hand import cut_off
 from tests.builders import a_center, a_session
-from tests.entrypoints.load import Aftermath, Fates, look_at
-from tests.entrypoints.several_machines import (
-    OUTAGES,
-    ask_all,
-    crashed,
-    live_through,
-    three_machines,
-    watch,
-)
+from tests.entrypoints.load import CLIENTS, Aftermath, Client, Clients, Fates, Machines, look_at
+from tests.entrypoints.postgresql_outages import OUTAGES, crashed, hanging, stopped
 from tests.postgresql import PostgresqlServer, new_database, own_server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+MACHINES: Final = 3
+ANSWERS: Final = 40
+"""How many requests are answered between two faults."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresqlServer]:
-    """Give a server that every test may stop, and leaves running."""
+    """Run a server that every test may stop, and must leave running."""
     with own_server() as server:
         yield server
 
 
-@pytest.mark.parametrize("outage", OUTAGES)
-def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_away(
-    outage: str, server: PostgresqlServer, tmp_path: Path
-) -> None:
-    with three_machines(tmp_path, server) as machines:
-        load = live_through(machines, server, OUTAGES[outage], answers=100)
+def ask_all(machines: Machines, name: str) -> Clients:
+    """Send add-cards to every machine from many clients at once, none twice."""
+    clients = Clients(machines, name, 2 * CLIENTS)
 
-        # Whoever asks from now on sees nothing of what has been.
+    def ask(number: int) -> None:
+        for turn in range(len(machines.each)):
+            clients.each[number].try_to_add_card((number + turn) % len(machines.each))
+
+    with closing(clients):
+        at_once(len(clients.each), ask)
+    return clients
+
+
+def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_away(
+    server: PostgresqlServer, tmp_path: Path
+) -> None:
+    def go_on(counted: Callable[[], int], more: int = ANSWERS) -> None:
+        before = counted()
+        wait_until(lambda: counted() >= before + more)
+
+    def answered() -> int:
+        return load.fates.answered
+
+    with (
+        new_database(server.url) as url,
+        closing(Machines(tmp_path, url, machines=MACHINES)) as machines,
+    ):
+        machines.start()
+        load, stop = Clients(machines, "load", CLIENTS), Event()
+        killed = machines.each[0]
+        with closing(load), load.doing(lambda client: client.add_cards_until(stop.is_set), stop):
+            go_on(answered)
+            killed.kill()
+            go_on(answered)
+            killed.start()
+            killed.wait_until_ready()
+            go_on(lambda: load.answered_by(0), CLIENTS)
+            for outage in OUTAGES.values():
+                cut_off(machines.url)
+                go_on(answered)
+                with outage(server):
+                    go_on(lambda: load.fates.refused, CLIENTS)
+                machines.wait_until_ready()
+            go_on(answered)
+
+        # Later requests notice nothing of it, also when all connections are cut off once more.
         after = ask_all(machines, "after")
         cut_off(machines.url)
         after_another = ask_all(machines, "another")
 
-        assert [machine.stop() for machine in machines.each] == [0, 0, 0]
+        assert [machine.stop() for machine in machines.each] == [0] * MACHINES
         fates = load.fates
         assert load.unexpected == []
         assert fates.sent == fates.answered + fates.refused + fates.cut_off
-        assert fates.refused > 0
         assert fates.cut_off > 0
         for calm in (after.fates, after_another.fates):
             assert calm == Fates(sent=calm.sent, answered=calm.sent)
@@ -59,20 +97,43 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
         assert [line for machine in machines.each for line in machine.faults()] == []
 
 
-@pytest.mark.parametrize("outage", ["stopped", "hanging"])
 def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
-    outage: str, server: PostgresqlServer, tmp_path: Path
+    server: PostgresqlServer, tmp_path: Path
 ) -> None:
-    with three_machines(tmp_path, server) as machines:
-        watched = watch(machines, server, OUTAGES[outage], enough=lambda refused, _: refused >= 100)
+    stop, is_away, statuses = Event(), Event(), list[int]()
 
-        assert {each.status for each in watched.adding} == {503}
-        assert {each.status for each in watched.healthz} == {200}
-        assert watched.readyz.status == 503
+    def hammer(client: Client) -> None:
+        while not stop.is_set():
+            began_away = is_away.is_set()
+            status = client.try_to_add_card(0)
+            if began_away and is_away.is_set():
+                statuses.append(status)
+
+    with (
+        new_database(server.url) as url,
+        closing(Machines(tmp_path, url, machines=1)) as machines,
+    ):
+        machines.start()
+        (machine,) = machines.each
+        clients = Clients(machines, "hammer", 2 * CLIENTS)
+        with closing(clients), clients.doing(hammer, stop):
+            for outage in (stopped, hanging):
+                before = clients.fates.answered
+                wait_until(lambda: clients.fates.answered >= before + ANSWERS)  # noqa: B023 - now
+                with outage(server):
+                    is_away.set()
+                    statuses.clear()
+                    while len(statuses) < ANSWERS:
+                        assert machine.status("/healthz") == 200
+                    assert machine.status("/readyz") == 503
+                    assert set(statuses) == {503}
+                    is_away.clear()
+                machines.wait_until_ready()
+
         # The same process, without a restart.
         after = ask_all(machines, "after").fates
         assert after == Fates(sent=after.sent, answered=after.sent)
-        assert [machine.stop() for machine in machines.each] == [0, 0, 0]
+        assert machine.stop() == 0
 
 
 def test_a_commit_that_a_crash_cut_off_is_not_taken_for_that_of_whoever_got_its_number(
@@ -83,7 +144,7 @@ def test_a_commit_that_a_crash_cut_off_is_not_taken_for_that_of_whoever_got_its_
             unit.sessions.add(a_session())
             with crashed(server):
                 pass
-            # PostgreSQL has forgotten the number with the transaction, and gives it out again.
+            # The crash lost the transaction, so PostgreSQL gives its number to another.
             with closing(PostgresqlStorage(url)) as other:
                 for number in range(20):
                     with other.write() as later:
