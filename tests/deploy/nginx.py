@@ -17,11 +17,11 @@ from tests.waiting import wait_until
 
 EXAMPLE: Final = ROOT / "docs" / "examples" / "nginx.conf"
 NAME: Final = "localhost"
-"""In place of cards.example: a name that leads to the loopback address everywhere."""
+"""In place of cards.example. It resolves to the loopback address everywhere."""
 
 
 class Nginx:
-    """nginx before a service, which has to say that browsers reach it at `url`."""
+    """nginx in front of a service, whose public base URL must be `url`."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -43,7 +43,7 @@ class Nginx:
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
 
     def start(self, upstream_port: int) -> None:
-        """Start it before a service on a port."""
+        """Start it in front of a service on this port."""
         program = shutil.which(
             "nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
         )
@@ -58,7 +58,7 @@ class Nginx:
         wait_until(self._is_listening)
 
     def _configuration(self, upstream_port: int) -> str:
-        """Give the example with the ports and files of this test, and with nothing else changed."""
+        """Return the example with the ports and files of this test, otherwise unchanged."""
         text = EXAMPLE.read_text()
         for there, here in {
             "/run/nginx.pid": f"{self.folder}/nginx.pid",
@@ -83,12 +83,12 @@ class Nginx:
         return text
 
     def connect(self, source: str = "127.0.0.1") -> ssl.SSLSocket:
-        """Give a connection by TLS, from an address of this machine."""
+        """Open a TLS connection from one of this machine's addresses."""
         plain = socket.create_connection(("127.0.0.1", self.port), 30, source_address=(source, 0))
         return self.trust.wrap_socket(plain, server_hostname=NAME)
 
     def send_raw(self, sent: bytes) -> bytes:
-        """Send bytes as they are, and give all that comes back until nginx closes."""
+        """Send bytes as they are, and return everything received until nginx closes."""
         with closing(self.connect()) as connection:
             received = b""
             with suppress(OSError):
