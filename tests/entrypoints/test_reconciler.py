@@ -13,6 +13,7 @@ from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId, MerchantAccount
 from domain.ports import Storage
+from domain.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
 from entrypoints.reconciler import Reconciler, run_until_idle
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
@@ -25,7 +26,7 @@ from tests.waiting import wait_until
 def running(
     installation: Installation, storage: Storage | None = None
 ) -> Iterator[threading.Event]:
-    """Run a reconciler with four threads, and lend the event that wakes it."""
+    """Run a reconciler with four threads for a block, and lend the event that wakes it."""
     container, work = installation.container, threading.Event()
     reconciler = Reconciler(
         settle=replace(container.settle_in_worker(), storage=storage or installation.storage),
@@ -45,7 +46,7 @@ def running(
 def sessions_with_a_card(
     installation: Installation, number: int, center_id: CenterId = CENTER_ID
 ) -> list[CardSession]:
-    """Have sessions that are due, each with a card that was typed."""
+    """Return due sessions, each with a typed card."""
     sessions = [installation.opened_session(center_id=center_id) for _ in range(number)]
     for session in sessions:
         installation.type_card(session)
@@ -62,7 +63,7 @@ def test_what_is_due_is_settled_and_what_is_not_kept_is_discarded(
 ) -> None:
     sessions = sessions_with_a_card(installation, 10)
     with running(installation):
-        # All of them bring the same card: one is stored, the tokens of the others are discarded.
+        # It is one card: one session stores it, the tokens of the others are discarded.
         wait_until(
             lambda: all(settled(installation, sessions)) and len(installation.tokens_at_psp()) == 1
         )
@@ -154,12 +155,12 @@ def test_a_storage_that_is_away_is_in_the_log_once_and_so_is_its_return(
 
 
 def test_the_command_works_until_nothing_is_due(installation: Installation) -> None:
-    sessions = [installation.add_card() for _ in range(150)]
+    sessions = [installation.add_card() for _ in range(MAX_PER_ROUND + 1)]
     installation.clock.advance(timedelta(minutes=30))
 
     rounds = run_until_idle(installation.reconcile)
 
-    assert sum(each.sessions for each in rounds) == 150
+    assert [each.sessions for each in rounds] == [MAX_PER_ROUND, 1, 0]
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 

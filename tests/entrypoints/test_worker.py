@@ -1,4 +1,4 @@
-"""The heartbeat of the worker, and who notices that it is missing."""
+"""The worker's heartbeat and chores, and how a missing worker is noticed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_readiness_and_the_log_say_when_no_worker_has_run_for_a_minute(
 ) -> None:
     api = Api(installation)
     with capture_logs() as logs:
-        # A worker that is started with the service has a minute.
+        # A worker that starts with the service has a minute for its first heartbeat.
         installation.clock.advance(ALMOST_A_MINUTE)
         assert api.get("/readyz").json == {"status": "ready"}
         installation.container.leave_heartbeat()()
@@ -44,7 +44,7 @@ def test_readiness_and_the_log_say_when_no_worker_has_run_for_a_minute(
     assert told == [("worker_missing", "error"), ("worker_back", "warning")]
 
 
-def test_it_is_noticed_by_whoever_has_work_for_it_once_a_minute() -> None:
+def test_processes_with_work_for_it_look_for_a_worker_once_a_minute() -> None:
     seconds, looks = [0.0], []
 
     def is_missing() -> bool:
@@ -62,7 +62,7 @@ def test_it_is_noticed_by_whoever_has_work_for_it_once_a_minute() -> None:
     assert [line["event"] for line in logs] == ["worker_missing"]
 
 
-def test_a_webhook_that_finds_no_worker_has_it_in_the_log(
+def test_a_returning_browser_that_finds_no_worker_is_noticed(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("adapters.http.health.CHECK_EVERY_SECONDS", 0)
@@ -101,7 +101,7 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
 
 
 class Broken:
-    """What a PSP might run beside the worker."""
+    """Background work of a PSP that fails."""
 
     def start(self) -> None:
         raise ValueError("a secret")
