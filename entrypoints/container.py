@@ -40,7 +40,7 @@ from domain.list_products import ListProducts
 from domain.list_tokens import ListTokens
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
-from domain.ports import Clock, Identity, Ids, PaymentProvider, PostalCodes, Providers, Storage
+from domain.ports import Clock, Ids, PaymentProvider, Providers
 from domain.read_account import ReadAccount
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
@@ -130,38 +130,26 @@ class Container(containers.DeclarativeContainer):
 
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
 
-    clock: providers.Provider[Clock] = providers.ThreadSafeSingleton(SystemClock)
-    ids: providers.Provider[Ids] = providers.ThreadSafeSingleton(RandomIds)
-    postal_codes: providers.Provider[PostalCodes] = providers.ThreadSafeSingleton(PostalCodeFormats)
-    storage: providers.Provider[Storage] = providers.ThreadSafeSingleton(
+    clock = providers.ThreadSafeSingleton(SystemClock)
+    ids = providers.ThreadSafeSingleton(RandomIds)
+    postal_codes = providers.ThreadSafeSingleton(PostalCodeFormats)
+    storage = providers.ThreadSafeSingleton(
         storage_in,
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    identity: providers.Provider[Identity] = providers.ThreadSafeSingleton(
-        OpaqueTokens, storage=storage, clock=clock
-    )
-    issue_token: providers.Provider[IssueToken] = providers.ThreadSafeSingleton(
-        IssueToken, storage=storage, clock=clock, ids=ids
-    )
-    list_tokens: providers.Provider[ListTokens] = providers.ThreadSafeSingleton(
-        ListTokens, storage=storage
-    )
-    revoke_token: providers.Provider[RevokeToken] = providers.ThreadSafeSingleton(
-        RevokeToken, storage=storage, clock=clock
-    )
-    psp_adapters: providers.Provider[Mapping[ProviderName, PaymentProvider]] = (
-        providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
-    )
-    breakers: providers.Provider[CircuitBreakers] = providers.ThreadSafeSingleton(CircuitBreakers)
-    outages: providers.Provider[OutageLog] = providers.ThreadSafeSingleton(OutageLog)
-    bulkhead: providers.Provider[Bulkhead] = providers.ThreadSafeSingleton(
-        Bulkhead, settings.provided.psp_calls
-    )
-    merchants: providers.Provider[MerchantCheck] = providers.ThreadSafeSingleton(
+    identity = providers.ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock)
+    issue_token = providers.ThreadSafeSingleton(IssueToken, storage=storage, clock=clock, ids=ids)
+    list_tokens = providers.ThreadSafeSingleton(ListTokens, storage=storage)
+    revoke_token = providers.ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock)
+    psp_adapters = providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
+    breakers = providers.ThreadSafeSingleton(CircuitBreakers)
+    outages = providers.ThreadSafeSingleton(OutageLog)
+    bulkhead = providers.ThreadSafeSingleton(Bulkhead, settings.provided.psp_calls)
+    merchants = providers.ThreadSafeSingleton(
         MerchantCheck, providers.Factory(RecognizeMerchant, storage=storage)
     )
-    psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
+    psps = providers.ThreadSafeSingleton(
         guard,
         psp_adapters,
         bulkhead=bulkhead,
@@ -170,7 +158,7 @@ class Container(containers.DeclarativeContainer):
         merchants=merchants,
     )
     # The reconciler limits its calls itself, and has threads of its own.
-    worker_psps: providers.Provider[Providers] = providers.ThreadSafeSingleton(
+    worker_psps = providers.ThreadSafeSingleton(
         guard,
         psp_adapters,
         bulkhead=None,
@@ -178,14 +166,12 @@ class Container(containers.DeclarativeContainer):
         outages=outages,
         merchants=merchants,
     )
-    links: providers.Provider[HostedLinks] = providers.ThreadSafeSingleton(
-        HostedLinks, base_url=settings.provided.public_base_url
-    )
+    links = providers.ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
 
-    obtain_page: providers.Provider[ObtainPage] = providers.ThreadSafeSingleton(
+    obtain_page = providers.ThreadSafeSingleton(
         ObtainPage, storage=storage, providers=psps, clock=clock
     )
-    settle_session: providers.Provider[SettleSession] = providers.ThreadSafeSingleton(
+    settle_session = providers.ThreadSafeSingleton(
         SettleSession,
         storage=storage,
         providers=psps,
@@ -193,7 +179,7 @@ class Container(containers.DeclarativeContainer):
         clock=clock,
         ids=ids,
     )
-    settle_in_worker: providers.Provider[SettleSession] = providers.ThreadSafeSingleton(
+    settle_in_worker = providers.ThreadSafeSingleton(
         SettleSession,
         storage=storage,
         providers=worker_psps,
@@ -203,16 +189,16 @@ class Container(containers.DeclarativeContainer):
         clock=clock,
         ids=ids,
     )
-    discard_token: providers.Provider[DiscardToken] = providers.ThreadSafeSingleton(
+    discard_token = providers.ThreadSafeSingleton(
         DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )
-    reconcile: providers.Provider[Reconcile] = providers.ThreadSafeSingleton(
+    reconcile = providers.ThreadSafeSingleton(
         Reconcile, settle=settle_in_worker, discard_token=discard_token, clock=clock
     )
-    forget_idempotency_keys: providers.Provider[ForgetIdempotencyKeys] = (
-        providers.ThreadSafeSingleton(ForgetIdempotencyKeys, storage=storage, clock=clock)
+    forget_idempotency_keys = providers.ThreadSafeSingleton(
+        ForgetIdempotencyKeys, storage=storage, clock=clock
     )
-    use_cases: providers.Provider[UseCases] = providers.ThreadSafeSingleton(
+    use_cases = providers.ThreadSafeSingleton(
         UseCases,
         add_card=providers.Factory(
             AddCard, storage=storage, postal_codes=postal_codes, clock=clock, ids=ids
@@ -243,42 +229,36 @@ class Container(containers.DeclarativeContainer):
             ReceiveWebhook, storage=storage, providers=psps, clock=clock
         ),
     )
-    rate_limits: providers.Provider[RateLimits] = providers.ThreadSafeSingleton(
+    rate_limits = providers.ThreadSafeSingleton(
         RateLimits,
         add_card=settings.provided.add_card_limit,
         shared=providers.Factory(shared_counts, settings),
     )
-    leave_heartbeat: providers.Provider[LeaveHeartbeat] = providers.ThreadSafeSingleton(
-        LeaveHeartbeat, storage=storage, clock=clock
-    )
-    workers: providers.Provider[WorkerWatch] = providers.ThreadSafeSingleton(
+    leave_heartbeat = providers.ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)
+    workers = providers.ThreadSafeSingleton(
         WorkerWatch,
         providers.Factory(
             IsWorkerMissing, storage=storage, clock=clock, watching_since=clock.provided.now.call()
         ),
     )
-    work_for_reconciler: providers.Provider[Event] = providers.ThreadSafeSingleton(Event)
-    app: providers.Provider[falcon.App[falcon.Request, falcon.Response]] = (
-        providers.ThreadSafeSingleton(
-            build_app,
-            providers.Factory(
-                create_app,
-                use_cases=use_cases,
-                identity=identity,
-                storage=storage,
-                links=links,
-                clock=clock,
-                limits=rate_limits,
-                wake_reconciler=providers.Factory(waking, work_for_reconciler, workers),
-                workers=workers,
-            ),
-            settings.provided.psps,
-            psp_adapters,
-        )
+    work_for_reconciler = providers.ThreadSafeSingleton(Event)
+    app = providers.ThreadSafeSingleton(
+        build_app,
+        providers.Factory(
+            create_app,
+            use_cases=use_cases,
+            identity=identity,
+            storage=storage,
+            links=links,
+            clock=clock,
+            limits=rate_limits,
+            wake_reconciler=providers.Factory(waking, work_for_reconciler, workers),
+            workers=workers,
+        ),
+        settings.provided.psps,
+        psp_adapters,
     )
-    behind_proxy: providers.Provider[TrustedProxy] = providers.ThreadSafeSingleton(
-        TrustedProxy, app, settings.provided.trusted_proxy
-    )
+    behind_proxy = providers.ThreadSafeSingleton(TrustedProxy, app, settings.provided.trusted_proxy)
 
 
 def build(settings: Settings) -> Container:
