@@ -166,24 +166,6 @@ def one_machine_on_sqlite(folder: Path) -> Machines:
 
 
 @dataclass(kw_only=True)
-class Fates:
-    """How many requests were sent, and how many were answered, refused with 503, or cut off."""
-
-    sent: int = 0
-    answered: int = 0
-    refused: int = 0
-    cut_off: int = 0
-
-    def __add__(self, other: Fates) -> Fates:
-        return Fates(
-            sent=self.sent + other.sent,
-            answered=self.answered + other.answered,
-            refused=self.refused + other.refused,
-            cut_off=self.cut_off + other.cut_off,
-        )
-
-
-@dataclass(kw_only=True)
 class Added:
     """An add-card of a client.
 
@@ -228,7 +210,7 @@ class Client:
     """Adds and removes cards, on a persistent connection to each machine."""
 
     def __init__(self, machines: Machines, name: str, number: int) -> None:
-        self.fates = [Fates() for _ in machines.each]
+        self.fates = [Counter[str]() for _ in machines.each]
         self.added: list[Added] = []
         self.given_up: list[Added] = []
         self.unexpected: list[str] = []
@@ -373,7 +355,7 @@ class Client:
                 connection.connect()
         except ConnectionError:
             return None
-        fates.sent += 1
+        fates["sent"] += 1
         try:
             connection.request(request.method, path, request.body, dict(request.headers))
             if hangs_up:
@@ -384,12 +366,9 @@ class Client:
             raise Unexpected(f"{request.method} {request.address}: no answer in time") from None
         except (ConnectionError, http.client.HTTPException):
             connection.close()
-            fates.cut_off += 1
+            fates["cut off"] += 1
             return None
-        if response.status == 503:
-            fates.refused += 1
-        else:
-            fates.answered += 1
+        fates["refused" if response.status == 503 else "answered"] += 1
         return Answer(response.status, response.getheader("Location", ""), text)
 
 
@@ -419,9 +398,9 @@ class Clients:
         self.each = [Client(machines, name, number) for number in range(clients)]
 
     @property
-    def fates(self) -> Fates:
-        """What happened to all requests so far."""
-        return sum((fates for client in self.each for fates in client.fates), Fates())
+    def fates(self) -> Counter[str]:
+        """How many requests were sent, and how many were answered, refused (503) and cut off."""
+        return sum((fates for client in self.each for fates in client.fates), Counter[str]())
 
     @property
     def added(self) -> list[Added]:
@@ -440,7 +419,7 @@ class Clients:
 
     def answered_by(self, machine: int) -> int:
         """How many requests a machine has answered."""
-        return sum(client.fates[machine].answered for client in self.each)
+        return sum(client.fates[machine]["answered"] for client in self.each)
 
     def close(self) -> None:
         """Close the connections."""

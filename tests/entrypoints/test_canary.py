@@ -107,7 +107,7 @@ def send_in_every_field(service: Service) -> None:
         {"redirect_uri": NUMBER},
         {"redirect_uri": f"https://{NUMBER}:{CODE}@shop.example"},
         {"source": int(NUMBER)},
-        {"source": 5, "number": NUMBER, "cvc": CODE, "billing_info": {"city": "Seattle"}},
+        {"source": 5, "number": NUMBER, "cvc": CODE, "billing_info": {"city": BOTH}},
         {"billing_info": NUMBER},
         {"billing_info": {"card": NUMBER, "cvc": CODE, "city": "Seattle"}},
         {"card": {"number": NUMBER, "cvc": CODE}},

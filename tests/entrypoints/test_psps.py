@@ -11,7 +11,7 @@ import pytest
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
 from entrypoints.container import build
-from entrypoints.psps import Missing, _load, installed_names, load_psps, what_is_missing
+from entrypoints.psps import _load, installed_names, load_psps, what_is_missing
 from entrypoints.settings import Settings, unknown_settings
 
 GOOD = """
@@ -143,26 +143,6 @@ def test_the_text_of_what_a_plugin_raises_is_not_shown(site: Site, hook: str, wh
 def use(settings: Settings) -> None:
     what_is_missing(settings.psps, "acme", MerchantAccount("default"))
     build(settings).psp_adapters()
-
-
-@pytest.mark.parametrize(
-    ("psp", "environment", "missing"),
-    [
-        ("unknown", {}, Missing.PSP),
-        ("acme", {}, Missing.SETTINGS),
-        ("acme", {"CARDONFILE_ACME_API_KEY": "x"}, Missing.KEYS),
-        ("acme", {"CARDONFILE_ACME_SPAIN_API_KEY": "x"}, None),
-        ("fake", {}, None),
-        ("fake", {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}, Missing.SETTINGS),
-    ],
-)
-def test_what_is_missing_for_a_merchant_account_is_told_apart(
-    site: Site, psp: str, environment: dict[str, str], missing: Missing | None
-) -> None:
-    site.install("cardonfile-acme")
-    psps = Settings.read({"CARDONFILE_PSPS": "acme", **environment}).psps
-
-    assert what_is_missing(psps, psp, MerchantAccount("spain")) is missing
 
 
 def test_a_psp_that_shares_settings_with_the_service_is_refused(site: Site) -> None:

@@ -17,7 +17,7 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from tests.adapters.postgresql.by_hand import cut_off
 from tests.builders import a_center, a_session
-from tests.entrypoints.load import CLIENTS, Aftermath, Client, Clients, Fates, Machines, look_at
+from tests.entrypoints.load import CLIENTS, Aftermath, Client, Clients, Machines, look_at
 from tests.entrypoints.postgresql_outages import OUTAGES, crashed, hanging, stopped
 from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.waiting import wait_until
@@ -57,7 +57,7 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
         wait_until(lambda: counted() >= before + more)
 
     def answered() -> int:
-        return load.fates.answered
+        return load.fates["answered"]
 
     with (
         new_database(server.url) as url,
@@ -77,7 +77,7 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
                 cut_off(machines.url)
                 go_on(answered)
                 with outage(server):
-                    go_on(lambda: load.fates.refused, CLIENTS)
+                    go_on(lambda: load.fates["refused"], CLIENTS)
                 machines.wait_until_ready()
             go_on(answered)
 
@@ -89,10 +89,10 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
         assert [machine.stop() for machine in machines.each] == [0] * MACHINES
         fates = load.fates
         assert load.unexpected == []
-        assert fates.sent == fates.answered + fates.refused + fates.cut_off
-        assert fates.cut_off > 0
+        assert fates["sent"] == fates["answered"] + fates["refused"] + fates["cut off"]
+        assert fates["cut off"] > 0
         for calm in (after.fates, after_another.fates):
-            assert calm == Fates(sent=calm.sent, answered=calm.sent)
+            assert calm.keys() == {"sent", "answered"}
         assert look_at(machines, load, after, after_another) == Aftermath()
         assert [line for machine in machines.each for line in machine.faults()] == []
 
@@ -118,8 +118,8 @@ def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
         clients = Clients(machines, "hammer", 2 * CLIENTS)
         with closing(clients), clients.doing(hammer, stop):
             for outage in (stopped, hanging):
-                before = clients.fates.answered
-                wait_until(lambda: clients.fates.answered >= before + ANSWERS)  # noqa: B023 - now
+                before = clients.fates["answered"]
+                wait_until(lambda: clients.fates["answered"] >= before + ANSWERS)  # noqa: B023 - now
                 with outage(server):
                     is_away.set()
                     statuses.clear()
@@ -131,8 +131,7 @@ def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
                 machines.wait_until_ready()
 
         # The same process, without a restart.
-        after = ask_all(machines, "after").fates
-        assert after == Fates(sent=after.sent, answered=after.sent)
+        assert ask_all(machines, "after").fates.keys() == {"sent", "answered"}
         assert machine.stop() == 0
 
 

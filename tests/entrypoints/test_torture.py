@@ -19,5 +19,5 @@ def test_what_was_answered_is_there_once_however_often_the_service_is_killed(
         survived = survive(lent, rounds=rounds, seed=1)
 
     assert survived.broken == []
-    assert survived.answered_for > 0
-    assert survived.fates.cut_off > 0
+    assert survived.answered > 0
+    assert survived.fates["cut off"] > 0
