@@ -63,10 +63,13 @@ class Reconciler:
         breakers: CircuitBreakers,
         clock: Clock,
         work: threading.Event,
+        threads: int,
         chores: Sequence[Chore] = (),
-        threads: int = 16,
     ) -> None:
-        """Take the use cases, and `work`, the event that wakes the reconciler."""
+        """Take the use cases, and `work`, the event that wakes the reconciler.
+
+        `threads` is how many sessions and discards it handles at once.
+        """
         self._settle = settle
         self._discard_token = discard_token
         self._breakers = breakers

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,6 +19,30 @@ from tests.waiting import wait_until
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS: Final = 40
 SERVE: Final = 'from entrypoints.cli import main; main(prog_name="cardonfile")'
+
+
+class Server:
+    """Whatever serves HTTP on a port of this machine."""
+
+    port: int
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection, not open yet."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
+
+    def status(self, path: str) -> int:
+        """Return the status of a GET on a new connection: 0 without a response."""
+        with suppress(ConnectionError), closing(self.connect()) as connection:
+            return got(connection, path).status
+        return 0
+
+
+def got(connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
+    """Send a GET, and return the response, which has been read."""
+    connection.request("GET", path)
+    response = connection.getresponse()
+    response.read()
+    return response
 
 
 class Program:

@@ -6,7 +6,7 @@ import http.client
 import json
 import signal
 import socket
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.installation import Installation
-from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
+from tests.programs import SERVE, Program, Server, free_port
 from tests.waiting import wait_until
 
 WAITRESS: Final = "waitress"
@@ -33,7 +33,7 @@ GRANIAN_OPTIONS: Final = (
 BODY: Final = json.dumps(GOOD_BODY).encode()
 
 
-class Serving:
+class Serving(Server):
     """An installation that real processes serve on a free port."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Serving:
         for program in self.programs:
             self._stack.enter_context(program)
         try:
-            wait_until(self._all_are_ready, seconds=DEADLINE_SECONDS)
+            wait_until(self._all_are_ready)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -107,20 +107,10 @@ class Serving:
             program.tell(signal.SIGTERM)
         return [program.ends() for program in self.programs]
 
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a connection, not open yet."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
-
     def is_listening(self) -> bool:
         """Return whether the port accepts connections."""
         with closing(socket.socket()) as attempt:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def status(self, path: str) -> int:
-        """Return the status of a GET on a new connection: 0 without a response."""
-        with suppress(ConnectionError), closing(self.connect()) as connection:
-            return got(connection, path).status
-        return 0
 
     def add_card(
         self, connection: http.client.HTTPConnection, *, key: str | None = None
@@ -168,14 +158,6 @@ def end_adding_card(connection: http.client.HTTPConnection) -> TokenId:
     """Send the rest of the request, which must succeed, and return its session."""
     connection.send(BODY[5:])
     return added(connection)
-
-
-def got(connection: http.client.HTTPConnection, path: str) -> http.client.HTTPResponse:
-    """Send a GET, and return the response, which has been read."""
-    connection.request("GET", path)
-    response = connection.getresponse()
-    response.read()
-    return response
 
 
 def added(connection: http.client.HTTPConnection) -> TokenId:

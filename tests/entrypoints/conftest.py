@@ -1,4 +1,4 @@
-"""The command line on an installation of its own."""
+"""The command line with a database of its own."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from click.testing import CliRunner, Result
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli import main
 from tests.databases import make_database
+from tests.programs import SERVE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
-# A process started from a shell's background job would ignore SIGINT, and hand that down.
-PROGRAM: Final = """
+# Processes of a shell's background job inherit that SIGINT is ignored.
+PROGRAM: Final = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from entrypoints.cli import main
-from tests.databases import make_database
-from tests.databases import make_database
-main(prog_name="cardonfile")
+{SERVE}
 """
 
 
 class CommandLine:
-    """Runs `cardonfile` with a database in a folder."""
+    """Runs `cardonfile` with an SQLite file in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,7 +37,7 @@ class CommandLine:
         self.storage = SqliteStorage(self.database)
 
     def run(self, *arguments: str, **environment: str) -> Result:
-        """Run a command in this process; any exception but the end of it is the test's."""
+        """Run a command in this process. Raises whatever it raises, except SystemExit."""
         result = CliRunner().invoke(
             main, arguments, env=self.environment | environment, prog_name="cardonfile"
         )
@@ -48,24 +46,18 @@ class CommandLine:
         return result
 
     def succeeds(self, *arguments: str, **environment: str) -> str:
-        """Run a command that has to succeed; gives what it prints."""
+        """Run a command that must succeed, and return its output."""
         result = self.run(*arguments, **environment)
         assert (result.exit_code, result.stderr) == (0, "")
         return result.stdout
 
     def refuses(self, *arguments: str, **environment: str) -> str:
-        """Run a command that has to end in one sentence; gives the sentence."""
+        """Run a command that must fail with one sentence, and return the sentence."""
         result = self.run(*arguments, **environment)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith("Error: ")
-        assert result.stderr.count("\n") == 1
-        return result.stderr.removeprefix("Error: ").rstrip("\n")
+        return sentence_of(result.exit_code, result.stdout, result.stderr)
 
     def fails_to_start(self, *arguments: str, **environment: str) -> str:
-        """Run a command in a process of its own, which has to end in one sentence; gives it.
-
-        It is for commands that would go on for ever if they did not refuse.
-        """
+        """Do the same in a process of its own, for commands that run for ever if they succeed."""
         ended = subprocess.run(
             [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
             check=False,
@@ -75,10 +67,7 @@ class CommandLine:
             cwd=self.folder,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | self.environment | environment,
         )
-        assert (ended.returncode, ended.stdout) == (1, "")
-        assert ended.stderr.startswith("Error: ")
-        assert ended.stderr.count("\n") == 1
-        return ended.stderr.removeprefix("Error: ").rstrip("\n")
+        return sentence_of(ended.returncode, ended.stdout, ended.stderr)
 
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """Start a command in a process of its own."""
@@ -92,9 +81,17 @@ class CommandLine:
         )
 
 
+def sentence_of(status: int, stdout: str, stderr: str) -> str:
+    """Return the one sentence that a command failed with."""
+    assert (status, stdout) == (1, "")
+    assert stderr.startswith("Error: ")
+    assert stderr.count("\n") == 1
+    return stderr.removeprefix("Error: ").rstrip("\n")
+
+
 @pytest.fixture
 def unmigrated(tmp_path: Path) -> Iterator[CommandLine]:
-    """Give the command line on a folder with nothing in it."""
+    """Return the command line in an empty folder."""
     command_line = CommandLine(tmp_path)
     yield command_line
     command_line.storage.close()
@@ -102,6 +99,6 @@ def unmigrated(tmp_path: Path) -> Iterator[CommandLine]:
 
 @pytest.fixture
 def cardonfile(unmigrated: CommandLine) -> CommandLine:
-    """Give the command line on an empty database."""
+    """Return the command line with an empty, migrated database."""
     make_database(unmigrated.database)
     return unmigrated

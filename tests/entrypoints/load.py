@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -30,8 +30,7 @@ from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
-from tests.programs import DEADLINE_SECONDS, SERVE, Program, free_port
-from tests.serving import got
+from tests.programs import SERVE, Program, Server, free_port
 from tests.waiting import wait_until
 
 CLIENTS: Final = 8
@@ -58,7 +57,7 @@ FAULTS: Final = {"internal_error", "reconciler_fault", "reconciling_one_failed"}
 # The machines.
 
 
-class Machine:
+class Machine(Server):
     """`cardonfile serve` on a machine of its own, which may be killed and started again."""
 
     def __init__(self, folder: Path, port: int, environment: Mapping[str, str]) -> None:
@@ -89,16 +88,6 @@ class Machine:
     def close(self) -> None:
         """Kill whatever still runs."""
         self._stack.close()
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a connection, not open yet."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
-
-    def status(self, path: str) -> int:
-        """Return the status of a GET on a new connection: 0 without a response."""
-        with suppress(ConnectionError), closing(self.connect()) as connection:
-            return got(connection, path).status
-        return 0
 
     def wait_until_ready(self) -> None:
         """Wait until it is ready."""

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from entrypoints.serve import Service, listen
 from tests.installation import Installation
-from tests.programs import DEADLINE_SECONDS
+from tests.programs import DEADLINE_SECONDS, Server
 
 
-class Running:
+class Running(Server):
     """A service that runs in a thread, on a free port."""
 
     def __init__(self, folder: Path, host: str, before: Callable[[Installation], None]) -> None:
         listening = listen(host, 0)
-        self.port: int = listening.getsockname()[1]
+        self.port = listening.getsockname()[1]
         self.installation = Installation(folder, base_url=f"http://127.0.0.1:{self.port}")
         self.token = self.installation.token_for(self.installation.caller)
         before(self.installation)
@@ -32,10 +32,6 @@ class Running:
         self.service.stop()
         self.thread.join(DEADLINE_SECONDS)
         assert not self.thread.is_alive()
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a connection, not open yet."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
 
     def request(
         self, method: str, path: str, body: str | None = None

@@ -24,8 +24,8 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-MACHINES: Final = 3
-ANSWERS: Final = 40
+MACHINES: Final = 2
+ANSWERS: Final = 30
 """How many requests are answered between two faults."""
 
 

@@ -134,6 +134,7 @@ def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation
         breakers=container.breakers(),
         clock=installation.clock,
         work=work,
+        threads=1,
         chores=[
             Chore(every=timedelta(0), do=lambda: done.append("often")),
             Chore(every=timedelta(hours=1), do=lambda: done.append("seldom")),
