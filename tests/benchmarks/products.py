@@ -45,7 +45,7 @@ def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterato
     _fill(database)
     engine = create_engine(f"sqlite:///{database}", module=pysqlite3)
     tables: Any = automap_base()  # its classes are made at run time
-    tables.prepare(autoload_with=engine)
+    tables.prepare(autoload_with=engine, reflection_options={"only": ["products"]})
     product = tables.classes.products
     of_center = product.center_id == CENTER_ID
 
