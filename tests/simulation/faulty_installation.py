@@ -98,9 +98,9 @@ class FaultyInstallation(Installation):
         self._invariants = Invariants(self.known)
         self._process = Process(
             "A",
-            folder,
+            self.database,
+            self.container,
             clock=self.clock,
-            ids=self.ids,
             psp=self.psp,
             late=frozenset(),
             watcher=self._on_call,

@@ -14,10 +14,8 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
-from domain.ports import Clock, Ids
-from entrypoints.container import build
-from entrypoints.settings import Settings
-from tests.installation import BASE_URL
+from domain.ports import Clock
+from entrypoints.container import Container
 from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_provider
 from tests.simulation.psp import LastingTokens
 
@@ -42,15 +40,18 @@ class ClockOfProcess(Clock):
 
 
 class Process:
-    """One process of an installation. A killed one makes no more calls to ports."""
+    """One process of an installation. A killed one makes no more calls to ports.
+
+    It overrides the clock, the storage and the PSP in a container of its own.
+    """
 
     def __init__(
         self,
         name: str,
-        folder: Path,
+        database: Path,
+        container: Container,
         *,
         clock: Clock,
-        ids: Ids,
         psp: FakePsp,
         late: Set[str],
         watcher: Watcher,
@@ -58,14 +59,9 @@ class Process:
         self.name = name
         self.clock = ClockOfProcess(clock)
         self.is_dead = False
-        self._database = folder / "cards.db"
-        self._settings = Settings.read(
-            {
-                "CARDONFILE_DATABASE_URL": f"sqlite:///{self._database}",
-                "CARDONFILE_PUBLIC_BASE_URL": BASE_URL,
-            }
-        )
-        self._ids = ids
+        self._database = database
+        self._container = container
+        container.clock.override(providers.Object(self.clock))
         self._psp = psp
         self._late = late
         self._watcher = watcher
@@ -73,9 +69,8 @@ class Process:
 
     def start(self) -> None:
         """Build everything that is in memory."""
-        container = build(self._settings)
-        container.clock.override(providers.Object(self.clock))
-        container.ids.override(providers.Object(self._ids))
+        container = self._container
+        container.reset_singletons()
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
         container.storage.override(providers.Object(WatchedStorage(self._storage, self._report)))
         fake = FakeProvider(self._psp, webhook_secret=self._psp.webhook_secret, clock=self.clock)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from dependency_injector import providers
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
@@ -31,6 +32,8 @@ from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
+from entrypoints.container import build
+from entrypoints.settings import Settings
 from tests.databases import make_database
 from tests.installation import BASE_URL
 from tests.simulation.faults import Fault, Faults, Step
@@ -137,23 +140,33 @@ class Simulation:
         self.steps = 0
         self._clock = SettableClock()
         ids = SeededIds(seed)
-        make_database(folder / "cards.db")
+        database = folder / "cards.db"
+        make_database(database)
+        settings = Settings.read(
+            {
+                "CARDONFILE_DATABASE_URL": f"sqlite:///{database}",
+                "CARDONFILE_PUBLIC_BASE_URL": BASE_URL,
+            }
+        )
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
         self._faults = Faults(log=self._log, interrupt=self._interrupt, has_page=self._has_page)
         self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
-        self._processes = [
-            Process(
-                name,
-                folder,
-                clock=self._clock,
-                ids=ids,
-                psp=self._psp,
-                late=self._known.late,
-                watcher=self._faults.on_call,
+        self._processes = []
+        for name in ("A", "B"):
+            container = build(settings)
+            container.ids.override(providers.Object(ids))
+            self._processes.append(
+                Process(
+                    name,
+                    database,
+                    container,
+                    clock=self._clock,
+                    psp=self._psp,
+                    late=self._known.late,
+                    watcher=self._faults.on_call,
+                )
             )
-            for name in ("A", "B")
-        ]
-        self._operator = SqliteStorage(folder / "cards.db")
+        self._operator = SqliteStorage(database)
         self._operate(_restore_everything)
         self._invariants = Invariants(self._known)
         self._observer = Observer(folder, self._psp)
