@@ -73,6 +73,7 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
             installation.add_card(guest_id=guest_id) for guest_id in _guests(installation, SESSIONS)
         ]
         for session in sessions:
+            _set_clock(installation)
             page = urlsplit(installation.open_page(session)).path.rpartition("/")[2]
             stripe.stripe.submit_card(page, GOOD_CARD)
         settings.setdefault("CARDONFILE_DATABASE_URL", f"sqlite:///{installation.database}")
@@ -165,8 +166,13 @@ def _program(folder: Path, *command: str, **settings: str) -> Program:
 def _installation(folder: Path, stack: ExitStack, **settings: Any) -> Installation:
     installation = Installation(folder, **settings)
     stack.callback(installation.close)
-    installation.clock.advance(datetime.now(UTC) - installation.clock.now())
+    _set_clock(installation)
     return installation
+
+
+def _set_clock(installation: Installation) -> None:
+    """Set the clock right. It stands still, and Stripe refuses pages that end too soon."""
+    installation.clock.advance(datetime.now(UTC) - installation.clock.now())
 
 
 def _guests(installation: Installation, number: int) -> list[GuestId]:
