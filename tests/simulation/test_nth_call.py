@@ -437,7 +437,7 @@ def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     try_each_call(use_case, situation, CallFault(error=crash, moment=Moment.AFTER))
 
 
-def test_every_use_case_is_rehearsed() -> None:
+def test_every_use_case_is_covered() -> None:
     parts: Iterator[Provider[object]] = build(Settings.read({})).traverse()
     kinds = {getattr(part, "cls", None) for part in parts}
     ours = [kind for kind in kinds if getattr(kind, "__module__", "").startswith("domain.")]
