@@ -1,5 +1,5 @@
--- Has wrk add a card to one guest after the other, and print one line of JSON at the end.
--- Arguments: the access token, the center's id, a CSV file whose first column has the ids of guests.
+-- A script for wrk: sends add-card for one guest after the other, and prints a line of JSON at the end.
+-- Arguments: the access token, the id of the center, a CSV file with the ids of guests in its first column.
 
 local requests = {}
 local sent = 0

@@ -97,7 +97,7 @@ def measure(
 def measure_flow(
     folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
 ) -> Iterator[Row]:
-    """Have guests add cards to the end; the service alone."""
+    """Measure the whole flow, of the service alone, round by round."""
     with ExitStack() as stack:
         servers = [
             (setting, setting.start(stack, folder / f"flow-{number}", sample, postgresql))

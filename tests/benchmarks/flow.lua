@@ -1,6 +1,6 @@
--- Has each thread of wrk, with its one connection, take a guest through the whole flow again and
--- again: add-card, the link, the page of the fake PSP, its form, the way back to the shop.
--- Arguments: the access token, the center's id, a CSV file whose first column has the ids of guests.
+-- A script for wrk: each thread takes one guest after the other through the whole flow: add-card, the
+-- link, the page of the fake PSP, its form, the return to the shop. Prints a line of JSON at the end.
+-- Arguments: the access token, the id of the center, a CSV file with the ids of guests in its first column.
 
 local threads = {}
 
@@ -29,7 +29,7 @@ local function path_of(address)
   return (address:gsub("^https?://[^/]+", ""))
 end
 
--- Servers write the names of headers in letters of their own choice.
+-- Servers differ in the case of header names.
 local function location(headers)
   return headers["Location"] or headers["location"]
 end

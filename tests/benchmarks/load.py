@@ -36,7 +36,7 @@ def add_cards(server: Server, *, connections: int, seconds: int) -> Row:
 
 
 def add_cards_to_the_end(server: Server, *, seconds: int) -> Row:
-    """Have guests add cards, from add-card to the stored card; return the figures."""
+    """Let guests add cards, from add-card to the stored card; return the figures."""
     threads = GUESTS_AT_ONCE
     seen = _wrk(server, "flow.lua", connections=threads, threads=threads, seconds=seconds)
     return {"per_second": seen["stored"] / seen["seconds"], "failed": seen["failed"]}

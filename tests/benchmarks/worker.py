@@ -43,7 +43,7 @@ DELAY_SECONDS: Final = 30
 def measure(
     folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Have cards typed at a slow PSP and no browser return, and let workers settle."""
+    """Measure how fast workers settle sessions whose cards were typed at a slow PSP."""
     for number in range(1, rounds + 1):
         say(f"settlements, round {number} of {rounds}")
         for database, workers in SETTINGS:
@@ -95,7 +95,7 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
 
 
 def measure_delay(folder: Path, *, say: Callable[[str], None]) -> Iterator[Row]:
-    """Have cards typed at the fake PSP and no browser return; measure when they are stored."""
+    """Measure how long after they were typed at the fake PSP cards are stored."""
     say("cards without browsers")
     own = folder / "settled"
     own.mkdir()
