@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
 from typing import Any, Final
 
 from domain.errors import ServiceUnavailable
 from domain.ports import ProviderRefused, ProviderUnavailable
-from tests.simulation.invariants import require
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Process
 
 MAX_STEPS_AT_ONCE: Final = 3
-
-LEASE: Final = timedelta(minutes=1)
 
 _UNITS: Final = ("storage.read", "storage.write")
 _COMMIT: Final = "write.commit"
@@ -35,18 +31,12 @@ class Fault(StrEnum):
 
 @dataclass(slots=True)
 class Step:
-    """A step that a process is doing. The fault comes when `calls_left` reaches 0.
-
-    While the PSP is called to discard a token, `discarding` names it; the lease of the process on
-    that work ends at `lease_end`.
-    """
+    """A step that a process is doing. The fault comes when `calls_left` reaches 0."""
 
     process: Process
     choices: Random
     calls_left: int
     had_fault: bool = False
-    discarding: object = None
-    lease_end: datetime | None = None
 
 
 class Faults:
@@ -74,9 +64,7 @@ class Faults:
         self._refused_for_good: set[str] = set()
 
     def on_call(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
-        """Inject a fault, or do nothing. Raises what the fault raises, and Broken."""
-        if self.steps:
-            self._check_lease(self.steps[-1], call, moment, arguments)
+        """Inject a fault, or do nothing. Raises what the fault raises."""
         key = arguments[0].idempotency_key if call == "psp.start" else ""
         if self.steps and not self.have_stopped:
             step = self.steps[-1]
@@ -84,23 +72,9 @@ class Faults:
             if fault:
                 self._log(f"… {moment} {call}: {fault}")
                 step.had_fault = True
-                if fault is not Fault.INTERRUPTED:
-                    step.discarding = None
                 self._inject(fault, step, key)
         if key in self._refused_for_good and moment is Moment.BEFORE:
             raise ProviderRefused("as before")
-
-    def _check_lease(
-        self, step: Step, call: str, moment: Moment, arguments: tuple[Any, ...]
-    ) -> None:
-        if call == "write.discards.take_due":
-            step.lease_end = arguments[0] + LEASE
-        elif call == "psp.discard":
-            step.discarding = arguments if moment is Moment.BEFORE else None
-            for other in self.steps[:-1]:
-                is_twice = step.discarding and step.discarding == other.discarding
-                is_leased = other.lease_end and step.process.clock.now() < other.lease_end
-                require(not (is_twice and is_leased), "F6", "a token is discarded twice at once")
 
     def _choose(self, step: Step, call: str, moment: Moment, possible: list[Fault]) -> Fault | None:
         if not possible:
