@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import pytest
+import structlog
 from click.testing import CliRunner, Result
+from typing_extensions import override
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli import main
@@ -25,6 +29,21 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 {SERVE}
 """
+
+
+class Process(subprocess.Popen[bytes]):
+    """A process that does not outlive a failed test."""
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.kill()
+        super().__exit__(kind, error, traceback)
 
 
 class CommandLine:
@@ -69,9 +88,9 @@ class CommandLine:
         )
         return sentence_of(ended.returncode, ended.stdout, ended.stderr)
 
-    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> Process:
         """Start a command in a process of its own."""
-        return subprocess.Popen(
+        return Process(
             [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,7 +109,17 @@ def sentence_of(status: int, stdout: str, stderr: str) -> str:
 
 
 @pytest.fixture
-def unmigrated(tmp_path: Path) -> Iterator[CommandLine]:
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a command in this process does to the logs."""
+    root = logging.getLogger()
+    handlers, level, configured = root.handlers, root.level, structlog.get_config()
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.configure(**configured)
+
+
+@pytest.fixture
+def unmigrated(tmp_path: Path, logging_as_it_was: None) -> Iterator[CommandLine]:
     """Return the command line in an empty folder."""
     command_line = CommandLine(tmp_path)
     yield command_line

@@ -9,17 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
-from signal import (
-    SIGHUP,
-    SIGINT,
-    SIGTERM,
-    SIGUSR1,
-    Signals,
-    default_int_handler,
-    getsignal,
-    signal,
-)
-from subprocess import TimeoutExpired
+from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, default_int_handler, getsignal, signal
 from typing import Final
 
 import click
@@ -65,6 +55,13 @@ def with_center(cardonfile: CommandLine) -> CommandLine:
     return cardonfile
 
 
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """Give a port on which nothing can listen: a command that should have refused ends there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield str(taken.getsockname()[1])
+
+
 def configuration(command_line: CommandLine) -> PaymentConfiguration | None:
     with command_line.storage.read() as unit:
         return unit.configurations.get(CENTER_ID)
@@ -88,28 +85,11 @@ class TestHelp:
             ("demo",),
         }
 
-    @pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
-    def test_starts_with_a_sentence_and_shows_an_example(self, path: tuple[str, ...]) -> None:
-        result = CliRunner().invoke(main, [*path, "--help"], prog_name="cardonfile")
-
-        assert result.exit_code == 0
-        usage, _, text = result.stdout.partition("\n\n")
-        assert usage.startswith(" ".join(("Usage: cardonfile", *path)))
-        assert text.partition("\n\n")[0].endswith(".")
-        assert "Example" in text
-        assert f"\n    {' '.join(('cardonfile', *path))}" in text
-
     def test_shows_the_columns_that_are_expected(self) -> None:
         text = CliRunner().invoke(main, ["import", "--help"]).stdout
 
         for what, kind in KINDS.items():
             assert f"{what:8}  {','.join(kind.columns)}\n" in text
-
-    def test_the_list_of_commands_cuts_no_sentence_short(self) -> None:
-        listed = CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
-
-        assert "import" in listed
-        assert "..." not in listed
 
     def test_imports_nothing_that_is_heavy(self) -> None:
         program = "import sys, entrypoints.cli; print(*sys.modules)"
@@ -118,65 +98,31 @@ class TestHelp:
         assert {"falcon", "sqlite_utils", "structlog", "waitress"}.isdisjoint(printed.split())
 
 
-class TestArguments:
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("bogus",),
-            ("migrate", "now"),
-            ("import",),
-            ("import", "pets", "pets.csv"),
-            ("import", "guests"),
-            ("import", "guests", "a.csv", "b.csv"),
-            ("configure-payments",),
-            ("configure-payments", CENTER_ID),
-            ("configure-payments", CENTER_ID, "--avs"),
-            ("configure-payments", CENTER_ID, "--none", "--avs"),
-            ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
-            ("configure-payments", CENTER_ID, "--none", "--account", "default"),
-            ("configure-payments", CENTER_ID, "--none", "--cards-per-guest", "many"),
-            ("configure-payments", CENTER_ID, "--none", "--redirect-origin", "myspa://"),
-            ("configure-payments", CENTER_ID, "--none", "--session-minutes", "30"),
-            ("configure-payments", CENTER_ID, "--provider", "fake", "--cards-per-guest", "two"),
-            ("configure-payments", CENTER_ID, "--provider", "fake", "--session-minutes", "long"),
-            ("token",),
-            ("token", "issue"),
-            ("token", "issue", "--caller", "web-store"),
-            ("token", "issue", "--permission", "guests:add"),
-            ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
-            ("token", "revoke"),
-            ("serve", "--port", "http"),
-            ("serve", "--port", "0"),
-            ("serve", "--port", "65536"),
-            ("demo", "--port", "-1"),
-            ("reconcile", "--all"),
-            ("copy-database",),
-            ("copy-database", "sqlite:///cards.db"),
-        ],
-        ids=" ".join,
-    )
-    def test_wrong_ones_are_answered_with_the_usage(
-        self, cardonfile: CommandLine, arguments: tuple[str, ...]
-    ) -> None:
-        result = cardonfile.run(*arguments)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "pets", "pets.csv"),
+        ("configure-payments", CENTER_ID),
+        ("configure-payments", CENTER_ID, "--avs"),
+        ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
+        # An option is refused also if it says what holds without it.
+        ("configure-payments", CENTER_ID, "--none", "--account", "default"),
+        ("configure-payments", CENTER_ID, "--provider", "fake", "--cards-per-guest", "two"),
+        ("token", "issue", "--caller", "web-store"),
+        ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
+        ("serve", "--port", "0"),
+        ("demo", "--port", "65536"),
+        ("copy-database", "sqlite:///cards.db"),
+    ],
+    ids=" ".join,
+)
+def test_arguments_of_another_form_are_answered_with_the_usage(
+    cardonfile: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    result = cardonfile.run(*arguments)
 
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "Usage: cardonfile" in result.stderr
-
-    @pytest.mark.parametrize(
-        "arguments", [("token", "list", "all"), ("import", "guests", "no.csv")]
-    )
-    @pytest.mark.slow
-    def test_a_real_process_shows_no_traceback(
-        self, cardonfile: CommandLine, arguments: tuple[str, ...]
-    ) -> None:
-        with cardonfile.start(*arguments) as process:
-            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
-
-        assert process.returncode in (1, 2)
-        assert printed == b""
-        assert b"Error: " in complaint
-        assert b"Traceback" not in complaint
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: cardonfile" in result.stderr
 
 
 class TestDatabase:
@@ -194,13 +140,10 @@ class TestDatabase:
         assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
         assert not unmigrated.database.exists()
 
-    @pytest.mark.parametrize("arguments", EVERY_COMMAND_BUT_MIGRATE_AND_DEMO, ids=" ".join)
-    def test_one_with_pending_migrations_is_not_used(
-        self, unmigrated: CommandLine, arguments: tuple[str, ...]
-    ) -> None:
+    def test_one_with_pending_migrations_is_not_used(self, unmigrated: CommandLine) -> None:
         unmigrated.database.touch()
 
-        assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
+        assert "run `cardonfile migrate`" in unmigrated.refuses("token", "list")
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
     def test_one_of_a_newer_release_is_refused(
@@ -214,7 +157,7 @@ class TestDatabase:
 
         assert "newer release" in cardonfile.refuses(*arguments)
 
-    @pytest.mark.parametrize("arguments", [("migrate",), ("reconcile",)], ids=" ".join)
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
     def test_a_file_that_is_none_is_refused(
         self, unmigrated: CommandLine, arguments: tuple[str, ...]
     ) -> None:
@@ -236,9 +179,7 @@ class TestDatabase:
 
         assert complaint == "/no/such.db: No such file or directory"
 
-    @pytest.mark.parametrize(
-        "arguments", [("migrate",), *EVERY_COMMAND_BUT_MIGRATE_AND_DEMO], ids=" ".join
-    )
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
     def test_a_setting_that_cannot_be_used_is_named_without_its_value(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
@@ -337,19 +278,9 @@ class TestConfigurePayments:
                 ),
             ),
             (("--provider", "stripe", "--account", "Harbor-Spa"), "such as harbor_spa"),
-            (("--account", ""), "--account must be 1 to 64"),
-            (("--account", "x" * 65), "--account must be 1 to 64"),
-            (("--account", "caf\u00e9"), "--account must be 1 to 64"),
-            (("--account", "two words"), "--account must be 1 to 64"),
+            (("--account", "two words"), "--account must be 1 to 64 letters, digits"),
             (("--redirect-origin", "shop.example"), "--redirect-origin must be an origin such as"),
-            (
-                ("--redirect-origin", "https://shop.example/a"),
-                "--redirect-origin must be an origin",
-            ),
-            (("--redirect-origin", "javascript:"), "--redirect-origin must be an origin such as"),
             (("--session-minutes", "14"), "--session-minutes must be from 15 to 1440"),
-            (("--session-minutes", "1441"), "--session-minutes must be from 15 to 1440"),
-            (("--session-minutes", "9" * 99), "--session-minutes must be from 15 to 1440"),
         ],
         ids=str,
     )
@@ -367,7 +298,6 @@ class TestConfigurePayments:
     @pytest.mark.parametrize(
         ("center_id", "expected"),
         [
-            ("harbor", "CENTER_ID must be a UUID"),
             (f"{{{CENTER_ID}}}", "CENTER_ID must be a UUID"),
             (GUEST_ID, f"there is no center {GUEST_ID}"),
         ],
@@ -392,31 +322,16 @@ class TestConfigurePayments:
         )
 
 
-class TestReconcile:
-    @pytest.mark.slow
-    def test_does_what_is_due_and_counts_it(self, with_center: CommandLine) -> None:
-        now = a_session().created_at
-        with with_center.storage.write() as unit:
-            unit.sessions.add(a_session(due_at=now, expires_at=now + timedelta(minutes=30)))
-            unit.commit()
+def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> None:
+    now = a_session().created_at
+    with with_center.storage.write() as unit:
+        unit.sessions.add(a_session(due_at=now, expires_at=now + timedelta(minutes=30)))
+        unit.commit()
 
-        with with_center.start("reconcile") as process:
-            printed, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    result = with_center.run("reconcile")
 
-        assert printed == b"reconciled 1 sessions and 0 discards, 0 faults\n"
-        assert process.returncode == 0
-
-    @pytest.mark.slow
-    def test_fails_when_the_storage_is_away(self, cardonfile: CommandLine) -> None:
-        with closing(sqlite3.connect(cardonfile.database, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with cardonfile.start("reconcile") as process:
-                printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
-
-        assert (process.returncode, printed) == (1, b"")
-        assert complaint.decode() == (
-            f"Error: the database cannot be used ({cardonfile.database}: database is locked)\n"
-        )
+    assert result.stdout == "reconciled 1 sessions and 0 discards, 0 faults\n"
+    assert result.exit_code == 0
 
 
 class TestNamesThatNoSettingHas:
@@ -425,13 +340,13 @@ class TestNamesThatNoSettingHas:
         "CARDONFILE_DATABSE_URL is not a setting; the nearest is CARDONFILE_DATABASE_URL"
     )
 
-    @pytest.mark.slow
-    def test_keep_the_service_from_starting(self, cardonfile: CommandLine) -> None:
-        port = str(free_port())
-        assert cardonfile.fails_to_start("serve", "--port", port, **self.TYPED) == self.SENTENCE
+    def test_keep_the_service_from_starting(self, cardonfile: CommandLine, taken_port: str) -> None:
+        complaint = cardonfile.refuses("serve", "--port", taken_port, **self.TYPED)
+
+        assert complaint == self.SENTENCE
 
     def test_are_warned_of_once_by_any_other_command(self, cardonfile: CommandLine) -> None:
-        for command in (("migrate",), ("token", "list"), ("reconcile",)):
+        for command in (("migrate",), ("token", "list")):
             result = cardonfile.run(*command, **self.TYPED)
 
             assert (result.exit_code, result.stderr) == (0, f"Warning: {self.SENTENCE}\n")
@@ -443,10 +358,11 @@ class TestLiveKeys:
         "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_opensesame",
     }
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("command", ["serve", "demo"])
-    def test_are_refused_on_this_machine_alone(self, cardonfile: CommandLine, command: str) -> None:
-        complaint = cardonfile.fails_to_start(command, "--port", str(free_port()), **self.KEYS)
+    def test_are_refused_on_this_machine_alone(
+        self, cardonfile: CommandLine, taken_port: str, command: str
+    ) -> None:
+        complaint = cardonfile.refuses(command, "--port", taken_port, **self.KEYS)
 
         assert "CARDONFILE_STRIPE_SECRET_KEY" in complaint
         assert "live key" in complaint
@@ -458,21 +374,15 @@ class TestLiveKeys:
 
 class TestServe:
     @pytest.mark.slow
-    @pytest.mark.parametrize("number", [SIGTERM, SIGINT, SIGHUP], ids=["TERM", "INT", "HUP"])
-    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine, number: Signals) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-
-        with cardonfile.start("serve", "--port", str(port)) as process:
+    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+        with cardonfile.start("serve", "--port", str(free_port())) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
             assert b"serving" in line
             assert f"database='{cardonfile.database}'".encode() in line
-            # Means nothing, and stops nothing.
+            # It means nothing, and stops nothing.
             process.send_signal(SIGUSR1)
-            with pytest.raises(TimeoutExpired):
-                process.wait(0.2)
-            process.send_signal(number)
+            process.send_signal(SIGTERM)
             printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, printed) == (0, b"")
@@ -481,19 +391,17 @@ class TestServe:
 
     @pytest.mark.slow
     def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-
-        with cardonfile.start("serve", "--no-worker", "--port", str(port)) as process:
+        port = str(free_port())
+        with cardonfile.start("serve", "--no-worker", "--port", port) as process:
             assert process.stderr is not None
             assert b"serving" in process.stderr.readline()
             assert self.last_heartbeat(cardonfile) is None
             cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
             with cardonfile.start("work") as worker:
                 wait_until(lambda: self.last_heartbeat(cardonfile))
-                worker.send_signal(SIGTERM)
+                worker.send_signal(SIGHUP)
                 _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
-            process.send_signal(SIGTERM)
+            process.send_signal(SIGINT)
             process.communicate(timeout=DEADLINE_SECONDS)
 
         assert (process.returncode, worker.returncode) == (0, 0)
@@ -505,36 +413,29 @@ class TestServe:
         with cardonfile.storage.read() as unit:
             return unit.worker_heartbeats.last()
 
-    @pytest.mark.slow
-    def test_an_address_that_is_taken_is_refused(self, cardonfile: CommandLine) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            with cardonfile.start("serve", "--port", str(port)) as process:
-                printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
-
-        assert (process.returncode, printed) == (1, b"")
-        assert complaint.startswith(b"Error: cannot listen on 127.0.0.1 port ")
+    def test_an_address_that_is_taken_is_refused(
+        self, cardonfile: CommandLine, taken_port: str
+    ) -> None:
+        assert cardonfile.refuses("serve", "--port", taken_port).startswith(
+            f"cannot listen on 127.0.0.1 port {taken_port}"
+        )
 
     def test_a_broken_database_of_the_fake_psp_is_named(self, cardonfile: CommandLine) -> None:
         file = cardonfile.database.with_name("cards-fake-psp.db")
         file.write_bytes(b"no database" * 100)
 
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-
-        assert cardonfile.refuses("serve", "--port", str(port)) == (
+        assert cardonfile.refuses("serve", "--port", str(free_port())) == (
             f"the database of the fake PSP cannot be used ({file}: file is not a database)"
         )
 
-    @pytest.mark.parametrize("host", ["", " ", "h\u00f6st", "a b"])
+    @pytest.mark.parametrize("host", ["", "h\u00f6st"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)
 
-    @pytest.mark.parametrize("number", ["1", "4", "many"])
     def test_several_processes_are_refused_in_a_sentence_that_names_granian(
-        self, cardonfile: CommandLine, number: str
+        self, cardonfile: CommandLine
     ) -> None:
-        complaint = cardonfile.refuses("serve", "--processes", number)
+        complaint = cardonfile.refuses("serve", "--processes", "4")
 
         assert "run the application with granian (docs/scaling.md)" in complaint
 

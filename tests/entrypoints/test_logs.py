@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,7 @@ from entrypoints.settings import LogFormat
 NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
 
 
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level, configured = root.handlers, root.level, structlog.get_config()
-    yield
-    root.handlers, root.level = handlers, level
-    structlog.configure(**configured)
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
