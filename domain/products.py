@@ -70,10 +70,12 @@ def _parse_description(value: object) -> str:
 
 
 def _parse_amount(value: object) -> Decimal:
-    if isinstance(value, str) and _AMOUNT.fullmatch(value):
-        digits = value.replace(".", "")
-        if len(digits) <= MAX_AMOUNT_DIGITS:
-            return Decimal(value)
+    if (
+        isinstance(value, str)
+        and _AMOUNT.fullmatch(value)
+        and len(value.replace(".", "")) <= MAX_AMOUNT_DIGITS
+    ):
+        return Decimal(value)
     raise InvalidField(
         "amount",
         f"an amount such as 120.50, with at most 4 decimals and {MAX_AMOUNT_DIGITS} digits",
