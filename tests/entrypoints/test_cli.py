@@ -420,14 +420,6 @@ class TestServe:
             f"cannot listen on 127.0.0.1 port {taken_port}"
         )
 
-    def test_a_broken_database_of_the_fake_psp_is_named(self, cardonfile: CommandLine) -> None:
-        file = cardonfile.database.with_name("cards-fake-psp.db")
-        file.write_bytes(b"no database" * 100)
-
-        assert cardonfile.refuses("serve", "--port", str(free_port())) == (
-            f"the database of the fake PSP cannot be used ({file}: file is not a database)"
-        )
-
     @pytest.mark.parametrize("host", ["", "h\u00f6st"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)

@@ -6,6 +6,7 @@ import os
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from io import BufferedReader, BytesIO, FileIO, RawIOBase, TextIOWrapper
 from typing import Final
@@ -124,16 +125,23 @@ class TestCommand:
     def test_progress_is_shown_on_a_terminal(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        bar = b""
         file = cardonfile.folder / "guests.csv"
         file.write_text(GUESTS + GUEST)
         for name, value in cardonfile.environment.items():
             monkeypatch.setenv(name, value)
         terminal, end_of_program = os.openpty()
-        with FileIO(terminal) as shown, TextIOWrapper(FileIO(end_of_program, "w")) as stderr:
-            monkeypatch.setattr(sys, "stderr", stderr)
-            main(["import", "guests", str(file)], standalone_mode=False)
-            stderr.flush()
-            bar = shown.read(10_000)
+        with FileIO(terminal) as shown:
+            with (
+                TextIOWrapper(FileIO(end_of_program, "w")) as stderr,
+                monkeypatch.context() as there,
+            ):
+                there.setattr(sys, "stderr", stderr)
+                main(["import", "guests", str(file)], standalone_mode=False)
+            # Linux reports the end of a terminal as an error.
+            with suppress(OSError):
+                while part := shown.read(10_000):
+                    bar += part
 
         assert b"importing guests" in bar
         assert b"100%" in bar
@@ -173,15 +181,6 @@ class TestWithSemicolons:
             Decimal("1234.5"),
         ]
 
-    def test_guests_with_every_cell_in_quotes(self, cardonfile: CommandLine) -> None:
-        imports(
-            cardonfile,
-            "guests",
-            f'"id";"first_name";"last_name";"email"\r\n"{GUEST_ID}";"Ada";"Sample";""\r\n',
-        )
-
-        assert guest(cardonfile) == a_guest(first_name="Ada", last_name="Sample", email=None)
-
     @pytest.mark.parametrize("amount", ["1.234", "1,234", "1.234,50", "1,23456", "49,", "€ 5,00"])
     def test_an_amount_that_may_mean_something_else_is_refused(
         self, with_centers: CommandLine, amount: str
@@ -192,12 +191,6 @@ class TestWithSemicolons:
             "line 2, column amount: expected an amount such as 120,50 or 120.50, with 1, 2 or 4 "
             "decimals (3 may be thousands) and at most 12 digits"
         )
-
-    def test_a_row_with_too_many_cells_is_named(self, with_centers: CommandLine) -> None:
-        complaint = refusal(with_centers, "products", self.EXCEL.replace(";P-3;", ";P;3;"))
-
-        # The description of the first takes two lines.
-        assert complaint == "line 5, column 8: expected 7 cells, found 8"
 
     def test_a_decimal_comma_is_refused_in_a_file_with_commas(
         self, with_centers: CommandLine
@@ -276,19 +269,16 @@ class TestHeader:
         ("content", "fault"),
         [
             ("", "id is missing, name is missing"),
-            ("\n\n", "id is missing, name is missing"),
             ("id,name,phone\n", "'phone' is not known"),
             ("id,name,id\n", "id is repeated"),
             (
                 "ID, name\n",
                 "id is missing, name is missing, 'ID' is not known, ' name' is not known",
             ),
-            ("id;name;price\n", "'price' is not known"),
             (
                 "id;name,price\n",
                 "id is missing, name is missing, 'id;name' is not known, 'price' is not known",
             ),
-            ("id,name,\n", "'' is not known"),
             ("id,name,\x1b[2J\n", "'\\x1b[2J' is not known"),
             (f"id,name,{'x' * 41}\n", f"'{'x' * 40}'\u2026 is not known"),
         ],
@@ -308,13 +298,10 @@ class TestHeader:
             "line 1: expected commas or semicolons between the columns, found tabs"
         )
 
-    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-    def test_text_of_two_bytes_a_character_is_refused(
-        self, cardonfile: CommandLine, encoding: str
-    ) -> None:
-        content = f"{CENTERS}{CENTER_ID},Harbor Spa\n".encode(encoding)
+    def test_text_of_two_bytes_a_character_is_refused(self, cardonfile: CommandLine) -> None:
+        content = f"{CENTERS}{CENTER_ID},Harbor Spa\n".encode("utf-16")
 
-        assert refusal(cardonfile, "centers", content).startswith("line 1: expected ")
+        assert refusal(cardonfile, "centers", content) == "line 1: expected text in UTF-8"
 
 
 class TestCells:
@@ -426,29 +413,23 @@ class TestStored:
         ) == ("line 15, column id: expected an id that no earlier line has")
 
     @pytest.mark.parametrize(
-        ("what", "header", "row"),
-        [("centers", CENTERS, f"{OTHER_CENTER_ID},Spa\n"), ("guests", GUESTS, GUEST)],
+        ("changes", "expected"),
+        [
+            (
+                {"id": a_uuid(8), "center_id": a_uuid(9)},
+                "the id of a center that has been imported",
+            ),
+            ({"center_id": OTHER_CENTER_ID}, "the center that this product belongs to already"),
+        ],
     )
-    def test_an_id_that_comes_twice_is_named_for_others_too(
-        self, cardonfile: CommandLine, what: str, header: str, row: str
+    def test_a_center_that_cannot_have_the_product_is_named(
+        self, with_centers: CommandLine, changes: dict[str, str], expected: str
     ) -> None:
-        assert refusal(cardonfile, what, header + row + "\n" + row) == (
-            "line 4, column id: expected an id that no earlier line has"
-        )
-
-    def test_a_center_that_is_not_there_is_named(self, with_centers: CommandLine) -> None:
-        rows = product_row() + product_row(id=a_uuid(7), center_id=a_uuid(9))
-
-        assert refusal(with_centers, "products", PRODUCTS + rows) == (
-            "line 3, column center_id: expected the id of a center that has been imported"
-        )
-
-    def test_a_product_that_changes_its_center_is_named(self, with_centers: CommandLine) -> None:
         imports(with_centers, "products", PRODUCTS + product_row())
+        rows = product_row(id=a_uuid(7)) + product_row(**changes)
 
-        rows = product_row(id=a_uuid(7)) + product_row(center_id=OTHER_CENTER_ID)
         assert refusal(with_centers, "products", PRODUCTS + rows) == (
-            "line 3, column center_id: expected the center that this product belongs to already"
+            f"line 3, column center_id: expected {expected}"
         )
 
     def test_a_fault_in_the_last_row_undoes_the_updates_before_it(
