@@ -395,11 +395,13 @@ def test_a_page_that_is_over_says_so_whatever_is_sent(
 def test_a_database_that_cannot_be_written_says_to_try_again(
     psp: FakePsp, browser: Browser, reference: str, database: Path
 ) -> None:
+    before = psp.page(reference)
     other = lock(psp, database)
     sent = browser.pay(reference)
     other.close()
     assert sent.status_code == 503
     assert "Nothing was saved" in sent.text
+    assert psp.page(reference) == before
     assert browser.pay(reference).status_code == 303
 
 

@@ -16,7 +16,7 @@ from adapters.fake_psp.psp import Event, FakePsp, batch
 from adapters.psp.contract.clock import START
 from domain.hosted_pages import HostedPage, WebhookDelivery
 from domain.identifiers import CardToken
-from domain.ports import ProviderRefused, ProviderUnavailable
+from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
 from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request, lock
 
 REQUEST = hosted_page_request(avs=True)
@@ -83,3 +83,12 @@ def test_an_event_says_which_merchant_account_it_is_for(
 
     assert notice.merchant_account == MAIN
     assert notice.content == "page.completed event_1"
+
+
+def test_an_altered_time_is_rejected(provider: FakeProvider, delivery: WebhookDelivery) -> None:
+    signature = delivery.headers[signatures.HEADER]
+    timestamp = int(START.timestamp())
+    altered = signature.replace(f"t={timestamp}", f"t={timestamp + 1}")
+
+    with pytest.raises(WebhookRejected):
+        provider.read_webhook(replace(delivery, headers={signatures.HEADER: altered}))

@@ -25,7 +25,6 @@ from tests.adapters.fake_psp.conftest import (
     MASTERCARD,
     card_entry,
     hosted_page_request,
-    lock,
 )
 
 OTHER = MerchantAccount("other")
@@ -159,15 +158,6 @@ def test_what_is_answered_is_synced(psp: FakePsp) -> None:
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
-
-
-def test_a_locked_database_is_an_outage_and_changes_nothing(psp: FakePsp, database: Path) -> None:
-    page = psp.start_page(hosted_page_request())
-    other = lock(psp, database)
-    with pytest.raises(PspUnavailable):
-        psp.try_card(page.reference, card_entry())
-    other.close()
-    assert psp.page(page.reference) == page
 
 
 def test_a_folder_that_is_missing_is_an_outage(tmp_path: Path, clock: SettableClock) -> None:
