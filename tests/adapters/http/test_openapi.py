@@ -49,3 +49,11 @@ def test_every_refusal_is_described() -> None:
     for refusal in every:
         assert getattr(refusal, "message", "billing_info.") in document, refusal
     assert len(every) > 20
+
+
+def test_an_operation_names_its_permissions_and_its_token() -> None:
+    operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
+
+    assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
+    assert operation["security"] == [{"accessToken": []}]
+    assert DOCUMENT["paths"]["/healthz"]["get"]["security"] == []
