@@ -147,7 +147,6 @@ class TestCommandLine:
             "guests": files["guests"] + f"{a_uuid(299)},Zo\u00eb,Li,\n",
             "products": files["products"] + f"{a_uuid(404)},{a_uuid(2)},P-2,Sauna,,1.00,EUR\n",
         }
-        moved = files["products"].replace(CENTER_ID, a_uuid(2))
         printed = []
 
         def import_(what: str, text: str) -> None:
@@ -166,7 +165,6 @@ class TestCommandLine:
         import_("products", files["products"])
         for what, text in [*files.items(), *files.items(), *wrong.items()]:
             import_(what, text)
-        import_("products", moved)
         run("configure-payments", CENTER_ID, "--provider", "fake", "--avs")
         run("configure-payments", CENTER_ID, "--none")
         run("configure-payments", a_uuid(404), "--none")
@@ -356,8 +354,7 @@ class TestHttp:
             f"/v1/centers/{in_query}/products",
         ):
             assert api.get(path).status_code in (400, 404)
-        for name in ("center_id", "page", "size"):
-            assert api.get(ACCOUNTS, f"{name}={in_query}").status_code in (400, 422)
+        assert api.get(ACCOUNTS, f"center_id={in_query}").status_code == 400
         for path, query in (
             ("/hosted-payments", f"token_id={in_query}&redirect_uri={in_query}"),
             ("/hosted-payments", f"token_id={session.token_id}&redirect_uri={in_query}"),

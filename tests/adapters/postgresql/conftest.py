@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 
 from adapters.postgresql import connection
-from adapters.postgresql.connection import Connection
 from adapters.postgresql.storage import PostgresqlStorage
 from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.postgresql import empty_database, new_database
@@ -57,11 +56,8 @@ def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten what storages wait for, except for a new connection."""
-    monkeypatch.setattr(connection, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.5)
-    monkeypatch.setattr(Connection, "statement_seconds", 0.7)
+def short_lock_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let new connections hardly wait for locks."""
     lock_timeout = f"'{connection.LOCK_SECONDS}s'"
     assert lock_timeout in connection._CONFIGURE
     monkeypatch.setattr(

@@ -48,10 +48,14 @@ def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStor
 
 
 @pytest.mark.parametrize("was_kept", [True, False])
-@pytest.mark.usefixtures("impatient")
 def test_a_commit_whose_outcome_stays_unknown_is_unavailable(
-    url: str, relay: Relay, relayed: PostgresqlStorage, was_kept: bool
+    url: str,
+    relay: Relay,
+    relayed: PostgresqlStorage,
+    was_kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(connection, "IN_DOUBT_SECONDS", 0.2)
     if was_kept:
         relay.after_commit = relay.stop
     else:
