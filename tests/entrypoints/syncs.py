@@ -9,7 +9,7 @@ from tests.adapters.postgresql.by_hand import execute
 from tests.entrypoints.load import Clients, Machines, one_machine_on_sqlite
 from tests.postgresql import new_database, own_server
 from tests.programs import SERVE
-from tests.system_calls import SYNCS, Call, SystemCalls
+from tests.system_calls import Call, SystemCalls
 
 _SYNCS_OF_WAL = """
     SELECT sum(fsyncs)::integer FROM pg_stat_io
@@ -26,12 +26,6 @@ def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
         calls.made.clear()
         _add_cards(machines, writes)
         return list(calls.made)
-
-
-def syncs_on_sqlite(folder: Path, *, writes: int) -> int:
-    """Return how often a service synced its database files while so many cards were added."""
-    calls = calls_on_sqlite(folder, writes=writes)
-    return sum(call.name in SYNCS and call.file.startswith("cards.db") for call in calls)
 
 
 def syncs_on_postgresql(folder: Path, *, writes: int) -> int:
