@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# People write them in groups, and other numbers beside them: digits of any script, and what is
-# neither letter nor digit between them.
+# People write card numbers in groups, and other numbers beside them. A group is digits of any
+# script; between groups is anything but letters and digits.
 _GROUPED = re.compile(r"\d+(?:[\W_]+\d+)*")
 _GROUP = re.compile(r"\d+")
 _LENGTHS = range(12, 20)
@@ -15,13 +15,13 @@ _USUAL_LENGTH = 16
 
 
 def passes_luhn(digits: str) -> bool:
-    """Tell whether the last digit checks the others (ISO/IEC 7812-1, annex B)."""
+    """Tell whether the last digit is the right check digit (ISO/IEC 7812-1, annex B)."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
 
 def holds_card_number(text: str) -> bool:
-    """Tell whether 12 to 19 digits in a row, in one group or several, could be a card's number."""
+    """Tell whether 12 to 19 consecutive digits, in one group or several, could be a card number."""
     return any(
         passes_luhn(digits)
         for grouped in _GROUPED.findall(text)
@@ -30,10 +30,10 @@ def holds_card_number(text: str) -> bool:
 
 
 def _rows_of(groups: list[str]) -> Iterator[str]:
-    """Give every row of digits that could be a card's number.
+    """Return every sequence of digits that could be a card number.
 
-    That is every row of whole groups, and of a group that is longer than most numbers, every part:
-    a security code or a date may follow without a gap.
+    That is each sequence of whole groups, and each part of a group that is longer than most card
+    numbers: a security code or a date may follow the number without a gap.
     """
     for start in range(len(groups)):
         row = ""

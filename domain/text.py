@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 # Control characters, lone surrogates, and the two separators that some terminals and log readers
-# take for the end of a line. Joiners and direction marks (Cf) belong to people's names; what turns
-# the direction of everything after it (Unicode Standard Annex 9) does not.
+# take for the end of a line. Joiners and direction marks (Cf) are part of people's names. Characters
+# that override the direction of the text after them (Unicode Standard Annex 9) are not.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
