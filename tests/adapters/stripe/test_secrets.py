@@ -112,6 +112,8 @@ def test_the_sdk_leaves_nothing_in_the_home_folder(
     provider: StripeProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    # The SDK writes its file once per process.
+    monkeypatch.setattr("stripe._telemetry_id._loaded", False)
     provider.start(REQUEST)
 
     assert list(tmp_path.iterdir()) == []
