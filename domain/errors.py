@@ -143,6 +143,29 @@ class IncorrectBillingAddress(Refusal):
     )
 
 
+class InvalidField(Refusal):
+    """A field of a guest, center, product, token or configuration has an invalid value.
+
+    `expected` describes the valid values so that it can follow "expected" and "must be", such as
+    "a UUID". The text never contains the value, which may be a card number.
+    """
+
+    code = 400
+
+    def __init__(self, field: str, expected: str) -> None:
+        self.field = field
+        self.expected = expected
+        self.message = f"{field} must be {expected}"
+        super().__init__()
+
+
+class InvalidProductId(Refusal):
+    """The product id is no UUID, or belongs to a product of another center."""
+
+    code = 400
+    message = "Invalid product id"
+
+
 class SessionNotFound(Refusal):
     """No session of this guest, in a center the caller may see, has this token id."""
 

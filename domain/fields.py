@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
+from domain.errors import InvalidField
 from domain.identifiers import plain_uuid
 from domain.text import is_clean
-
-
-class InvalidField(ValueError):
-    """A value does not have the form of its field.
-
-    `field` is the name of the field. `expected` describes the form so that it can follow "expected"
-    and "must be": "a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3". Neither contains the
-    value, which may be a card number.
-    """
-
-    def __init__(self, field: str, expected: str) -> None:
-        super().__init__(f"{field} must be {expected}")
-        self.field = field
-        self.expected = expected
 
 
 def parse_uuid(field: str, value: object) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 
 from domain.billing import MAX_LENGTHS, is_email_address
 from domain.card_numbers import holds_card_number
-from domain.errors import GuestIdNotUsable
-from domain.fields import InvalidField, parse_line, parse_uuid
+from domain.errors import GuestIdNotUsable, InvalidField
+from domain.fields import parse_line, parse_uuid
 from domain.identifiers import GuestId, plain_uuid
 
 MAX_NAME_LENGTH: Final = 200

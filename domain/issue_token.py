@@ -9,7 +9,8 @@ from typing import Final
 
 from domain.access_tokens import AccessToken
 from domain.centers import CenterNotFound
-from domain.fields import InvalidField, parse_line, parse_uuid
+from domain.errors import InvalidField
+from domain.fields import parse_line, parse_uuid
 from domain.identifiers import CallerName, CenterId
 from domain.permissions import Caller, Permission
 from domain.ports import Clock, Ids, Storage, UnitOfWork, WriteUnit

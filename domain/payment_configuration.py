@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from domain.fields import InvalidField
+from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 from domain.redirects import parse_allowed_origin
 

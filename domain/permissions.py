@@ -19,12 +19,17 @@ class Permission(StrEnum):
     GUESTS_EDIT = "guests:edit"
     GUESTS_DELETE = "guests:delete"
     PRODUCTS_VIEW = "products:view"
+    PRODUCTS_EDIT = "products:edit"
     PAYMENTS_USE = "payments:use"
 
 
 MAY_ADD_CARDS: Final = frozenset({Permission.GUESTS_ADD, Permission.GUESTS_EDIT})
 MAY_VIEW_CARDS: Final = MAY_ADD_CARDS | {Permission.GUESTS_VIEW}
 MAY_REMOVE_CARDS: Final = frozenset({Permission.GUESTS_EDIT, Permission.GUESTS_DELETE})
+MAY_VIEW_GUESTS: Final = frozenset({Permission.GUESTS_VIEW})
+MAY_ADD_GUESTS: Final = frozenset({Permission.GUESTS_ADD})
+MAY_EDIT_GUESTS: Final = frozenset({Permission.GUESTS_EDIT})
+MAY_EDIT_PRODUCTS: Final = frozenset({Permission.PRODUCTS_EDIT})
 MAY_VIEW_PRODUCTS: Final = frozenset({Permission.PRODUCTS_VIEW})
 MAY_USE_CARDS: Final = frozenset({Permission.PAYMENTS_USE})
 
@@ -52,6 +57,11 @@ class Caller:
     def sees(self, center_id: CenterId) -> bool:
         """Tell whether records of this center exist for the caller."""
         return self.centers is None or center_id in self.centers
+
+    def require_all_centers(self) -> None:
+        """Raise UserNotAuthorized when the caller is limited to some centers."""
+        if self.centers is not None:
+            raise UserNotAuthorized
 
     def require_center(self, center_id: CenterId) -> None:
         """Raise UserNotAuthorized when the caller is limited to other centers."""

@@ -33,6 +33,7 @@ from domain.identifiers import (
     GuestId,
     GuestReference,
     MerchantAccount,
+    ProductId,
     ProviderName,
     PspAccount,
     TokenId,
@@ -172,8 +173,12 @@ class Centers(Protocol):
         """Return the center, or None."""
         ...
 
+    def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
+        """Return a page of these centers, by name; None means all centers."""
+        ...
+
     def put_many(self, centers: Iterable[Center]) -> None:
-        """Store centers, and update those that exist. Raises DuplicateInImport."""
+        """Store centers, and update those that exist."""
         ...
 
 
@@ -184,8 +189,16 @@ class Guests(Protocol):
         """Return the guest, or None."""
         ...
 
+    def add(self, guest: Guest) -> None:
+        """Store a new guest. Raises AlreadyStored when the guest exists."""
+        ...
+
+    def update(self, guest: Guest) -> None:
+        """Store a guest that exists."""
+        ...
+
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests, and update those that exist. Raises DuplicateInImport."""
+        """Store guests, and update those that exist."""
         ...
 
 
@@ -196,32 +209,16 @@ class Products(Protocol):
         """Return a page of a center's products. A later page costs no more than the first."""
         ...
 
-    def put_many(self, products: Iterable[Product]) -> None:
-        """Store products, in constant memory. One that exists is updated and keeps its place.
-
-        Raises DuplicateInImport, UnknownCenterInImport when a center does not exist, and
-        CenterChangedInImport when another center has the product.
-        """
+    def get(self, product_id: ProductId) -> Product | None:
+        """Return the product, or None. A write unit locks it."""
         ...
 
+    def put_many(self, products: Iterable[Product]) -> None:
+        """Store products, and update those that exist, which keep their place.
 
-class ImportRefused(Exception):
-    """A row of an import that cannot be stored. `index` counts the rows from 0."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
-class DuplicateInImport(ImportRefused):
-    """An earlier row of the same import has the same id."""
-
-
-class UnknownCenterInImport(ImportRefused):
-    """The row names a center that does not exist."""
-
-
-class CenterChangedInImport(ImportRefused):
-    """The row names a product of another center."""
+        Their centers must exist. Raises AlreadyStored when another center has one of them.
+        """
+        ...
 
 
 class PaymentConfigurations(Protocol):
@@ -266,6 +263,12 @@ class CardSessions(Protocol):
 
     def update(self, session: CardSession) -> None:
         """Store a session that exists."""
+        ...
+
+    def page(
+        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+    ) -> Page[CardSession]:
+        """Return a page of a guest's sessions, newest first; `centers` None means all."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

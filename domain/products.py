@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from domain.fields import InvalidField, parse_line, parse_uuid
+from domain.errors import InvalidField
+from domain.fields import parse_line, parse_uuid
 from domain.identifiers import CenterId, ProductId
 from domain.text import is_clean
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from domain.access_tokens import MARK, AccessToken
-from domain.fields import InvalidField
+from domain.errors import InvalidField
 from domain.ports import Clock, Storage, WriteUnit
 
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 from click.core import ParameterSource
@@ -22,7 +24,8 @@ from typing_extensions import override
 
 from adapters.psp.settings import SettingsError
 from domain.centers import Center, CenterNotFound
-from domain.fields import InvalidField, parse_uuid
+from domain.errors import InvalidField
+from domain.fields import parse_uuid
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     CenterId,
@@ -32,7 +35,7 @@ from domain.identifiers import (
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Permission
 from domain.revoke_token import TokenAmbiguous, TokenNotFound
-from entrypoints.csv_import import KINDS, CsvRefused, import_csv
+from entrypoints.csv_import import KINDS, CsvRefused, check_csv, store_csv
 from entrypoints.plain_errors import plain_errors
 from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
 from entrypoints.settings import (
@@ -109,8 +112,9 @@ def migrate() -> None:
 def import_(what: str, file: Path) -> None:
     """Import centers, guests or products.
 
-    The file is UTF-8 text whose first line names the columns, in any order. All rows are imported,
-    or none. A row with a known id updates the record.
+    The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
+    nothing is imported. A row with a known id updates the record. The service may run meanwhile;
+    an import that was interrupted is completed by running it again.
 
     \b
     Columns:
@@ -122,23 +126,32 @@ def import_(what: str, file: Path) -> None:
     Example:
       cardonfile import guests guests.csv
     """
+    kind = KINDS[what]
     try:
         with (
             _interruptible("nothing was imported"),
             _installation() as container,
-            file.open("rb") as opened,
+            _opened(file) as opened,
         ):
-            size = os.fstat(opened.fileno()).st_size
+            storage, size = container.storage(), os.fstat(opened.fileno()).st_size
+            with _progress(f"checking {what}", size) as move:
+                count = check_csv(storage, kind, opened, on_read=move)
+            opened.seek(0)
             with (
-                _progress(f"importing {what}", size) as move,
-                container.storage().write() as unit,
+                _interruptible("run the same command again to import the rest"),
+                _progress(f"importing {what}", count) as move,
             ):
-                count = import_csv(unit, KINDS[what], opened, on_read=move)
-                _ignore_interrupts()
-                unit.commit()
-            click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
+                stored = 0
+                try:
+                    for rows in store_csv(storage, kind, opened):
+                        stored += rows
+                        move(rows)
+                except BaseException:
+                    click.echo(f"imported {stored} of {count} {what}", err=True)
+                    raise
     except CsvRefused as refused:
         raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
+    click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
 
 
 class PspName(click.ParamType[str]):
@@ -491,6 +504,19 @@ def demo(*, port: int) -> None:
 
     with plain_errors(ServeError):
         run_demo(port)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that is read twice. What comes through a pipe is kept in a temporary file."""
+    with path.open("rb") as file:
+        if file.seekable():
+            yield file
+        else:
+            with TemporaryFile() as copy:
+                copyfileobj(file, copy)
+                copy.seek(0)
+                yield copy
 
 
 @contextmanager

@@ -36,12 +36,17 @@ from domain.identifiers import ProviderName
 from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
+from domain.list_centers import ListCenters, ReadCenter
 from domain.list_products import ListProducts
+from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
 from domain.ports import Clock, Ids, PaymentProvider, Providers
+from domain.put_guest import PutGuest
+from domain.put_product import PutProduct
 from domain.read_account import ReadAccount
+from domain.read_guest import ReadGuest
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
@@ -207,7 +212,13 @@ class Container(containers.DeclarativeContainer):
         read_account=providers.Factory(ReadAccount, storage=storage),
         remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock),
         read_session=providers.Factory(ReadSession, storage=storage),
+        list_sessions=providers.Factory(ListSessions, storage=storage),
+        put_guest=providers.Factory(PutGuest, storage=storage),
+        read_guest=providers.Factory(ReadGuest, storage=storage),
+        list_centers=providers.Factory(ListCenters, storage=storage),
+        read_center=providers.Factory(ReadCenter, storage=storage),
         list_products=providers.Factory(ListProducts, storage=storage),
+        put_product=providers.Factory(PutProduct, storage=storage),
         open_hosted_page=providers.Factory(
             OpenHostedPage,
             storage=storage,

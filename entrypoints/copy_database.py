@@ -30,9 +30,6 @@ WAIT_SECONDS: Final = 5
 MAX_SHOWN: Final = 10
 """How many columns an error about different schemas names."""
 
-_ONLY_IN_SQLITE: Final = "import_id"
-"""A column for imports, which PostgreSQL does without."""
-
 _NOT_COPIED: Final = "worker_heartbeats"
 """It is about running processes."""
 
@@ -175,10 +172,7 @@ def _columns_to_copy(source: Database, target: Connection) -> _Columns:
     identities = {(table, column) for table, column, is_identity in listed if is_identity}
     in_postgresql = {(table, column) for table, column, _ in listed} - identities
     in_sqlite = {
-        (table, column.name)
-        for table in tables
-        for column in source.table(table).columns
-        if column.name != _ONLY_IN_SQLITE
+        (table, column.name) for table in tables for column in source.table(table).columns
     } - identities
     if in_sqlite != in_postgresql:
         differing = sorted(f"{table}.{column}" for table, column in in_sqlite ^ in_postgresql)

@@ -1,30 +1,32 @@
-"""CSV files of centers, guests and products: read row by row, and stored as they are read."""
+"""CSV files of centers, guests and products: the whole file is checked, then stored in parts."""
 
 from __future__ import annotations
 
 import csv
 import re
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
-from typing import BinaryIO, Final, TypeVar
+from itertools import chain, islice
+from typing import Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from uuid import UUID
 
 from domain.centers import Center
-from domain.fields import InvalidField
+from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests import Guest
-from domain.ports import (
-    CenterChangedInImport,
-    DuplicateInImport,
-    ImportRefused,
-    UnknownCenterInImport,
-    WriteUnit,
-)
+from domain.ports import Storage, UnitOfWork, WriteUnit
 from domain.products import MAX_AMOUNT_DIGITS, Product
+from domain.put_product import require_own_center
 
 MAX_RECORD_BYTES: Final = 64 * 1024
 """More than any valid row has, so that no longer one needs to be held in memory."""
+
+ROWS_PER_UNIT: Final = 500
+"""How many rows a unit of work stores. Other writers wait for it for some milliseconds."""
+PAUSE_SECONDS: Final = 0.005
+"""How long other writers have after each unit of work."""
 
 MAX_SHOWN: Final = 40
 """How many characters of a column's name a message shows."""
@@ -34,6 +36,8 @@ _NOT_UTF8: Final = "expected text in UTF-8"
 _BOM: Final = "\ufeff"
 
 Record = TypeVar("Record")
+Row: TypeAlias = tuple[int, Any]  # Any, because the kind of the record is known at run time only
+"""The line that a row begins on, and its record."""
 
 
 class CsvRefused(Exception):
@@ -42,71 +46,116 @@ class CsvRefused(Exception):
     `line` counts the lines of the file from 1, as an editor does.
     """
 
-    def __init__(self, problem: str, *, line: int, column: str | None = None) -> None:
+    def __init__(self, problem: str, line: int, column: str | None = None) -> None:
         where = f"line {line}" if column is None else f"line {line}, column {column}"
         super().__init__(f"{where}: {problem}")
 
 
-def import_csv(
-    unit: WriteUnit, kind: Kind, file: BinaryIO, *, on_read: Callable[[int], None]
+def check_csv(
+    storage: Storage, kind: Kind[Any], file: BinaryIO, *, on_read: Callable[[int], None]
 ) -> int:
-    """Store every row of a file, without committing, and return their number.
+    """Check every row of a file, and return their number. Stores nothing.
 
-    `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused.
+    `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused, also
+    when two rows have the same id.
     """
-    table = _Table(file, kind.columns, on_read)
+    count = 0
+    with closing(_SeenIds()) as seen:
+        for rows in _in_units(_Table(file, kind, on_read)):
+            with storage.read() as unit:
+                for line, record in rows:
+                    if not seen.add(record.id):
+                        raise CsvRefused("expected an id that no earlier line has", line, "id")
+                    _check_center(unit, kind, record, line)
+            count += len(rows)
+    return count
+
+
+def store_csv(storage: Storage, kind: Kind[Any], file: BinaryIO) -> Iterator[int]:
+    """Store the rows of a file that `check_csv` has checked, in short units of work.
+
+    Yield the number of rows of each unit once it is committed. There is a pause between units, so
+    that a running service can write. Storing the same file again completes it.
+    """
+    for rows in _in_units(_Table(file, kind, on_read=lambda _: None)):
+        records = [record for _, record in rows]
+
+        def store(unit: WriteUnit, records: Sequence[Any] = records) -> None:
+            kind.put_many(unit, records)
+            unit.commit()
+
+        storage.transact(store)
+        yield len(records)
+        time.sleep(PAUSE_SECONDS)
+
+
+def _in_units(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    rest = iter(rows)
+    while unit := list(islice(rest, ROWS_PER_UNIT)):
+        yield unit
+
+
+def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> None:
     try:
-        kind.store(unit, table)
-    except ImportRefused as refused:
-        column, expected = _NOT_STORED[type(refused)]
-        line = table.lines.of(refused.index)
-        raise CsvRefused(f"expected {expected}", line=line, column=column) from refused
-    return table.lines.count
+        kind.check(unit, record)
+    except InvalidCenterId as refusal:
+        expected = "the id of a center that has been imported"
+        raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
+    except InvalidProductId as refusal:
+        expected = "the center that this product belongs to already"
+        raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
 
 
-_NOT_STORED: Final[Mapping[type[ImportRefused], tuple[str, str]]] = {
-    DuplicateInImport: ("id", "an id that no earlier line has"),
-    UnknownCenterInImport: ("center_id", "the id of a center that has been imported"),
-    CenterChangedInImport: ("center_id", "the center that this product belongs to already"),
-}
+class _SeenIds:
+    """The ids of earlier rows, in a temporary database that SQLite moves to disk when it grows."""
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=OFF")
+        self._db.execute("CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID")
+
+    def add(self, record_id: str) -> bool:
+        """Add a UUID; return whether it is new."""
+        row = (UUID(record_id).bytes,)
+        return self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", row).rowcount == 1
+
+    def close(self) -> None:
+        """Delete the database."""
+        self._db.close()
 
 
 class _Table:
-    """A CSV file as records. Only the line numbers of its rows are kept in memory."""
+    """A CSV file as records, each with the line that its row begins on. Raises CsvRefused."""
 
-    def __init__(
-        self, file: BinaryIO, columns: Sequence[str], on_read: Callable[[int], None]
-    ) -> None:
-        self.lines = _LineNumbers()
+    def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:
         self._file = file
         self._on_read = on_read
         self._bytes_of_row = bytearray()
         self._header: Sequence[str] = ()
-        self.delimiter = ","
+        self._delimiter = ","
         self._rows = self._read_rows()
         line, header = next(self._rows, (1, []))
-        _check_header(header, columns, line)
+        _check_header(header, kind.columns, line)
         self._header = header
+        self._parse = kind.parse_beside_semicolons if self._delimiter == ";" else kind.parse
 
-    def records(self, parse: Callable[..., Record]) -> Iterator[Record]:
-        """Parse each row, with its columns as keyword arguments. Raises CsvRefused."""
+    def __iter__(self) -> Iterator[Row]:
         for line, cells in self._rows:
             if len(cells) != len(self._header):
                 raise CsvRefused(
                     f"expected {len(self._header)} cells, found {len(cells)}",
-                    line=line,
-                    column=self._column(min(len(cells), len(self._header))),
+                    line,
+                    self._column(min(len(cells), len(self._header))),
                 )
             row = dict(zip(self._header, cells, strict=True))
             try:
-                record = parse(**row)
+                record = self._parse(**row)
             except InvalidField as error:
                 # No field may hold what is not UTF-8.
                 is_utf8 = _is_utf8(row[error.field])
                 problem = f"expected {error.expected}" if is_utf8 else _NOT_UTF8
-                raise CsvRefused(problem, line=line, column=error.field) from error
-            self.lines.add(line)
-            yield record
+                raise CsvRefused(problem, line, error.field) from error
+            yield line, record
 
     def _read_rows(self) -> Iterator[tuple[int, list[str]]]:
         """Return the line and the cells of each row that is not blank."""
@@ -115,8 +164,8 @@ class _Table:
             first = next(lines, "").removeprefix(_BOM)
         except _RowTooLong:
             raise self._too_long(1) from None
-        self.delimiter = _delimiter_of(first)
-        reader = csv.reader(chain([first], lines), delimiter=self.delimiter, strict=True)
+        self._delimiter = _delimiter_of(first)
+        reader = csv.reader(chain([first], lines), delimiter=self._delimiter, strict=True)
         while True:
             line = reader.line_num + 1
             try:
@@ -147,7 +196,7 @@ class _Table:
     def _too_long(self, line: int) -> CsvRefused:
         # A parser that is not strict reads an incomplete row, whatever it contains.
         begun = _decoded(self._bytes_of_row).replace("\r", " ")
-        cells = next(csv.reader([begun], delimiter=self.delimiter))
+        cells = next(csv.reader([begun], delimiter=self._delimiter))
         return CsvRefused(
             f"expected at most {MAX_RECORD_BYTES} bytes in a row",
             line=line,
@@ -158,58 +207,9 @@ class _Table:
         return self._header[index] if index < len(self._header) else str(index + 1)
 
 
-class _LineNumbers:
-    """The line that each row begins on, kept as the rows where the distance changes."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._changes = array("Q")
-        self._distances = array("Q")
-
-    def add(self, line: int) -> None:
-        """Add the line of the next row."""
-        distance = line - self.count
-        if not self._distances or distance != self._distances[-1]:
-            self._changes.append(self.count)
-            self._distances.append(distance)
-        self.count += 1
-
-    def of(self, row: int) -> int:
-        """Return the line of a row; rows count from 0."""
-        return row + self._distances[bisect_right(self._changes, row) - 1]
-
-
 class _RowTooLong(Exception):
     """The row that is being read is longer than any valid one."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What can be imported: its columns, and how the rows of a table are stored."""
-
-    columns: Sequence[str]
-    store: Callable[[WriteUnit, _Table], None]
-
-
-def _store_products(unit: WriteUnit, table: _Table) -> None:
-    parse = _parse_product_beside_semicolons if table.delimiter == ";" else Product.parse
-    unit.products.put_many(table.records(parse))
-
-
-KINDS: Final[Mapping[str, Kind]] = {
-    "centers": Kind(
-        columns=("id", "name"),
-        store=lambda unit, table: unit.centers.put_many(table.records(Center.parse)),
-    ),
-    "guests": Kind(
-        columns=("id", "first_name", "last_name", "email"),
-        store=lambda unit, table: unit.guests.put_many(table.records(Guest.parse)),
-    ),
-    "products": Kind(
-        columns=("center_id", "id", "code", "name", "description", "amount", "currency"),
-        store=_store_products,
-    ),
-}
 
 # 1.234 and 1,234 are thousands to some and decimals to others.
 _AMOUNT_BESIDE_SEMICOLONS = re.compile(r"[0-9]+(?:[.,](?:[0-9]{1,2}|[0-9]{4}))?")
@@ -224,6 +224,43 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
             f"at most {MAX_AMOUNT_DIGITS} digits",
         )
     return Product.parse(amount=amount.replace(",", "."), **cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[Record]):
+    """What can be imported: its columns, how a row is parsed and checked, and where it is stored.
+
+    `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon.
+    """
+
+    columns: Sequence[str]
+    parse: Callable[..., Record]
+    parse_beside_semicolons: Callable[..., Record]
+    put_many: Callable[[WriteUnit, Sequence[Record]], None]
+    check: Callable[[UnitOfWork, Record], None] = lambda _, __: None
+
+
+KINDS: Final[Mapping[str, Kind[Any]]] = {
+    "centers": Kind(
+        columns=("id", "name"),
+        parse=Center.parse,
+        parse_beside_semicolons=Center.parse,
+        put_many=lambda unit, centers: unit.centers.put_many(centers),
+    ),
+    "guests": Kind(
+        columns=("id", "first_name", "last_name", "email"),
+        parse=Guest.parse,
+        parse_beside_semicolons=Guest.parse,
+        put_many=lambda unit, guests: unit.guests.put_many(guests),
+    ),
+    "products": Kind(
+        columns=("center_id", "id", "code", "name", "description", "amount", "currency"),
+        parse=Product.parse,
+        parse_beside_semicolons=_parse_product_beside_semicolons,
+        put_many=lambda unit, products: unit.products.put_many(products),
+        check=require_own_center,
+    ),
+}
 
 
 def _check_header(header: Sequence[str], columns: Sequence[str], line: int) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import falcon
 
 from adapters.http.authentication import Authentication
+from adapters.http.centers import Centers
 from adapters.http.errors import add_error_handlers
 from adapters.http.guest_accounts import GuestAccounts
+from adapters.http.guests import Guests
 from adapters.http.health import Alive, Ready, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import AccessLog, SecurityHeaders
 from adapters.http.openapi import OpenApi
-from adapters.http.products import CenterProducts
+from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits
 from adapters.http.use_cases import UseCases
 from adapters.http.webhooks import Webhooks
@@ -42,6 +44,7 @@ def create_app(
     add_error_handlers(app)
     authenticate = Authentication(identity=identity, limits=limits)
 
+    Guests(use_cases=use_cases, authenticate=authenticate).add_to(app)
     GuestAccounts(
         use_cases=use_cases,
         authenticate=authenticate,
@@ -50,10 +53,8 @@ def create_app(
         clock=clock,
         wake_reconciler=wake_reconciler,
     ).add_to(app)
-    app.add_route(
-        "/v1/centers/{center_id}/products",
-        CenterProducts(use_cases=use_cases, authenticate=authenticate),
-    )
+    Centers(use_cases=use_cases, authenticate=authenticate).add_to(app)
+    Products(use_cases=use_cases, authenticate=authenticate).add_to(app)
     HostedPayments(use_cases=use_cases, wake_reconciler=wake_reconciler).add_to(app)
     webhooks = Webhooks(use_cases=use_cases, wake_reconciler=wake_reconciler)
     app.add_route("/webhooks/{provider}", webhooks)

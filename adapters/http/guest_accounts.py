@@ -15,6 +15,7 @@ from adapters.http.responses import (
     CardSessionStarted,
     CardSessionState,
     Done,
+    ListedSessions,
     StoredCardDetails,
     StoredCards,
     json_body,
@@ -29,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """Add, list, read and remove cards, and read sessions (sections 4.1 and 4.4 to 4.7)."""
+    """Add, list, read and remove cards, list and read sessions (sections 4.1, 4.4 to 4.7 and 4.13)."""
 
     use_cases: UseCases
     authenticate: Authentication
@@ -43,6 +44,7 @@ class GuestAccounts:
         path = "/api/v1/guests/{guest_id}/accounts"
         app.add_route(path, self)
         app.add_route(path + "/{account_id}", self, suffix="account")
+        app.add_route(path + "/sessions", self, suffix="sessions")
         app.add_route(path + "/sessions/{token_id}", self, suffix="session")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
@@ -86,6 +88,15 @@ class GuestAccounts:
         log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
         self.wake_reconciler()
         json_body(resp, Done())
+
+    def on_get_sessions(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """List the guest's sessions, newest first."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.use_cases.list_sessions(
+            caller, guest_id=guest_id, pages=query.all("page"), sizes=query.all("size")
+        )
+        json_body(resp, ListedSessions.of(page))
 
     def on_get_session(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str

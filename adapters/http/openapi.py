@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from adapters.http.errors import InternalError, InvalidRequest, error_body
 from adapters.http.operations import OPERATIONS, Json, Operation
-from adapters.http.requests import AddCardBody
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
 from domain.hosted_links import HostedLinks
 from domain.permissions import Permission
 
+_BODIES: Final = {each.body.__name__: each.body for each in OPERATIONS if each.body is not None}
 _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable())
 """How every operation may refuse, authenticated or not."""
 _AUTHENTICATED_REFUSALS: Final = (
@@ -77,14 +77,14 @@ def document(base_url: str) -> Json:
 
 def _schema(name: str, schema: Json) -> Json:
     """Return the schema of a type with the defaults and required fields that clients see."""
-    is_request = name == AddCardBody.__name__
+    body = _BODIES.get(name)
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():
         # Responses always have their fields. In a request, None stands for a missing field.
-        if not is_request or described.get("default", ...) is None:
+        if body is None or described.get("default", ...) is None:
             described.pop("default", None)
     required = [each for each in properties if each != "payment_reference"]
-    return {**schema, "required": list(AddCardBody.required) if is_request else required}
+    return {**schema, "required": required if body is None else list(body.required)}
 
 
 def _operation(operation: Operation) -> Json:
@@ -92,7 +92,7 @@ def _operation(operation: Operation) -> Json:
         "operationId": operation.name,
         "summary": operation.summary,
         "responses": _responses(operation),
-        "security": [{"accessToken": []}] if operation.needs else [],
+        "security": [{"accessToken": []}] if operation.needs is not None else [],
     }
     if description := f"{operation.description} {_needed(operation.needs)}".strip():
         described["description"] = description
@@ -105,9 +105,11 @@ def _operation(operation: Operation) -> Json:
     return described
 
 
-def _needed(any_of: Collection[Permission]) -> str:
-    if not any_of:
+def _needed(any_of: Collection[Permission] | None) -> str:
+    if any_of is None:
         return ""
+    if not any_of:
+        return "Any token will do."
     *others, last = [f"`{each}`" for each in Permission if each in any_of]
     return f"Needs {', '.join(others)} or {last}." if others else f"Needs {last}."
 
@@ -122,7 +124,7 @@ def _responses(operation: Operation) -> dict[str, Json]:
             name: {"operationId": name, "parameters": parameters}
             for name, parameters in operation.links.items()
         }
-    common = _AUTHENTICATED_REFUSALS if operation.needs else ()
+    common = () if operation.needs is None else _AUTHENTICATED_REFUSALS
     by_code: dict[int, list[Refusal]] = {}
     for refusal in (*operation.refusals, *common, *_REFUSALS):
         by_code.setdefault(refusal.code, []).append(refusal)

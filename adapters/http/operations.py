@@ -15,12 +15,17 @@ from adapters.http.errors import (
     RequestBodyTooLarge,
     UnsupportedMediaType,
 )
-from adapters.http.requests import AddCardBody
+from adapters.http.requests import AddCardBody, GuestBody, ProductBody
 from adapters.http.responses import (
     CardSessionStarted,
     CardSessionState,
+    CenterInfo,
     Done,
+    GuestRecord,
     Health,
+    ListedCenters,
+    ListedSessions,
+    ProductForSale,
     ProductsForSale,
     StoredCardDetails,
     StoredCards,
@@ -30,13 +35,20 @@ from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
 from domain.permissions import (
     MAY_ADD_CARDS,
+    MAY_ADD_GUESTS,
+    MAY_EDIT_GUESTS,
+    MAY_EDIT_PRODUCTS,
     MAY_REMOVE_CARDS,
     MAY_VIEW_CARDS,
+    MAY_VIEW_GUESTS,
     MAY_VIEW_PRODUCTS,
     Permission,
 )
 
 Json: TypeAlias = dict[str, object]
+
+
+ANY_TOKEN: Final[Collection[Permission]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +61,15 @@ class Operation:
     summary: str
     description: str = ""
     parameters: Sequence[Json] = ()
-    body: type[AddCardBody] | None = None
+    body: type[AddCardBody | GuestBody | ProductBody] | None = None
     has_signed_body: bool = False
     """Whether it takes a body in the provider's own format."""
     response: type[Struct] | None = None
     """The body of status 200."""
     refusals: Sequence[Refusal] = ()
     """Its own refusals, besides those of every operation with a `response`."""
-    needs: Collection[Permission] = ()
-    """The permissions of which a caller needs any; empty if there is no caller."""
+    needs: Collection[Permission] | None = None
+    """The permissions of which a caller needs any; None if there is no caller."""
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Operations that take parameters from the response, and which (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
@@ -112,7 +124,11 @@ _LINK_PROBLEMS: Final = {
 }
 _WAY_BACK: Final = {303: "Back to redirect_uri.", 400: "Malformed request.", **_LINK_PROBLEMS}
 
-_ACCOUNTS: Final = "/api/v1/guests/{guest_id}/accounts"
+_GUEST: Final = "/api/v1/guests/{guest_id}"
+_ACCOUNTS: Final = _GUEST + "/accounts"
+_CENTERS: Final = "/v1/centers"
+_CENTER_ID: Final = _parameter("center_id", "path", "The center.")
+_BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
 
 _WEBHOOK: Final = Operation(
     method="post",
@@ -129,6 +145,37 @@ _WEBHOOK: Final = Operation(
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="put",
+        path=_GUEST,
+        name="putGuest",
+        summary="Create or update a guest under an id of yours",
+        description=(
+            "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
+            "nothing. Tokens that are limited to centers get 403."
+        ),
+        parameters=(_GUEST_ID,),
+        body=GuestBody,
+        response=GuestRecord,
+        needs=MAY_ADD_GUESTS | MAY_EDIT_GUESTS,
+        links={"readGuest": _SAME_GUEST, "addCard": _SAME_GUEST},
+        refusals=(
+            *_BODY_REFUSALS,
+            errors.GuestIdNotUsable(),
+            errors.InvalidField("first_name", "1 to 200 characters, not blank"),
+        ),
+    ),
+    Operation(
+        method="get",
+        path=_GUEST,
+        name="readGuest",
+        summary="Read a guest",
+        description="Tokens that are limited to centers get 403.",
+        parameters=(_GUEST_ID,),
+        response=GuestRecord,
+        needs=MAY_VIEW_GUESTS,
+        refusals=_GUEST_REFUSALS,
+    ),
     Operation(
         method="post",
         path=_ACCOUNTS,
@@ -163,9 +210,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "listCards": _SAME_GUEST,
         },
         refusals=(
-            UnsupportedMediaType(),
-            RequestBodyTooLarge(),
-            InvalidRequestBody(),
+            *_BODY_REFUSALS,
             errors.InvalidCenterId(),
             errors.RedirectUriRequired(),
             errors.RedirectUriInvalid(),
@@ -222,6 +267,17 @@ OPERATIONS: Final[Sequence[Operation]] = (
     ),
     Operation(
         method="get",
+        path=_ACCOUNTS + "/sessions",
+        name="listSessions",
+        summary="List a guest's card-addition sessions",
+        description="Newest first.",
+        parameters=(_GUEST_ID, *_PAGING),
+        response=ListedSessions,
+        needs=MAY_VIEW_CARDS,
+        refusals=(*_PAGING_REFUSALS, *_GUEST_REFUSALS),
+    ),
+    Operation(
+        method="get",
         path=_ACCOUNTS + "/sessions/{token_id}",
         name="readSession",
         summary="Read the state of a card-addition session",
@@ -233,14 +289,52 @@ OPERATIONS: Final[Sequence[Operation]] = (
     ),
     Operation(
         method="get",
-        path="/v1/centers/{center_id}/products",
+        path=_CENTERS,
+        name="listCenters",
+        summary="List the centers that the token is for",
+        description="By name.",
+        parameters=_PAGING,
+        response=ListedCenters,
+        needs=ANY_TOKEN,
+        refusals=_PAGING_REFUSALS,
+    ),
+    Operation(
+        method="get",
+        path=_CENTERS + "/{center_id}",
+        name="readCenter",
+        summary="Read how a center takes cards",
+        parameters=(_CENTER_ID,),
+        response=CenterInfo,
+        needs=ANY_TOKEN,
+        refusals=(errors.InvalidCenterId(),),
+    ),
+    Operation(
+        method="get",
+        path=_CENTERS + "/{center_id}/products",
         name="listProducts",
         summary="List the products of a center",
         description="In the order of their creation.",
-        parameters=(_parameter("center_id", "path", "The center."), *_PAGING),
+        parameters=(_CENTER_ID, *_PAGING),
         response=ProductsForSale,
         needs=MAY_VIEW_PRODUCTS,
         refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId()),
+    ),
+    Operation(
+        method="put",
+        path=_CENTERS + "/{center_id}/products/{product_id}",
+        name="putProduct",
+        summary="Create or update a product under an id of yours",
+        description="A new product comes last in the list; repeating a request changes nothing.",
+        parameters=(_CENTER_ID, _parameter("product_id", "path", "The product.")),
+        body=ProductBody,
+        response=ProductForSale,
+        needs=MAY_EDIT_PRODUCTS,
+        refusals=(
+            *_BODY_REFUSALS,
+            errors.InvalidCenterId(),
+            errors.InvalidProductId(),
+            errors.InvalidField("code", "1 to 100 characters, not blank"),
+        ),
     ),
     Operation(
         method="get",

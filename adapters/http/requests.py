@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import isfinite
-from typing import Annotated, ClassVar, Final, NoReturn
+from typing import Annotated, ClassVar, Final, NoReturn, TypeVar
 from urllib.parse import parse_qs
 
 import falcon
@@ -19,6 +19,9 @@ from msgspec import Meta, Struct
 from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, UnsupportedMediaType
 from domain.add_card import AddCardRequest
 from domain.billing import MAX_LENGTHS
+from domain.guests import MAX_NAME_LENGTH as MAX_GUEST_NAME_LENGTH
+from domain.products import MAX_CODE_LENGTH, MAX_DESCRIPTION_LENGTH
+from domain.products import MAX_NAME_LENGTH as MAX_PRODUCT_NAME_LENGTH
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sources import DEFAULT_SOURCE, Source
 
@@ -26,8 +29,21 @@ MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100
 
 
+Body = TypeVar("Body", bound=Struct)
+
+
 def _field(description: str, **schema: object) -> Meta:
     return Meta(description=description, extra_json_schema=schema)
+
+
+def _text(max_length: int, example: str) -> Meta:
+    return _field(
+        "Not blank, without control characters and line breaks.",
+        type="string",
+        minLength=1,
+        maxLength=max_length,
+        examples=[example],
+    )
 
 
 _BILLING_FIELDS: Final[dict[str, dict[str, object]]] = {
@@ -75,9 +91,59 @@ class AddCardBody(Struct, frozen=True, kw_only=True):
     ] = DEFAULT_SOURCE.value
 
 
+class GuestBody(Struct, frozen=True, kw_only=True):
+    """The body that creates or updates a guest. Unknown fields are ignored and never stored."""
+
+    required: ClassVar = ("first_name", "last_name")
+
+    first_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Ada")] = None
+    last_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Lovelace")] = None
+    email: Annotated[
+        object,
+        _field(
+            "Null if it is not known.",
+            type=["string", "null"],
+            maxLength=MAX_LENGTHS["email"],
+            examples=["ada@guests.example"],
+        ),
+    ] = None
+
+
+class ProductBody(Struct, frozen=True, kw_only=True):
+    """The body that creates or updates a product. Unknown fields are ignored and never stored."""
+
+    required: ClassVar = ("code", "name", "price")
+
+    code: Annotated[object, _text(MAX_CODE_LENGTH, "OIL-50")] = None
+    name: Annotated[object, _text(MAX_PRODUCT_NAME_LENGTH, "Massage oil, 50 ml")] = None
+    description: Annotated[
+        object,
+        _field(
+            "May be empty, and have line breaks.",
+            type="string",
+            maxLength=MAX_DESCRIPTION_LENGTH,
+            examples=["Almond and lavender"],
+        ),
+    ] = ""
+    price: Annotated[
+        object,
+        _field(
+            "A decimal number in major units, and a currency (ISO 4217).",
+            type="object",
+            properties={
+                "amount": {"type": "string", "pattern": "^[0-9]+([.][0-9]{1,4})?$"},
+                "currency": {"type": "string", "pattern": "^[A-Z]{3}$"},
+            },
+            required=["amount", "currency"],
+            examples=[{"amount": "49.90", "currency": "EUR"}],
+        ),
+    ] = None
+
+
 # msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
 # decoder registers the type here, while there is only one thread.
-msgspec.json.Decoder(AddCardBody)
+for _type in (AddCardBody, GuestBody, ProductBody):
+    msgspec.json.Decoder(_type)
 
 
 def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
@@ -85,11 +151,7 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
 
     Raises UnsupportedMediaType, RequestBodyTooLarge or InvalidRequestBody, in this order.
     """
-    try:
-        body = msgspec.convert(read_json_object(req), AddCardBody)
-    except UnicodeEncodeError as error:
-        # The name of a field is an escaped lone surrogate.
-        raise InvalidRequestBody from error
+    body = read_body(req, AddCardBody)
     return AddCardRequest(
         guest_id=guest_id,
         center_id=body.center_id,
@@ -98,6 +160,15 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
         billing_info=body.billing_info,
         idempotency_key=req.get_header("Idempotency-Key"),
     )
+
+
+def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
+    """Read a JSON body. Raises the same errors as `read_add_card`."""
+    try:
+        return msgspec.convert(read_json_object(req), body_type)
+    except UnicodeEncodeError as error:
+        # The name of a field is an escaped lone surrogate.
+        raise InvalidRequestBody from error
 
 
 def read_json_object(req: falcon.Request) -> dict[str, object]:

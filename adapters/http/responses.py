@@ -6,7 +6,7 @@ The schemas of the OpenAPI document are made from these types.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import falcon
 import msgspec
@@ -14,7 +14,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from domain import payment_accounts
 from domain.card_sessions import CardSession
+from domain.guests import Guest
 from domain.hosted_links import HostedLinks
+from domain.list_centers import ConfiguredCenter
 from domain.pagination import Page
 from domain.payment_accounts import PaymentAccount
 from domain.products import Product
@@ -111,6 +113,20 @@ class CardSessionState(Done, frozen=True, kw_only=True):
         )
 
 
+class GuestRecord(Done, frozen=True, kw_only=True):
+    """A guest."""
+
+    id: Annotated[_Uuid, _uuid("The guest.")]
+    first_name: Annotated[str, _example("Ada")]
+    last_name: Annotated[str, _example("Lovelace")]
+    email: Annotated[str | None, _example("ada@guests.example", "Null if it is not known.")]
+
+    @classmethod
+    def of(cls, guest: Guest) -> GuestRecord:
+        """Return the response for a guest."""
+        return msgspec.convert(guest, cls, from_attributes=True)
+
+
 class PageInfo(Struct, frozen=True):
     """Which page of a list this is."""
 
@@ -119,7 +135,7 @@ class PageInfo(Struct, frozen=True):
     size: Annotated[int, _example(10, "The number of records per page.")]
 
     @classmethod
-    def of(cls, page: Page[Product] | Page[PaymentAccount]) -> PageInfo:
+    def of(cls, page: Page[Any]) -> PageInfo:  # Any, because only the page itself is described
         """Return the page info of `page`."""
         return cls(total=page.total, page=page.request.page, size=page.request.size)
 
@@ -186,6 +202,86 @@ class StoredCards(Struct, frozen=True, kw_only=True):
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
 
+class ListedSession(Struct, frozen=True, kw_only=True):
+    """One of a guest's card-addition sessions."""
+
+    token_id: Annotated[_Uuid, _uuid("The token of the card-addition session.")]
+    center_id: Annotated[_Uuid, _uuid("The center that the card is added at.")]
+    status: Annotated[
+        Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
+    ]
+    account_id: Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
+    failure: Annotated[
+        ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
+    ]
+    created_at: Annotated[datetime, _time("When the session was started.")]
+    expires_at: Annotated[
+        datetime, _time("When the link expires; once opened, when its page does.")
+    ]
+
+
+class ListedSessions(Struct, frozen=True, kw_only=True):
+    """A page of a guest's card-addition sessions."""
+
+    sessions: list[ListedSession]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[CardSession]) -> ListedSessions:
+        """Return a page of sessions."""
+        sessions = [
+            msgspec.convert(session, ListedSession, from_attributes=True) for session in page.items
+        ]
+        return cls(sessions=sessions, page_info=PageInfo.of(page))
+
+
+class CenterInfo(Struct, frozen=True, kw_only=True):
+    """A center, and what a client must know before it adds a card there."""
+
+    id: Annotated[_Uuid, _uuid("The center.")]
+    name: Annotated[str, _example("Harbor Spa")]
+    takes_cards: Annotated[bool, _example(True, "Whether payments are configured.")]
+    avs: Annotated[
+        bool, _example(False, "Whether add-card needs billing_info: address verification is on.")
+    ]
+    cards_per_guest: Annotated[
+        Literal["one", "many"] | None,
+        _example("many", "How many cards a guest may have here; null if it takes none."),
+    ]
+    redirect_origins: Annotated[
+        list[str],
+        _example(
+            ["https://shop.example"], "The origins that redirect_uri may have; if empty, any."
+        ),
+    ]
+
+    @classmethod
+    def of(cls, found: ConfiguredCenter) -> CenterInfo:
+        """Return the response for a center."""
+        configuration = found.configuration
+        return cls(
+            id=found.center.id,
+            name=found.center.name,
+            takes_cards=configuration is not None,
+            avs=configuration is not None and configuration.avs,
+            cards_per_guest=configuration.cards_per_guest.value if configuration else None,
+            redirect_origins=list(configuration.redirect_origins) if configuration else [],
+        )
+
+
+class ListedCenters(Struct, frozen=True, kw_only=True):
+    """A page of the caller's centers."""
+
+    centers: list[CenterInfo]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[ConfiguredCenter]) -> ListedCenters:
+        """Return a page of centers."""
+        centers = [CenterInfo.of(each) for each in page.items]
+        return cls(centers=centers, page_info=PageInfo.of(page))
+
+
 class Price(Struct, frozen=True):
     """An amount of money."""
 
@@ -202,6 +298,17 @@ class ProductForSale(Struct, frozen=True, kw_only=True):
     description: Annotated[str, _example("Almond and lavender")]
     price: Price
 
+    @classmethod
+    def of(cls, product: Product) -> ProductForSale:
+        """Return the response for a product."""
+        return cls(
+            id=product.id,
+            code=product.code,
+            name=product.name,
+            description=product.description,
+            price=Price(amount=str(product.amount), currency=product.currency),
+        )
+
 
 class ProductsForSale(Struct, frozen=True, kw_only=True):
     """A page of a center's products."""
@@ -212,16 +319,7 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, page: Page[Product]) -> ProductsForSale:
         """Return a page of products."""
-        products = [
-            ProductForSale(
-                id=product.id,
-                code=product.code,
-                name=product.name,
-                description=product.description,
-                price=Price(amount=str(product.amount), currency=product.currency),
-            )
-            for product in page.items
-        ]
+        products = [ProductForSale.of(each) for each in page.items]
         return cls(products=products, page_info=PageInfo.of(page))
 
 
@@ -233,5 +331,5 @@ class Health(Struct, frozen=True):
 
 # msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
 # decoder registers the type here, while there is only one thread.
-for _type in (StoredCard, StoredCardDetails, PaymentReference):
+for _type in (GuestRecord, PaymentReference, ListedSession, StoredCard, StoredCardDetails):
     msgspec.json.Decoder(_type)

@@ -8,9 +8,14 @@ from domain.add_card import AddCard
 from domain.find_way_back import FindWayBack
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
+from domain.list_centers import ListCenters, ReadCenter
 from domain.list_products import ListProducts
+from domain.list_sessions import ListSessions
 from domain.open_hosted_page import OpenHostedPage
+from domain.put_guest import PutGuest
+from domain.put_product import PutProduct
 from domain.read_account import ReadAccount
+from domain.read_guest import ReadGuest
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
 from domain.remove_account import RemoveAccount
@@ -25,7 +30,13 @@ class UseCases:
     read_account: ReadAccount
     remove_account: RemoveAccount
     read_session: ReadSession
+    list_sessions: ListSessions
+    put_guest: PutGuest
+    read_guest: ReadGuest
+    list_centers: ListCenters
+    read_center: ReadCenter
     list_products: ListProducts
+    put_product: PutProduct
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
     cancel_hosted_page: CancelHostedPage

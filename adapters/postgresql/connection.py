@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import cache
@@ -160,6 +160,12 @@ class Transaction:
     def execute(self, statement: str, values: Values | None = None) -> psycopg.Cursor[TupleRow]:
         """Run a statement. Raises RuntimeError once the transaction is over."""
         return self.connection.execute(_for_psycopg(statement), values)
+
+    def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
+        """Run a statement that writes, once for each row; return how many rows changed."""
+        with self.connection.cursor() as cursor:
+            cursor.executemany(_for_psycopg(statement), rows)
+            return cursor.rowcount
 
     def one(self, statement: str, values: Values | None = None) -> TupleRow:
         """Run a statement that returns exactly one row, and return the row."""

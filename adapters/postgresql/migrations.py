@@ -167,6 +167,9 @@ MIGRATIONS: Final = {
             left_at timestamptz NOT NULL
         );
     """,
+    "m007_guests_by_api": """
+        CREATE INDEX card_sessions_of_guest ON card_sessions (guest_id, created_at, token_id);
+    """,
 }
 
 

@@ -11,7 +11,6 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.postgresql.connection import Conflict, Connections, Error
-from adapters.postgresql.imports import Imports
 from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.unit_of_work import UnitOfWork, WriteUnit
 from domain import ports
@@ -34,7 +33,7 @@ class PostgresqlStorage(ports.Storage):
     @contextmanager
     def read(self) -> Iterator[ports.UnitOfWork]:
         with _unavailable_on_conflict(), self._connections.transaction(writing=False) as opened:
-            yield UnitOfWork(opened, Imports(opened))
+            yield UnitOfWork(opened)
 
     @override
     @contextmanager
@@ -78,7 +77,7 @@ class PostgresqlStorage(ports.Storage):
     @contextmanager
     def _write_unit(self) -> Iterator[WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield WriteUnit(transaction, Imports(transaction))
+            yield WriteUnit(transaction)
 
 
 @contextmanager

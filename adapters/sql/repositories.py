@@ -16,7 +16,6 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from typing_extensions import override
 
-from adapters.sql.imports import Imports
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain import ports
@@ -34,6 +33,7 @@ from domain.identifiers import (
     GuestId,
     GuestReference,
     MerchantAccount,
+    ProductId,
     ProviderName,
     PspAccount,
     TokenId,
@@ -65,11 +65,44 @@ _EVIDENCE = Rows(
 )
 _ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
+_PUT_PRODUCT: Final = (
+    f"INSERT INTO products ({_PRODUCTS.listed}, position) VALUES ({_PRODUCTS.parameters}, "
+    "(SELECT coalesce(max(position), 0) + 1 FROM products WHERE center_id = :center_id)) "
+    f"{_PRODUCTS.or_replace} WHERE products.center_id = excluded.center_id"
+)
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
 
 def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
     return {"now": now, "except_at": ["/".join(each) for each in except_at]}
+
+
+def _add(transaction: Transaction, rows: Rows[Record], record: Record) -> None:
+    """Insert a record. Raises AlreadyStored when a unique constraint refuses it."""
+    added = transaction.execute(rows.insert + "ON CONFLICT DO NOTHING", rows.row(record))
+    if added.rowcount == 0:
+        raise ports.AlreadyStored
+
+
+def _page(
+    transaction: Transaction,
+    rows: Rows[Record],
+    condition: str,
+    values: Values,
+    *,
+    order: str,
+    request: PageRequest,
+) -> Page[Record]:
+    """Return a page of the records that a condition selects."""
+    (total,) = transaction.one(f"SELECT count(*) FROM {rows.table} {condition}", values)
+    if request.before >= total:
+        return Page(items=(), total=total, request=request)
+    items = rows.find(
+        transaction,
+        f"{condition}ORDER BY {order} LIMIT :size OFFSET :before",
+        {**values, "size": request.size, "before": request.before},
+    )
+    return Page(items=items, total=total, request=request)
 
 
 class _Repository:
@@ -81,42 +114,62 @@ class _Repository:
         return self._transaction.execute(statement, values).fetchone() is not None
 
 
-class _Imported(_Repository, Generic[RecordId, Record]):
-    """Records that are imported, and found by their id."""
+class _ById(_Repository, Generic[RecordId, Record]):
+    """Records that are found by their id."""
 
     _rows: Rows[Record]
-
-    def __init__(self, transaction: Transaction, imports: Imports) -> None:
-        super().__init__(transaction)
-        self._imports = imports
 
     def get(self, record_id: RecordId) -> Record | None:
         """Return the record, or None."""
         return self._rows.get(self._transaction, id=record_id)
 
     def put_many(self, records: Iterable[Record]) -> None:
-        """Insert or update records. Raises DuplicateInImport."""
-        self._imports.put_records(self._rows, records)
+        """Insert records, and update those that exist."""
+        self._transaction.execute_many(
+            self._rows.insert + self._rows.or_replace, map(self._rows.row, records)
+        )
 
 
-class Centers(_Imported[CenterId, Center]):
+class Centers(_ById[CenterId, Center]):
     """The centers on file."""
 
     _rows = _CENTERS
 
+    def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
+        """Return a page of these centers, by name; None means all centers."""
+        condition = "" if centers is None else f"WHERE id {self._dialect.among_centers} "
+        return _page(
+            self._transaction,
+            _CENTERS,
+            condition,
+            {"centers": sorted(centers or ())},
+            order="name, id",
+            request=request,
+        )
 
-class Guests(_Imported[GuestId, Guest]):
+
+class Guests(_ById[GuestId, Guest]):
     """The guests on file."""
 
     _rows = _GUESTS
+
+    def add(self, guest: Guest) -> None:
+        """Store a new guest. Raises AlreadyStored when the guest exists."""
+        _add(self._transaction, _GUESTS, guest)
+
+    def update(self, guest: Guest) -> None:
+        """Store a guest that exists."""
+        self._transaction.execute(_GUESTS.update, _GUESTS.row(guest))
 
 
 class Products(_Repository, ports.Products):
     """The products on file. Each keeps its first position within its center."""
 
-    def __init__(self, transaction: Transaction, imports: Imports) -> None:
-        super().__init__(transaction)
-        self._imports = imports
+    @override
+    def get(self, product_id: ProductId) -> Product | None:
+        return _PRODUCTS.find_one(
+            self._transaction, "WHERE id = :id" + self._transaction.for_update, {"id": product_id}
+        )
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:
@@ -140,7 +193,12 @@ class Products(_Repository, ports.Products):
 
     @override
     def put_many(self, products: Iterable[Product]) -> None:
-        self._imports.put_products(_PRODUCTS, products)
+        listed = list(products)
+        for center_id in sorted({product.center_id for product in listed}):
+            self._transaction.lock("products", center_id)
+        stored = self._transaction.execute_many(_PUT_PRODUCT, map(_PRODUCTS.row, listed))
+        if stored < len(listed):
+            raise ports.AlreadyStored
 
 
 class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
@@ -214,6 +272,22 @@ class CardSessions(_Repository, ports.CardSessions):
     @override
     def update(self, session: CardSession) -> None:
         self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
+
+    @override
+    def page(
+        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+    ) -> Page[CardSession]:
+        condition = "WHERE guest_id = :guest_id "
+        if centers is not None:
+            condition += f"AND center_id {self._dialect.among_centers} "
+        return _page(
+            self._transaction,
+            _SESSIONS,
+            condition,
+            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            order="created_at DESC, token_id DESC",
+            request=request,
+        )
 
     @override
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
@@ -308,11 +382,7 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
 
     @override
     def add(self, account: PaymentAccount) -> None:
-        added = self._transaction.execute(
-            _ACCOUNTS.insert + "ON CONFLICT DO NOTHING", _ACCOUNTS.row(account)
-        )
-        if added.rowcount == 0:
-            raise ports.AlreadyStored
+        _add(self._transaction, _ACCOUNTS, account)
 
     @override
     def get(self, account_id: AccountId) -> PaymentAccount | None:
@@ -352,18 +422,14 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
         condition = "WHERE guest_id = :guest_id AND removed_at IS NULL "
         if centers is not None:
             condition += f"AND center_id {self._dialect.among_centers} "
-        values = {"guest_id": guest_id, "centers": sorted(centers or ())}
-        (total,) = self._transaction.one(
-            "SELECT count(*) FROM payment_accounts " + condition, values
-        )
-        if request.before >= total:
-            return Page(items=(), total=total, request=request)
-        items = _ACCOUNTS.find(
+        return _page(
             self._transaction,
-            condition + "ORDER BY sequence LIMIT :size OFFSET :before",
-            values | {"size": request.size, "before": request.before},
+            _ACCOUNTS,
+            condition,
+            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            order="sequence",
+            request=request,
         )
-        return Page(items=items, total=total, request=request)
 
 
 class GuestReferences(_Repository, ports.GuestReferences):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -66,6 +66,10 @@ class Transaction(Protocol):
 
     def execute(self, statement: str, values: Values | None = None) -> Cursor:
         """Run a statement. Raises RuntimeError once the transaction is over."""
+        ...
+
+    def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
+        """Run a statement that writes, once for each row; return how many rows changed."""
         ...
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:

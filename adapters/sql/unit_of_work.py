@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from adapters.sql import repositories
-from adapters.sql.imports import Imports
 from adapters.sql.transaction import Transaction
 
 
 class UnitOfWork:
     """The repositories over one transaction; an implementation of `ports.UnitOfWork`."""
 
-    def __init__(self, transaction: Transaction, imports: Imports) -> None:
+    def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self.centers = repositories.Centers(transaction, imports)
-        self.guests = repositories.Guests(transaction, imports)
-        self.products = repositories.Products(transaction, imports)
+        self.centers = repositories.Centers(transaction)
+        self.guests = repositories.Guests(transaction)
+        self.products = repositories.Products(transaction)
         self.configurations = repositories.PaymentConfigurations(transaction)
         self.sessions = repositories.CardSessions(transaction)
         self.evidence = repositories.EvidenceLog(transaction)

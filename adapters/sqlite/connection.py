@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,6 +177,10 @@ class Transaction:
         if self._is_over or not self.db.conn.in_transaction:
             raise RuntimeError("this unit of work is over")
         return self.db.conn.execute(statement, _bound(values or {}))
+
+    def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
+        """Run a statement that writes, once for each row; return how many rows changed."""
+        return sum(self.execute(statement, row).rowcount for row in rows)
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
         """Run a statement that returns exactly one row, and return the row."""

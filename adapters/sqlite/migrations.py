@@ -298,3 +298,11 @@ def m005_merchant_identities(db: Database) -> None:
 def m006_worker_heartbeats(db: Database) -> None:
     """Create the single row with the time of the last worker heartbeat."""
     _create(db, "worker_heartbeats", {"id": int, "left_at": str}, key="id")
+
+
+@MIGRATIONS()
+def m007_guests_by_api(db: Database) -> None:
+    """Index sessions by guest, and drop the column that named the import which wrote a row last."""
+    db.table("card_sessions").create_index(["guest_id", "created_at", "token_id"])
+    for table in ("centers", "guests", "products"):
+        db.execute(f"ALTER TABLE {table} DROP COLUMN import_id")

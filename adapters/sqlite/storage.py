@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from adapters.sql.unit_of_work import UnitOfWork, WriteUnit
 from adapters.sqlite.connection import Connections, Error, FileUnusable
-from adapters.sqlite.imports import Imports
 from domain import ports
 from domain.errors import ServiceUnavailable
 
@@ -34,13 +33,13 @@ class SqliteStorage(ports.Storage):
     @contextmanager
     def read(self) -> Iterator[ports.UnitOfWork]:
         with self._connections.transaction(writing=False) as transaction:
-            yield UnitOfWork(transaction, Imports(transaction))
+            yield UnitOfWork(transaction)
 
     @override
     @contextmanager
     def write(self) -> Iterator[ports.WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield WriteUnit(transaction, Imports(transaction))
+            yield WriteUnit(transaction)
 
     @override
     def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:

@@ -155,9 +155,8 @@ def test_both_storages_have_the_same_migrations_tables_and_columns(
             for column in table.columns
         }
     # SQLite's rowid orders rows as `sequence` does in PostgreSQL; in payment_accounts it has a name.
-    only_in_sqlite = {(table, "import_id") for table in ("centers", "guests", "products")}
     only_in_postgresql = {(table, "sequence") for table in ("access_tokens", "evidence")}
-    assert set(columns_in_sqlite) - set(columns_in_postgresql) == only_in_sqlite
+    assert set(columns_in_sqlite) <= set(columns_in_postgresql)
     assert set(columns_in_postgresql) - set(columns_in_sqlite) == only_in_postgresql
     differing = {
         each

@@ -47,6 +47,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
     "account": lambda unit: unit.accounts.get(a_payment_account().account_id),
     "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
+    "page of sessions": lambda unit: unit.sessions.page(GUEST_ID, None, SECOND_PAGE),
     "session": lambda unit: unit.sessions.get(TOKEN_ID),
     "session of a page": lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
     "update of a session": lambda unit: unit.sessions.update(a_session()),

@@ -43,12 +43,8 @@ from domain.pagination import PageRequest
 from domain.payment_configuration import CardsPerGuest
 from domain.ports import (
     AlreadyStored,
-    CenterChangedInImport,
-    DuplicateInImport,
-    ImportRefused,
     Storage,
     UnitOfWork,
-    UnknownCenterInImport,
     WriteUnit,
 )
 from domain.products import Product
@@ -378,26 +374,35 @@ class TestRecords:
                 assert GET[kind(before)](unit, other) == other
 
 
-class TestImports:
-    def test_two_in_one_unit_may_hold_the_same_guest(self, storage: Storage) -> None:
-        with storage.write() as unit:
-            unit.guests.put_many([a_guest()])
-            unit.guests.put_many([a_guest(last_name="Ríos")])
-            assert unit.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
+class TestGuests:
+    def test_of_an_id_given_twice_the_last_record_counts(self, storage: Storage) -> None:
+        with committed(storage) as unit:
+            unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
+            unit.guests.put_many([a_guest(last_name="Li"), a_guest(last_name="Ríos")])
+        with storage.read() as reading:
+            assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
+            assert reading.guests.get(OTHER_GUEST_ID) == a_guest(id=OTHER_GUEST_ID)
 
-    @pytest.mark.parametrize("was_there", [False, True])
-    def test_an_id_given_twice_is_refused_and_nothing_stays(
-        self, storage: Storage, was_there: bool
-    ) -> None:
+    def test_a_guest_that_exists_is_not_added_again(self, storage: Storage) -> None:
         with committed(storage) as unit:
-            unit.guests.put_many([a_guest()] if was_there else [])
-        guests = [a_guest(last_name="Li"), a_guest(id=OTHER_GUEST_ID), a_guest(last_name="Ríos")]
-        with pytest.raises(DuplicateInImport) as refused, storage.write() as unit:
-            unit.guests.put_many(guests)
-        assert refused.value.index == 2
+            unit.guests.add(a_guest())
+        with pytest.raises(AlreadyStored), storage.write() as unit:
+            unit.guests.add(a_guest(last_name="Li"))
         with committed(storage) as unit:
-            assert unit.guests.get(GUEST_ID) == (a_guest() if was_there else None)
-            unit.guests.put_many(guests[:2])
+            unit.guests.update(a_guest(last_name="Ríos"))
+        with storage.read() as reading:
+            assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
+
+    def test_of_many_additions_at_once_one_wins(self, storage: Storage) -> None:
+        def add(number: int) -> bool:
+            try:
+                with committed(storage) as unit:
+                    unit.guests.add(a_guest(last_name=str(number)))
+            except AlreadyStored:
+                return False
+            return True
+
+        assert sum(at_once(8, add)) == 1
 
     def test_an_error_of_the_source_passes_through_and_nothing_stays(
         self, storage: Storage
@@ -411,27 +416,31 @@ class TestImports:
         with storage.read() as reading:
             assert reading.guests.get(GUEST_ID) is None
 
-    @pytest.mark.parametrize(
-        ("second", "refusal"),
-        [
-            (a_product(1, name="Sauna"), DuplicateInImport),
-            (a_product(1, center_id=OTHER_CENTER_ID), DuplicateInImport),
-            (a_product(2, center_id=CenterId(a_uuid(404))), UnknownCenterInImport),
-            (a_product(0, center_id=OTHER_CENTER_ID), CenterChangedInImport),
-        ],
-    )
-    def test_a_product_that_breaks_a_rule_is_refused_and_nothing_stays(
-        self, storage: Storage, second: Product, refusal: type[ImportRefused]
-    ) -> None:
-        put_products(storage, a_product(0))
-        with pytest.raises(refusal) as refused:
-            put_products(storage, a_product(1), second)
-        assert refused.value.index == 1
-        assert products_of(storage) == (a_product(0),)
-        assert products_of(storage, OTHER_CENTER_ID) == ()
+
+class TestCenters:
+    def test_pages_are_by_name_and_of_the_centers_asked_for(self, storage: Storage) -> None:
+        first, second = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
+        third = a_center(id=CenterId(a_uuid(404)), name="C")
+        with committed(storage) as unit:
+            unit.centers.put_many([third, second, first])
+        with storage.read() as reading:
+            page = reading.centers.page(None, PageRequest(page=2, size=2))
+            assert (page.items, page.total) == ((third,), 3)
+            page = reading.centers.page(frozenset({first.id, second.id}), PageRequest())
+            assert (page.items, page.total) == ((first, second), 2)
+            assert reading.centers.page(frozenset(), PageRequest()).total == 0
 
 
 class TestProducts:
+    def test_a_product_of_another_center_is_refused_and_nothing_stays(
+        self, storage: Storage
+    ) -> None:
+        put_products(storage, a_product(0))
+        with pytest.raises(AlreadyStored):
+            put_products(storage, a_product(1), a_product(0, center_id=OTHER_CENTER_ID))
+        assert products_of(storage) == (a_product(0),)
+        assert products_of(storage, OTHER_CENTER_ID) == ()
+
     def test_pages_are_in_the_order_of_creation(self, storage: Storage) -> None:
         put_products(storage, *map(a_product, [7, 3, 9, 1, 5]))
         put_products(storage, *map(a_product, [8, 2]))
@@ -544,6 +553,25 @@ class TestPaymentConfigurations:
 
 
 class TestCardSessions:
+    def test_those_of_a_guest_are_listed_newest_first(self, storage: Storage) -> None:
+        sessions = [
+            a_session(
+                token_id=TokenId(a_uuid(30 + number)),
+                created_at=NOW + number * MICROSECOND,
+                center_id=OTHER_CENTER_ID if number == 1 else CENTER_ID,
+            )
+            for number in range(3)
+        ]
+        with committed(storage) as unit:
+            for session in (sessions[1], sessions[2], sessions[0]):
+                unit.sessions.add(session)
+            unit.sessions.add(a_session(token_id=TokenId(a_uuid(40)), guest_id=OTHER_GUEST_ID))
+        with storage.read() as reading:
+            page = reading.sessions.page(GUEST_ID, None, PageRequest(page=2, size=2))
+            assert (page.items, page.total) == ((sessions[0],), 3)
+            page = reading.sessions.page(GUEST_ID, frozenset({CENTER_ID}), PageRequest())
+            assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
+
     def test_one_is_found_by_its_current_page_only(self, storage: Storage) -> None:
         with committed(storage) as unit:
             unit.sessions.add(a_session(attempt=an_attempt()))

@@ -12,7 +12,7 @@ import pytest
 from adapters.psp.contract.samples import GUEST_ID
 from domain.access_tokens import AccessToken, TokenState
 from domain.centers import CenterNotFound
-from domain.fields import InvalidField
+from domain.errors import InvalidField
 from domain.identifiers import CallerName, CenterId
 from domain.permissions import Caller, Permission
 from domain.revoke_token import TokenAmbiguous, TokenNotFound

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID
 from domain.centers import Center
-from domain.fields import InvalidField
+from domain.errors import InvalidField
 from domain.guests import Guest
 from domain.identifiers import MerchantAccount
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration

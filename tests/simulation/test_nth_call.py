@@ -22,12 +22,17 @@ from domain.hosted_pages import WebhookDelivery
 from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
+from domain.list_centers import ListCenters, ReadCenter
 from domain.list_products import ListProducts
+from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
 from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
+from domain.put_guest import PutGuest
+from domain.put_product import PutProduct
 from domain.read_account import ReadAccount
+from domain.read_guest import ReadGuest
 from domain.read_session import ReadSession
 from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
@@ -272,12 +277,13 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 READ_ONLY: Final = frozenset(
     {
         *(CancelHostedPage, FindWayBack, IsWorkerMissing),
-        *(ListAccounts, ListProducts, ListTokens, ReadAccount, ReadSession),
+        *(ListAccounts, ListCenters, ListProducts, ListSessions, ListTokens),
+        *(ReadAccount, ReadCenter, ReadGuest, ReadSession),
     }
 )
 """They change nothing, so nothing can be left half done."""
 
-ONE_ROW: Final = frozenset({IssueToken, LeaveHeartbeat, RevokeToken})
+ONE_ROW: Final = frozenset({IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken})
 """They write one row that has nothing to do with sessions or cards."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,10 @@ def test_no_history_of_requests_gets_a_response_outside_the_document(tmp_path: P
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return api.installation.container.app()(environ, start_response)
 
-    documented = schemathesis.openapi.from_dict(DOCUMENT)
+    # Schemathesis changes the document that it is given.
+    documented = schemathesis.openapi.from_dict(deepcopy(DOCUMENT)).include(
+        path_regex="/guests/|/hosted-"
+    )
     documented.app = app
 
     class History(documented.as_state_machine()):  # type: ignore[misc]  # made from the document

@@ -1,0 +1,72 @@
+"""Create or update a product of a center under the client's own id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.centers import parse_center_id
+from domain.errors import InvalidCenterId, InvalidProductId
+from domain.identifiers import plain_uuid
+from domain.permissions import MAY_EDIT_PRODUCTS, Caller
+from domain.ports import Storage, UnitOfWork, WriteUnit
+from domain.products import Product
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutProduct:
+    """Use case: create the product with this id in a center, or update it.
+
+    Repeating a request changes nothing. A new product comes last in its center's list. Raises
+    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId when the id is no UUID or
+    another center has the product.
+    """
+
+    storage: Storage
+
+    def __call__(
+        self,
+        caller: Caller,
+        *,
+        center_id: str,
+        product_id: str,
+        code: object,
+        name: object,
+        description: object,
+        amount: object,
+        currency: object,
+    ) -> Product:
+        """Store the product and return it."""
+        caller.require(MAY_EDIT_PRODUCTS)
+        center = parse_center_id(center_id)
+        caller.require_center(center)
+        if plain_uuid(product_id) is None:
+            raise InvalidProductId
+        product = Product.parse(
+            id=product_id,
+            center_id=center,
+            code=code,
+            name=name,
+            description=description,
+            amount=amount,
+            currency=currency,
+        )
+
+        def put(unit: WriteUnit) -> None:
+            require_own_center(unit, product)
+            unit.products.put_many([product])
+            unit.commit()
+
+        self.storage.transact(put)
+        return product
+
+
+def require_own_center(unit: UnitOfWork, product: Product) -> None:
+    """Check that a product's center exists, and is the one that it has always had.
+
+    Raises InvalidCenterId or InvalidProductId.
+    """
+    if unit.centers.get(product.center_id) is None:
+        raise InvalidCenterId
+    stored = unit.products.get(product.id)
+    if stored is not None and stored.center_id != product.center_id:
+        raise InvalidProductId

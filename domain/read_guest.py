@@ -1,0 +1,31 @@
+"""Read a guest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.errors import GuestNotFound
+from domain.guests import Guest, parse_guest_id
+from domain.permissions import MAY_VIEW_GUESTS, Caller
+from domain.ports import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadGuest:
+    """Use case: return a guest.
+
+    A guest belongs to no center, so a caller that is limited to centers may read none. Raises
+    UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
+    """
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str) -> Guest:
+        """Look the guest up; changes nothing."""
+        caller.require_all_centers()
+        caller.require(MAY_VIEW_GUESTS)
+        with self.storage.read() as unit:
+            guest = unit.guests.get(parse_guest_id(guest_id))
+        if guest is None:
+            raise GuestNotFound
+        return guest
