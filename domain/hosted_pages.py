@@ -152,6 +152,10 @@ class PageClosed:
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 
 
+MAX_EVIDENCE: Final = 50
+"""How much evidence of each origin a session may have. So no guest can crowd out webhooks."""
+
+
 class EvidenceOrigin(StrEnum):
     """Where evidence came from."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from domain.card_sessions import CardSession
 from domain.errors import ServiceUnavailable
-from domain.hosted_pages import Evidence, EvidenceOrigin
+from domain.hosted_pages import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.open_hosted_page import find_session
 from domain.ports import Clock, Providers, ProviderUnavailable, Storage, WriteUnit
 from domain.settle_session import SettleSession
@@ -56,7 +56,7 @@ class ReturnFromHostedPage:
         )
 
         def keep(unit: WriteUnit) -> None:
-            unit.evidence.add(session.token_id, evidence)
+            unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
             unit.commit()
 
         self.storage.transact(keep)

@@ -290,10 +290,10 @@ class CardSessions(Protocol):
 class EvidenceLog(Protocol):
     """What PSPs reported of sessions by webhook or return address."""
 
-    def add(self, token_id: TokenId, evidence: Evidence) -> None:
-        """Keep a piece of evidence once, however often it comes.
+    def add(self, token_id: TokenId, evidence: Evidence, *, at_most: int) -> None:
+        """Store a piece of evidence once, however often it comes.
 
-        At most 50 are kept of each origin for a session, so that no guest can crowd out webhooks.
+        Once a session has `at_most` pieces of its origin, nothing more of that origin is stored.
         """
         ...
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domain.card_sessions import CardSession
-from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.hosted_pages import (
+    MAX_EVIDENCE,
+    Evidence,
+    EvidenceOrigin,
+    WebhookDelivery,
+    WebhookNotice,
+)
 from domain.identifiers import ProviderName
 from domain.ports import Clock, Providers, Storage, UnitOfWork, WebhookRejected, WriteUnit
 
@@ -41,7 +47,7 @@ class ReceiveWebhook:
                 evidence = Evidence(
                     origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
                 )
-                unit.evidence.add(session.token_id, evidence)
+                unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
                 unit.sessions.update(session.due_now(now))
             unit.commit()
             return foreign

@@ -44,7 +44,6 @@ from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.products import Product
 
-MAX_EVIDENCE_PER_ORIGIN: Final = 50
 MAX_KEYS_FORGOTTEN: Final = 1_000
 """How many idempotency keys one call removes at most, to keep units of work short."""
 
@@ -313,13 +312,13 @@ class EvidenceLog(_Repository, ports.EvidenceLog):
     """What PSPs sent about sessions by webhook or browser."""
 
     @override
-    def add(self, token_id: TokenId, evidence: Evidence) -> None:
+    def add(self, token_id: TokenId, evidence: Evidence, *, at_most: int) -> None:
         self._transaction.lock("evidence", token_id)
         (kept,) = self._transaction.one(
             "SELECT count(*) FROM evidence WHERE token_id = :token_id AND origin = :origin",
             {"token_id": token_id, "origin": evidence.origin},
         )
-        if kept < MAX_EVIDENCE_PER_ORIGIN:
+        if kept < at_most:
             content_hash = sha256(evidence.content.encode()).hexdigest()
             self._transaction.execute(
                 _EVIDENCE.insert + "ON CONFLICT DO NOTHING",

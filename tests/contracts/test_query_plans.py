@@ -59,7 +59,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CALLER, "key", TOKEN_ID, now=NOW, since=NOW
     ),
     "old keys": lambda unit: unit.idempotency_keys.forget(before=NOW),
-    "evidence": lambda unit: unit.evidence.add(TOKEN_ID, an_evidence()),
+    "evidence": lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
     "guest reference": lambda unit: unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
     "merchant identity": lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),

@@ -229,7 +229,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Product": lambda unit, each: unit.products.put_many([each]),
     "PaymentConfiguration": lambda unit, each: unit.configurations.put(CENTER_ID, each),
     "CardSession": lambda unit, each: unit.sessions.add(each),
-    "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each),
+    "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
     "PaymentAccount": lambda unit, each: unit.accounts.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
@@ -758,8 +758,8 @@ class TestEvidence:
         early = an_evidence(content="early", origin=EvidenceOrigin.RETURN)
         with committed(storage) as unit:
             for evidence in (late, early):
-                unit.evidence.add(TOKEN_ID, evidence)
-            unit.evidence.add(OTHER_TOKEN_ID, an_evidence())
+                unit.evidence.add(TOKEN_ID, evidence, at_most=50)
+            unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=50)
         with storage.read() as unit:
             assert list(unit.evidence.of(TOKEN_ID)) == [early, late]
 
@@ -767,19 +767,19 @@ class TestEvidence:
         returned = an_evidence(origin=EvidenceOrigin.RETURN)
         for evidence in (returned, an_evidence(), an_evidence(received_at=NOW + MINUTE)):
             with committed(storage) as unit:
-                unit.evidence.add(TOKEN_ID, evidence)
+                unit.evidence.add(TOKEN_ID, evidence, at_most=50)
         with storage.read() as unit:
             assert list(unit.evidence.of(TOKEN_ID)) == [returned, an_evidence()]
 
-    def test_at_most_50_pieces_are_kept_per_session(self, storage: Storage) -> None:
+    def test_a_session_gets_no_more_pieces_than_it_may_have(self, storage: Storage) -> None:
         with storage.write() as unit:
-            for number in range(60):
-                unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)))
-            unit.evidence.add(TokenId(a_uuid(22)), an_evidence())
+            for number in range(5):
+                unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)), at_most=3)
+            unit.evidence.add(TokenId(a_uuid(22)), an_evidence(), at_most=3)
             unit.commit()
         with storage.read() as reading:
             kept = [evidence.content for evidence in reading.evidence.of(TOKEN_ID)]
-            assert kept == [str(number) for number in range(50)]
+            assert kept == ["0", "1", "2"]
             assert len(reading.evidence.of(TokenId(a_uuid(22)))) == 1
 
 
@@ -1135,7 +1135,7 @@ class TestLookingBeforeWriting:
     def test_no_more_evidence_is_kept_than_promised(self, storage: Storage) -> None:
         def add_ten(number: int) -> None:
             def add(unit: WriteUnit, content: str) -> None:
-                unit.evidence.add(TOKEN_ID, an_evidence(content=content))
+                unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)
                 unit.commit()
 
             for again in range(10):

@@ -9,7 +9,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.signatures import sign
 from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import CardSession, SessionStatus
-from domain.hosted_pages import WebhookDelivery, WebhookNotice
+from domain.hosted_pages import EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.ports import ProviderUnavailable, WebhookRejected
 from tests.installation import MERCHANT, Installation
@@ -217,3 +217,20 @@ def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
     installation.reconcile_until_idle()
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_returns_without_end_leave_room_for_webhooks(installation: Installation) -> None:
+    session = installation.opened_session()
+    for number in range(60):
+        installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"result": str(number)}
+        )
+    installation.type_card(session)
+
+    with installation.storage.read() as unit:
+        assert len(unit.evidence.of(session.token_id)) == 50
+    installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
+    with installation.storage.read() as unit:
+        assert [each.origin for each in unit.evidence.of(session.token_id)][50:] == [
+            EvidenceOrigin.WEBHOOK
+        ]

@@ -583,7 +583,7 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
         origin=EvidenceOrigin.WEBHOOK, content="event", received_at=installation.clock.now()
     )
     with installation.storage.write() as unit:
-        unit.evidence.add(session.token_id, evidence)
+        unit.evidence.add(session.token_id, evidence, at_most=50)
         unit.commit()
 
 

@@ -136,9 +136,11 @@ def fill(storage: Storage) -> None:
         )
         for number in (5, 1, 4, 2, 3):
             content = f"{ODD} {number}"
-            unit.evidence.add(TOKEN_ID, an_evidence(content=content))
+            unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)
             unit.evidence.add(
-                OTHER_TOKEN_ID, an_evidence(content=content, origin=EvidenceOrigin.RETURN)
+                OTHER_TOKEN_ID,
+                an_evidence(content=content, origin=EvidenceOrigin.RETURN),
+                at_most=50,
             )
             unit.accounts.add(a_payment_account(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
@@ -285,7 +287,7 @@ class TestCopied:
         with closing(PostgresqlStorage(target)) as storage:
             with storage.write() as unit:
                 unit.accounts.add(a_payment_account(0))
-                unit.evidence.add(TOKEN_ID, an_evidence(content="last"))
+                unit.evidence.add(TOKEN_ID, an_evidence(content="last"), at_most=50)
                 unit.access_tokens.add(an_access_token(token_hash="last"))
                 unit.products.put_many([a_product(0)])
                 unit.commit()

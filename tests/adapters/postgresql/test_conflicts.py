@@ -131,8 +131,8 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.accounts.update(a_payment_account()),
     ),
     "evidence": (
-        lambda unit: unit.evidence.add(TOKEN_ID, an_evidence()),
-        lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(content="other")),
+        lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
+        lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(content="other"), at_most=50),
     ),
     "an import": (
         lambda unit: unit.guests.put_many([]),

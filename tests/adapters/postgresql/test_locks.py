@@ -138,7 +138,7 @@ def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) ->
         assert not unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token)
         assert not unit.accounts.active_at(guest_id, CENTER_ID)
         unit.accounts.add(a_payment_account(number, guest_id=guest_id))
-        unit.evidence.add(token_id, an_evidence())
+        unit.evidence.add(token_id, an_evidence(), at_most=50)
 
     with filled.write() as unit:
         look(unit, TOKEN_ID, TOKEN, 0)
