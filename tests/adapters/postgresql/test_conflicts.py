@@ -134,9 +134,9 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
         lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(content="other"), at_most=50),
     ),
-    "an import": (
-        lambda unit: unit.guests.put_many([]),
+    "a guest": (
         lambda unit: unit.guests.put_many([a_guest()]),
+        lambda unit: unit.guests.add(a_guest()),
     ),
 }
 
