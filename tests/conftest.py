@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import hypothesis
 import pytest
@@ -24,22 +23,6 @@ hypothesis.settings.load_profile("cardonfile")
 # Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
 # log capture the entries.
 structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
-
-_MARKS: Final = {
-    "adapters/postgresql": pytest.mark.slow,
-    "browser": pytest.mark.browser,
-    "simulation": pytest.mark.slow,
-}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of some folders, before `-m` selects."""
-    here = Path(__file__).parent
-    for item in items:
-        for folder, mark in _MARKS.items():
-            if item.path.is_relative_to(here / folder):
-                item.add_marker(mark)
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ import pytest
 from adapters.psp.contract.samples import a_uuid
 from tests.benchmarks.servers import FLOOR, LOCKED_PEERS, Server, make_sample, make_server
 
-pytestmark = pytest.mark.slow
-
 UNKNOWN_ID = a_uuid(1)
 
 

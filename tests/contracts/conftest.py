@@ -15,7 +15,7 @@ from tests.databases import make_database
 from tests.postgresql import empty_database
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     """Return an empty storage of each adapter in turn."""
     if request.param == "sqlite":

@@ -42,7 +42,7 @@ def in_sqlite(path: Path, statement: str) -> list[tuple[Any, ...]]:
         return rows
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
     """Return a database without tables, of each adapter in turn."""
     if request.param == "sqlite":
@@ -115,7 +115,6 @@ def test_the_database_of_a_newer_release_is_refused_and_not_touched(empty: Migra
     assert empty.execute(empty.columns) == before
 
 
-@pytest.mark.slow
 def test_both_storages_have_the_same_migrations_tables_and_columns(
     postgresql_server: str, tmp_path: Path
 ) -> None:

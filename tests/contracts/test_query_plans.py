@@ -110,7 +110,6 @@ def steps_of(plan: Plan) -> list[Plan]:
     return [plan, *(step for below in plan.get("Plans", ()) for step in steps_of(below))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_postgresql_searches_an_index(
     postgresql_server: str, use: Callable[[WriteUnit], object], monkeypatch: pytest.MonkeyPatch

@@ -152,7 +152,6 @@ def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) ->
     return backups
 
 
-@pytest.mark.slow
 def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(tmp_path: Path) -> None:
     installation = Installation(tmp_path)
     installation.stored_card(GOOD_CARD)
@@ -175,7 +174,6 @@ def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(tmp_path:
         assert copy.execute("SELECT count(*) FROM payment_accounts").fetchone() == (1,)
 
 
-@pytest.mark.slow
 def test_the_commands_for_postgresql_make_one_each_time_for_its_owner_only(
     tmp_path: Path, postgresql_server: str
 ) -> None:

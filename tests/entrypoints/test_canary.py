@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import pytest
-
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.signatures import HEADER, sign
 from adapters.http.operations import OPERATIONS, Operation
@@ -28,8 +26,6 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID
 from tests.programs import SERVE
 from tests.serving import WAITRESS, Serving
-
-pytestmark = pytest.mark.slow
 
 NUMBER: Final = "4111111111111111"
 CODE: Final = "cvc-8731-canary"

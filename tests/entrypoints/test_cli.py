@@ -373,7 +373,6 @@ class TestLiveKeys:
 
 
 class TestServe:
-    @pytest.mark.slow
     def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
         with cardonfile.start("serve", "--port", str(free_port())) as process:
             assert process.stderr is not None
@@ -389,7 +388,6 @@ class TestServe:
         assert b"stopped" in logged
         assert b"Traceback" not in logged
 
-    @pytest.mark.slow
     def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
         port = str(free_port())
         with cardonfile.start("serve", "--no-worker", "--port", port) as process:
@@ -444,7 +442,6 @@ class TestImport:
         finally:
             signal(SIGINT, before)
 
-    @pytest.mark.slow
     def test_an_interrupted_one_imports_nothing(self, cardonfile: CommandLine) -> None:
         rows = "".join(f"{CENTER_ID[:-6]}{number:06},Harbor Spa\n" for number in range(10_000))
 

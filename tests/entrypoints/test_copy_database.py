@@ -60,8 +60,6 @@ from tests.entrypoints.conftest import CommandLine
 from tests.postgresql import new_database
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 DEADLINE_SECONDS = 60
 DAY: Final = timedelta(days=1)
 OTHER_TOKEN_ID: Final = TokenId(a_uuid(22))

@@ -552,7 +552,6 @@ class EndlessRows(RawIOBase):
         return len(row)
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
     def peak(rows: int) -> int:
         kind = KINDS["guests"]

@@ -46,7 +46,6 @@ def type_card(hosted_payment_uri: str) -> None:
     send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
 
 
-@pytest.mark.slow
 def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_path: Path) -> None:
     with running_demo(tmp_path, with_signal=signal.SIGINT) as demo:
         type_card(run_printed_curl_line(demo)["hosted_payment_uri"])

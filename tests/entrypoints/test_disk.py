@@ -32,8 +32,6 @@ from tests.installation import REDIRECT_URI
 from tests.programs import SERVE
 from tests.system_calls import SYNCS, WRITES, SystemCalls
 
-pytestmark = pytest.mark.slow
-
 UNAVAILABLE = {
     "success": False,
     "error": {"code": 503, "message": "Service temporarily unavailable"},

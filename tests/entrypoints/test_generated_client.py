@@ -16,7 +16,6 @@ from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI
 
 
-@pytest.mark.slow
 def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.json"
     # Without the formatters that it runs by default.

@@ -37,8 +37,6 @@ from tests.postgresql import PostgresqlServer, empty_database, new_database, own
 from tests.programs import free_port
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 DEADLINE_SECONDS: Final = 60
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"

@@ -34,8 +34,6 @@ from tests.installation import GOOD_CARD, Installation
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST_GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 

@@ -22,8 +22,6 @@ from tests.entrypoints.postgresql_outages import OUTAGES, crashed, hanging, stop
 from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 MACHINES: Final = 2
 ANSWERS: Final = 30
 """How many requests are answered between two faults."""

@@ -21,8 +21,6 @@ from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET, Merchant, signature
 from tests.installation import GOOD_CARD, MERCHANT, Installation
 
-pytestmark = pytest.mark.slow
-
 HARBOR = MerchantAccount("harbor")
 
 

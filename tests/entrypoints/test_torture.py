@@ -8,8 +8,6 @@ import pytest
 
 from tests.entrypoints.torture import STORAGES, survive
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(("storage", "rounds"), [("SQLite", 3), ("PostgreSQL", 2)])
 def test_what_was_answered_is_there_once_however_often_the_service_is_killed(

@@ -47,7 +47,6 @@ def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
         )
 
 
-@pytest.mark.slow
 def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLine) -> None:
     file = cardonfile.database.with_name("cards-fake-psp.db")
     file.mkdir()
@@ -57,7 +56,6 @@ def test_a_folder_in_place_of_the_database_of_the_fake_psp(cardonfile: CommandLi
     assert complaint.startswith(f"the database of the fake PSP cannot be used ({file}: ")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "why"),
     [

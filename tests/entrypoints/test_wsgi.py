@@ -33,8 +33,6 @@ from tests.serving import (
 )
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 SECRETS: Final[dict[str, Any]] = {  # they are keywords too
     "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_s3cret",
     "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_s3cret",

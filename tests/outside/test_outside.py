@@ -18,8 +18,6 @@ from tests.programs import ROOT
 DISTRIBUTION: Final = Path(__file__).with_name("cardonfile-acme")
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
-pytestmark = pytest.mark.slow
-
 
 class Site:
     """A virtual environment with cardonfile and the distribution, in a folder of an operator."""

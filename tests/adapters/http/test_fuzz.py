@@ -39,7 +39,7 @@ from tests.installation import (
     Installation,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.fuzz]
+pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module")

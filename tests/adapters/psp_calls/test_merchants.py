@@ -77,7 +77,6 @@ def attached(stripe: FakeStripeServer) -> int:
     return sum(each["customer"] is not None for each in stripe.stripe.main.methods.values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
 def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str

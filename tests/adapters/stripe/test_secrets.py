@@ -119,7 +119,6 @@ def test_the_sdk_leaves_nothing_in_the_home_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_only_the_provider_imports_the_sdk() -> None:
     program = (
         "import sys; import entrypoints.cli, adapters.stripe.webhooks; "
