@@ -55,7 +55,7 @@ class AccessToken:
         return token, kept
 
     def is_named_by(self, text: str) -> bool:
-        """Tell whether `text` is the beginning of the prefix, or the whole token."""
+        """Return whether `text` is the beginning of the prefix, or the whole token."""
         return self.prefix.startswith(text) or self.token_hash == hash_of(text)
 
     def state(self, now: datetime) -> TokenState:

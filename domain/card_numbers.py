@@ -15,13 +15,13 @@ _USUAL_LENGTH = 16
 
 
 def passes_luhn(digits: str) -> bool:
-    """Tell whether the last digit is the right check digit (ISO/IEC 7812-1, annex B)."""
+    """Return whether the last digit is the right check digit (ISO/IEC 7812-1, annex B)."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
 
 def holds_card_number(text: str) -> bool:
-    """Tell whether 12 to 19 consecutive digits, in one group or several, could be a card number."""
+    """Return whether 12 to 19 consecutive digits, in one group or several, could be a card number."""
     return any(
         passes_luhn(digits)
         for grouped in _GROUPED.findall(text)

@@ -123,7 +123,7 @@ class CardSession:
         return self.status is SessionStatus.EXPIRED or now >= self.expires_at
 
     def due_now(self, now: datetime) -> CardSession:
-        """Have the reconciler ask the PSP at once, because a webhook came."""
+        """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
 
     def due_by_news_of(self, current: CardSession, *, since: CardSession) -> CardSession:
@@ -185,7 +185,7 @@ class CardSession:
         return over.postponed(self.expires_at)
 
     def postponed(self, due_at: datetime | None) -> CardSession:
-        """Have the PSP, which has responded, asked again at `due_at`; None is not again."""
+        """Note that the PSP has responded, and is to be asked again at `due_at`, or not if None."""
         return replace(self, due_at=due_at, unanswered_since=None)
 
 

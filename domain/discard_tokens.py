@@ -30,7 +30,7 @@ def note_discard_of_collected(
     *,
     now: datetime,
 ) -> None:
-    """Have discarded what was collected for a session and is not stored. The caller commits."""
+    """Note the discard of a token that was collected and is not stored. The caller commits."""
     _note_discard(
         unit,
         session.configuration.psp_account,
@@ -42,7 +42,7 @@ def note_discard_of_collected(
 
 
 def note_discard_of_account(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
-    """Have the token discarded that an account held until now. The caller commits."""
+    """Note the discard of the token that an account held until now. The caller commits."""
     _note_discard(
         unit,
         PspAccount(account.provider, account.merchant_account),

@@ -46,7 +46,7 @@ class Caller:
     centers: frozenset[CenterId] | None = None
 
     def may(self, any_of: Collection[Permission]) -> bool:
-        """Tell whether the caller has at least one of these permissions."""
+        """Return whether the caller has at least one of these permissions."""
         return not self.permissions.isdisjoint(any_of)
 
     def require(self, any_of: Collection[Permission]) -> None:
@@ -55,7 +55,7 @@ class Caller:
             raise UserNotAuthorized
 
     def sees(self, center_id: CenterId) -> bool:
-        """Tell whether records of this center exist for the caller."""
+        """Return whether the caller may see records of this center."""
         return self.centers is None or center_id in self.centers
 
     def require_all_centers(self) -> None:

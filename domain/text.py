@@ -12,7 +12,7 @@ _DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u20
 
 
 def is_clean(text: str) -> bool:
-    """Tell whether `text` is free of control characters, line breaks and broken characters."""
+    """Return whether `text` is free of control characters, line breaks and broken characters."""
     return text.isprintable() or not any(
         unicodedata.category(character) in _REFUSED_CATEGORIES or character in _DIRECTION_OVERRIDES
         for character in text

@@ -33,7 +33,7 @@ class Goal:
     decimals: int = 2
 
     def reaches(self, target: float) -> bool:
-        """Tell whether the median is at least, or at most, a target."""
+        """Return whether the median is at least, or at most, a target."""
         median = round(statistics.median(self.measured), self.decimals)
         return median >= target if self.at_least else median <= target
 

@@ -24,7 +24,7 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
 
 
 def noted(installation: Installation, account: PaymentAccount) -> Discard | None:
-    """Give what is noted of the account's token."""
+    """Return what is noted of the account's token."""
     with installation.storage.read() as unit:
         return unit.discards.get(account.provider, account.merchant_account, account.token)
 

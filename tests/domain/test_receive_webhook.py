@@ -16,7 +16,7 @@ from tests.installation import MERCHANT, Installation
 
 
 def delivery(installation: Installation, session: CardSession) -> WebhookDelivery:
-    """Give the webhook that the PSP would send about the session's page just now."""
+    """Return the webhook that the PSP would send about the session's page just now."""
     now = installation.clock.now()
     event = installation.psp.take_due_event(now, until=now + timedelta(minutes=1))
     assert event is not None

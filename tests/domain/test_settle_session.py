@@ -604,7 +604,7 @@ def test_a_mismatch_is_not_judged_by_who_did_not_ask_for_it(
 def collects_no_card(
     installation: Installation, session: CardSession, monkeypatch: pytest.MonkeyPatch
 ) -> CardToken:
-    """Have the PSP hold something that is no card for this session; gives its token."""
+    """Have the PSP hold something that is no card for this session; return its token."""
     page = installation.type_card(session)
     assert page.card is not None
     collected = NoCardCollected(

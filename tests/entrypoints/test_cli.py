@@ -48,7 +48,7 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
 
 @pytest.fixture
 def with_center(cardonfile: CommandLine) -> CommandLine:
-    """Give the command line on a database with one center."""
+    """Return the command line on a database with one center."""
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center()])
         unit.commit()
@@ -57,7 +57,7 @@ def with_center(cardonfile: CommandLine) -> CommandLine:
 
 @pytest.fixture
 def taken_port() -> Iterator[str]:
-    """Give a port on which nothing can listen: a command that should have refused ends there."""
+    """Return a port on which nothing can listen: a command that should have refused ends there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         yield str(taken.getsockname()[1])
 

@@ -45,7 +45,7 @@ UUID_EXPECTED = "expected a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
 
 @pytest.fixture
 def with_centers(cardonfile: CommandLine) -> CommandLine:
-    """Give the command line on a database with two centers."""
+    """Return the command line on a database with two centers."""
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
         unit.commit()
@@ -66,7 +66,7 @@ def imports(cardonfile: CommandLine, what: str, content: str) -> int:
 
 
 def refusal(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
-    """Give what is wrong with a file."""
+    """Return what is wrong with a file."""
     file = BytesIO(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CsvRefused) as refused:
         check_csv(cardonfile.storage, KINDS[what], file, on_read=ignore)

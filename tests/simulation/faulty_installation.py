@@ -60,22 +60,22 @@ class CallFault:
     lasts: bool = False
 
     def applies_to(self, call: str) -> bool:
-        """Tell whether a call can fail like this; only one with an effect can fail after it."""
+        """Return whether a call can fail like this; only one with an effect can fail after it."""
         return self.error(call) is not None and (self.moment is Moment.BEFORE or has_effect(call))
 
 
 def has_effect(call: str) -> bool:
-    """Tell whether a call changes anything for good: a commit, or a request to the PSP."""
+    """Return whether a call changes anything for good: a commit, or a request to the PSP."""
     return call == "write.commit" or call in PSP_CALLS
 
 
 def is_to_psp(call: str) -> bool:
-    """Tell whether a call is to the PSP; all others are to the storage."""
+    """Return whether a call is to the PSP; all others are to the storage."""
     return call.startswith("psp.")
 
 
 def is_in_unit(call: str) -> bool:
-    """Tell whether a call is to a repository, inside a unit of work."""
+    """Return whether a call is to a repository, inside a unit of work."""
     return call.startswith(("read.", "write.")) and call != "write.commit"
 
 

@@ -44,7 +44,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether the session may not change any more."""
+        """Return whether the session may not change any more."""
         return self.status in ("completed", "failed")
 
 

@@ -80,12 +80,12 @@ class AccessToken(Base):
 
     @property
     def is_valid(self) -> bool:
-        """Tell whether the token is neither revoked nor expired."""
+        """Return whether the token is neither revoked nor expired."""
         return self.revoked_at is None and self.expires_at > utc_now()
 
     @property
     def may_add_cards(self) -> bool:
-        """Tell whether the caller has a permission to add cards."""
+        """Return whether the caller has a permission to add cards."""
         return not {"guests:add", "guests:edit"}.isdisjoint(self.permissions)
 
 
