@@ -64,6 +64,11 @@ class Api:
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         return self.send("POST", path, body=json.dumps(body), headers=all_headers)
 
+    def put(self, path: str, body: object) -> testing.Result:
+        """Send a PUT request with a JSON body."""
+        headers = {"Content-Type": "application/json"}
+        return self.send("PUT", path, body=json.dumps(body), headers=headers)
+
 
 def assert_documented(method: str, path: str, result: testing.Result) -> None:
     """Fail if the document does not describe this response to this request."""
