@@ -38,7 +38,7 @@ class SessionStatus(StrEnum):
 class RequestFingerprint(NamedTuple):
     """The content of an add-card request, to compare requests under one Idempotency-Key.
 
-    `guest_id` is None if it was no UUID.
+    `guest_id` is None if it was not a UUID.
     """
 
     guest_id: str | None
@@ -68,8 +68,9 @@ class CardSession:
     """One addition of a card, from the request to its end.
 
     `configuration` is the center's payment configuration at the time of add-card. `expires_at` is
-    the last time to open the link, then the end of the page. `due_at` is when the reconciler asks
-    the PSP next; None means not before a webhook comes. `unanswered_since` is set while the PSP
+    the last time to open the link, then the end of the page. `due_at` is when the session is
+    processed next: a poll of the PSP, a retry, its expiry, or the end of a lease; None means not
+    before a webhook comes. `unanswered_since` is set while the PSP
     does not respond.
     """
 
@@ -115,7 +116,7 @@ class CardSession:
         return self.attempt
 
     def has_page_of(self, earlier: CardSession) -> bool:
-        """Return whether its page is still the page of an earlier state of it."""
+        """Return whether `earlier`, a former state of the session, has the same page."""
         return self.current_attempt.request == earlier.current_attempt.request
 
     def is_past_end(self, now: datetime) -> bool:
@@ -126,10 +127,10 @@ class CardSession:
         """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
 
-    def due_by_news_of(self, current: CardSession, *, since: CardSession) -> CardSession:
-        """Keep the `due_at` that a webhook set in `current` after `since` was read.
+    def keeping_webhook_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
+        """Keep the webhook's `due_at` if one changed it between `since` and `current`.
 
-        A settled session stays as it is.
+        A settled session is not polled any more, so it is returned unchanged.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self
@@ -185,7 +186,7 @@ class CardSession:
         return over.postponed(self.expires_at)
 
     def postponed(self, due_at: datetime | None) -> CardSession:
-        """Note that the PSP has responded, and is to be asked again at `due_at`, or not if None."""
+        """Set the time of the next poll after a response of the PSP; None stops polling."""
         return replace(self, due_at=due_at, unanswered_since=None)
 
 

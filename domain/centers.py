@@ -43,7 +43,7 @@ class Center:
 def parse_center_id(value: object) -> CenterId:
     """Read a center id as a client sent it (interface, section 2.1).
 
-    Raises InvalidCenterId when it is missing, no text, or no UUID in 36-character form.
+    Raises InvalidCenterId unless it is a UUID in 36-character form.
     """
     center_id = plain_uuid(value)
     if center_id is None:

@@ -30,7 +30,7 @@ def note_discard_of_collected(
     *,
     now: datetime,
 ) -> None:
-    """Note the discard of a token that was collected and is not stored. The caller commits."""
+    """Schedule the discard of a collected token that is not stored. The caller commits."""
     _note_discard(
         unit,
         session.configuration.psp_account,
@@ -42,7 +42,7 @@ def note_discard_of_collected(
 
 
 def note_discard_of_account(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
-    """Note the discard of the token that an account held until now. The caller commits."""
+    """Schedule the discard of the token that an account held until now. The caller commits."""
     _note_discard(
         unit,
         PspAccount(account.provider, account.merchant_account),
@@ -113,7 +113,7 @@ class DiscardToken:
         return self.storage.transact(take)
 
     def __call__(self, discard: Discard) -> Discard:
-        """Call the PSP, unless another process has the discard by now. Return it as it is then."""
+        """Call the PSP, unless another process has taken the discard. Return the updated discard."""
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):
                 return discard

@@ -55,7 +55,7 @@ class Discard:
         return self.done_at is not None and collected_at <= self.done_at
 
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
-        """Make it due once more, because the PSP still reports a card with that token.
+        """Schedule it once more, because the PSP still reports a card with that token.
 
         A card collected after the discard is a new one. A card collected before it is dead and may
         not be stored meanwhile; its token is discarded again in case the card was collected during

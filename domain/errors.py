@@ -41,7 +41,7 @@ class GuestNotFound(Refusal):
 
 
 class GuestIdNotUsable(Refusal):
-    """The guest id is no UUID, so no guest can have it (section 7.1)."""
+    """The guest id is not a UUID, so no guest can have it (section 7.1)."""
 
     code = 400
     message = "Guest not found"
@@ -127,7 +127,7 @@ class PaymentConfigurationNotDone(Refusal):
 
 
 class PaymentMethodAlreadyExists(Refusal):
-    """The card is stored for this guest already (section 7.1)."""
+    """The card is stored already, or the center allows one card per guest (section 7.1)."""
 
     code = 400
     message = "Payment method already exists"
@@ -160,7 +160,7 @@ class InvalidField(Refusal):
 
 
 class InvalidProductId(Refusal):
-    """The product id is no UUID, or belongs to a product of another center."""
+    """The product id is not a UUID, or belongs to a product of another center."""
 
     code = 400
     message = "Invalid product id"
@@ -209,7 +209,7 @@ class TooManyRequests(Refusal):
 
 
 class ServiceUnavailable(Refusal):
-    """The storage cannot be read or written now. Nothing was done; try again."""
+    """The storage cannot be read or written now. Nothing was done, except after an in-doubt commit."""
 
     code = 503
     message = "Service temporarily unavailable"

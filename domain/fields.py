@@ -18,7 +18,7 @@ def parse_uuid(field: str, value: object) -> str:
 def parse_line(field: str, value: object, *, max_length: int) -> str:
     """Return a line of text unchanged.
 
-    Raises InvalidField when it is no text, blank, too long, or has control characters or line
+    Raises InvalidField when it is not text, blank, too long, or has control characters or line
     breaks.
     """
     if isinstance(value, str) and len(value) <= max_length and value.strip() and is_clean(value):

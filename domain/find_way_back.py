@@ -1,4 +1,4 @@
-"""A link leads to no page: find the shop that the guest came from."""
+"""Find the shop that a guest came from, for an error page."""
 
 from __future__ import annotations
 

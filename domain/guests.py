@@ -42,7 +42,7 @@ class Guest:
 
 
 def parse_guest_id(value: str) -> GuestId:
-    """Read a guest id from a path. Raises GuestIdNotUsable when it is no UUID."""
+    """Read a guest id from a path. Raises GuestIdNotUsable when it is not a UUID."""
     guest_id = plain_uuid(value)
     if guest_id is None:
         raise GuestIdNotUsable
@@ -62,7 +62,7 @@ def _parse_email(value: object) -> str | None:
 
 
 def _without_card_number(field: str, value: str) -> str:
-    # Receptions note cards where there is room.
+    # Receptionists type card numbers into name fields.
     if holds_card_number(value):
         raise InvalidField(field, "text without a card number")
     return value

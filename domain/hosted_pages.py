@@ -153,7 +153,10 @@ Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | P
 
 
 MAX_EVIDENCE: Final = 50
-"""How much evidence of each origin a session may have. So no guest can crowd out webhooks."""
+"""How many pieces of evidence a session may have of each origin.
+
+Forged returns therefore cannot displace webhooks.
+"""
 
 
 class EvidenceOrigin(StrEnum):

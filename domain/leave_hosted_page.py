@@ -1,6 +1,6 @@
 """A guest's browser comes back from the PSP's page, and is redirected to the stored redirect_uri.
 
-That happens in every case, whatever became of the card.
+That happens whatever became of the card.
 """
 
 from __future__ import annotations

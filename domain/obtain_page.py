@@ -22,7 +22,7 @@ class ObtainPage:
     clock: Clock
 
     def __call__(self, session: CardSession) -> CardSession:
-        """Call the PSP, store the result, and return the session as it is then.
+        """Call the PSP, store the result, and return the updated session.
 
         Its attempt has a page, or is over because the PSP refused it for good.
         """

@@ -103,7 +103,8 @@ class PaymentProvider(Protocol):
     An adapter reports and decides nothing: a card that the bank declines is an outcome, not an
     error. Every method may be called again after any failure, and takes at most 5 seconds in all.
     It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
-    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start`.
+    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start` and
+    `identity`.
     """
 
     @property
@@ -345,8 +346,8 @@ class PaymentAccounts(Protocol):
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
         """Return the active accounts of a guest at a center, oldest first.
 
-        A write unit locks them, and makes other units wait here until it ends. Whoever calls this
-        before adding an account therefore sees every other one.
+        A write unit locks them, and other units wait here until it ends. So after this call an
+        `add` cannot miss an account that is added at the same time.
         """
         ...
 

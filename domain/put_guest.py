@@ -16,7 +16,7 @@ class PutGuest:
 
     Creating needs `guests:add`, changing `guests:edit`. Repeating a request changes nothing and
     needs either of them. A guest belongs to no center, so a caller that is limited to centers may
-    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, in this order.
+    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField.
     """
 
     storage: Storage

@@ -8,7 +8,7 @@ from domain.centers import parse_center_id
 from domain.errors import InvalidCenterId, InvalidProductId
 from domain.identifiers import plain_uuid
 from domain.permissions import MAY_EDIT_PRODUCTS, Caller
-from domain.ports import Storage, UnitOfWork, WriteUnit
+from domain.ports import AlreadyStored, Storage, UnitOfWork, WriteUnit
 from domain.products import Product
 
 
@@ -17,7 +17,7 @@ class PutProduct:
     """Use case: create the product with this id in a center, or update it.
 
     Repeating a request changes nothing. A new product comes last in its center's list. Raises
-    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId when the id is no UUID or
+    UserNotAuthorized, InvalidCenterId, InvalidField, or InvalidProductId when the id is not a UUID or
     another center has the product.
     """
 
@@ -56,7 +56,11 @@ class PutProduct:
             unit.products.put_many([product])
             unit.commit()
 
-        self.storage.transact(put)
+        try:
+            self.storage.transact(put)
+        except AlreadyStored as error:
+            # Another center has got the product since `require_own_center` looked.
+            raise InvalidProductId from error
         return product
 
 

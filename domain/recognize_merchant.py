@@ -1,4 +1,4 @@
-"""Refuse keys that belong to another merchant than the one that the stored records are about."""
+"""Refuse keys of another merchant than the one that the stored records belong to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnotherMerchant(ProviderUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognizeMerchant:
-    """Step before the first call to a PSP: check that a merchant account has the same merchant's keys.
+    """Step before the first call to a PSP: check that the keys are the same merchant's.
 
     The first identity that the PSP reports is stored for good. Keys without an identity are
     accepted only while none is stored.

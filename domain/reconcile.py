@@ -1,4 +1,7 @@
-"""Settle or expire sessions whose guest never came back, and finish work that was interrupted."""
+"""Process the sessions and discards that are due, as `cardonfile reconcile` does.
+
+`serve` and `work` do the same with several threads, in `entrypoints/reconciler.py`.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
 def redirect_origin(uri: str) -> str | None:
     """Return the origin of an address (RFC 6454), or `scheme://` for a custom scheme of an app.
 
-    None means that no browser may be redirected there, whatever a center allows.
+    None means that the address is never allowed.
     """
     if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
         return None

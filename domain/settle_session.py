@@ -66,7 +66,7 @@ class SettleSession:
         return self.storage.transact(take)
 
     def __call__(self, token_id: TokenId) -> CardSession | None:
-        """Ask and apply. Return the session as it is then; None when there is none."""
+        """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
         with self.storage.read() as unit:
             session = unit.sessions.get(token_id)
         if session is None or session.is_settled:
@@ -89,8 +89,7 @@ class SettleSession:
         outcome = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(outcome, _COLLECTED) or not session.is_past_end(self.clock.now()):
             return outcome
-        # A guest may submit a card until the last second, so the page is closed before it is asked
-        # about for the last time.
+        # Closed before the last question, so that no card can be collected after it.
         provider.close(attempt.request, attempt.page)
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         return last if isinstance(last, _COLLECTED) else PageClosed()
@@ -102,7 +101,11 @@ class SettleSession:
     def _apply(
         self, unit: WriteUnit, asked: CardSession, outcome: Outcome | None, now: datetime
     ) -> CardSession:
-        """Apply the outcome for the session as it was `asked` about; None is no response."""
+        """Apply the outcome to the current session, and return it.
+
+        `asked` is the state that the PSP was asked about. None means that it did not respond. The
+        first case that fits counts.
+        """
         current = unit.sessions.get(asked.token_id) or asked
         match outcome:
             case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
@@ -127,7 +130,7 @@ class SettleSession:
                 changed = current.without_card(now)
             case _:
                 changed = current.still_pending(now)
-        changed = changed.due_by_news_of(current, since=asked)
+        changed = changed.keeping_webhook_due_at(current, since=asked)
         unit.sessions.update(changed)
         unit.commit()
         return changed

@@ -37,9 +37,9 @@ def store_card(
 ) -> CardSession:
     """Store a collected card as the account `account_id`, or renew the account of the same card.
 
-    Return the session as it is then: completed, or failed if our rules refuse the card, whose
-    token is then to be discarded. A card whose token is dead is not stored, and its page is over.
-    While a discard of its token is in progress the session waits. The caller commits.
+    Return the updated session: completed, or failed if a rule refuses the card. The token of a
+    refused card is scheduled for discard. A card whose token was discarded already is not stored,
+    and its page is over. While its token is being discarded, the session waits. The caller commits.
     """
     configuration, card = session.configuration, collected.card
     discard = unit.discards.get(

@@ -33,9 +33,9 @@ class LeaveHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsWorkerMissing:
-    """Use case: return whether no worker has run for a minute. Raises ServiceUnavailable.
+    """Use case: return whether the last heartbeat is over a minute old. Raises ServiceUnavailable.
 
-    `watching_since` is when this process started, so that a worker has a minute to start too.
+    `watching_since` is when this process started: a worker has a minute from then to start.
     """
 
     storage: Storage

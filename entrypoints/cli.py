@@ -252,7 +252,7 @@ def configure_payments(
             if configuration is None:
                 unit.configurations.remove(known_id)
             else:
-                _require_room_for_consent(container, configuration.provider, center)
+                _check_consent_length(container, configuration.provider, center)
                 unit.configurations.put(known_id, configuration)
             unit.commit()
         if configuration is None:
@@ -620,7 +620,7 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
     container.psp_adapters()
 
 
-def _require_room_for_consent(container: Container, name: ProviderName, center: Center) -> None:
+def _check_consent_length(container: Container, name: ProviderName, center: Center) -> None:
     """Refuse a center whose name makes the consent longer than the PSP's page shows."""
     from domain.hosted_pages import consent_for
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from domain.centers import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests import Guest
-from domain.ports import Storage, UnitOfWork, WriteUnit
+from domain.ports import AlreadyStored, Storage, UnitOfWork, WriteUnit
 from domain.products import MAX_AMOUNT_DIGITS, Product
 from domain.put_product import require_own_center
 
@@ -84,7 +84,13 @@ def store_csv(storage: Storage, kind: Kind[Any], file: BinaryIO) -> Iterator[int
             kind.put_many(unit, records)
             unit.commit()
 
-        storage.transact(store)
+        try:
+            storage.transact(store)
+        except AlreadyStored as error:
+            # Somebody has stored a product at another center since the file was checked.
+            raise CsvRefused(
+                "another center has a product of the next rows by now", rows[0][0]
+            ) from error
         yield len(records)
         time.sleep(PAUSE_SECONDS)
 

@@ -99,10 +99,10 @@ class Reconciler:
             while not self._stopping.is_set():
                 # Cleared before looking, so that an event set meanwhile is not lost.
                 self._work.clear()
-                if not self._takes_turn(pool):
+                if not self._submit_due(pool):
                     self._work.wait(LOOK_EVERY_SECONDS)
 
-    def _takes_turn(self, pool: ThreadPoolExecutor) -> bool:
+    def _submit_due(self, pool: ThreadPoolExecutor) -> bool:
         """Submit one session and one discard. Return whether there was any. Never raises."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):

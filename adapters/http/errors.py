@@ -126,7 +126,10 @@ def _on_refusal(
         )
     if isinstance(refusal, ServiceUnavailable):
         cause = refusal.__cause__
-        log.error("service_unavailable", cause=str(cause) if cause else "no turn to write")
+        log.error(
+            "service_unavailable",
+            cause=str(cause) if cause else "no connection or write lock in time",
+        )
     if f"{req.path}/".startswith("/hosted-payments/"):
         show_problem(resp, _problem(refusal))
     else:

@@ -20,8 +20,8 @@ FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
 
 REDIS_SECONDS: Final = 0.5
 """Time-out of a connection to Redis, and of each command."""
-REST_SECONDS: Final = 5.0
-"""How long Redis is not called after it failed."""
+REDIS_BACKOFF_SECONDS: Final = 5.0
+"""How long Redis is not called after an error."""
 
 log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ class RateLimits:
         try:
             result = call(self._shared)
         except StorageError as away:
-            self._next_call_at = time.monotonic() + REST_SECONDS
+            self._next_call_at = time.monotonic() + REDIS_BACKOFF_SECONDS
             if not self._is_away:
                 log.error("rate_limit_storage_away", fault=type(away.storage_error).__name__)
             self._is_away = True

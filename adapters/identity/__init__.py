@@ -1,1 +1,1 @@
-"""Ways to tell who is behind an access token."""
+"""Authentication of access tokens."""

@@ -1,4 +1,4 @@
-"""What every call to a PSP passes: bulkhead, circuit breaker, outage log, check of the merchant."""
+"""The wrapper of every PSP: bulkhead, circuit breaker, outage log, check of the merchant."""
 
 from __future__ import annotations
 

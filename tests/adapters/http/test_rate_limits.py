@@ -50,7 +50,7 @@ def test_processes_count_together(redis: RedisServer) -> None:
 def test_while_redis_is_away_each_process_counts_for_itself(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limits, "REST_SECONDS", 0)
+    monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 0)
     limits = a_process(redis)
     redis.stop()
     with capture_logs() as lines:
@@ -79,7 +79,7 @@ def test_while_redis_is_away_each_process_counts_for_itself(
 def test_a_redis_that_hangs_is_not_called_for_a_while(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limits, "REST_SECONDS", 600)
+    monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 600)
     limits = a_process(redis)
     with capture_logs() as lines, redis.held_up():
         fail(limits, 1)
