@@ -13,7 +13,7 @@ from adapters.http.guest_accounts import GuestAccounts
 from adapters.http.guests import Guests
 from adapters.http.health import Alive, Ready, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
-from adapters.http.middleware import AccessLog, SecurityHeaders
+from adapters.http.middleware import AccessLog, SecurityHeaders, ShortGuestPaths
 from adapters.http.openapi import OpenApi
 from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits
@@ -39,7 +39,11 @@ def create_app(
     `wake_reconciler` is called after every request that may have left work for the reconciler.
     """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
-        middleware=[SecurityHeaders(is_https=links.base_url.startswith("https://")), AccessLog()]
+        middleware=[
+            SecurityHeaders(is_https=links.base_url.startswith("https://")),
+            AccessLog(),
+            ShortGuestPaths(),
+        ]
     )
     add_error_handlers(app)
     authenticate = Authentication(identity=identity, limits=limits)

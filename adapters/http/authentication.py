@@ -12,7 +12,8 @@ from domain.errors import UserNotAuthenticated
 from domain.permissions import Caller
 from domain.ports import Identity
 
-_BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
+# Clients of similar services send `apikey`.
+_TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,8 @@ class Authentication:
 
         Raises UserNotAuthenticated, or TooManyRequests after 30 failures in a minute.
         """
-        bearer = _BEARER.fullmatch(req.get_header("Authorization", default="").strip())
-        caller = self.identity.authenticate(bearer[1]) if bearer else None
+        sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
+        caller = self.identity.authenticate(sent[1]) if sent else None
         if caller is None:
             self.limits.count_failed_authentication(req.remote_addr)
             raise UserNotAuthenticated

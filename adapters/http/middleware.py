@@ -1,4 +1,4 @@
-"""Falcon middleware for every request: the security headers and the access log."""
+"""Falcon middleware for every request: short paths, the security headers, the access log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import falcon
 import structlog
 
 log = structlog.get_logger()
+
+
+class ShortGuestPaths:
+    """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it."""
+
+    def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
+        """Rewrite the path before routing."""
+        if req.path.startswith("/v1/guests/"):
+            req.path = f"/api{req.path}"
 
 
 @dataclass(frozen=True, kw_only=True)

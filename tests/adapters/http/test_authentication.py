@@ -107,6 +107,8 @@ class OneToken(Identity):
 
 
 @example(["BEARER  ", TOKEN])
+@example(["apikey ", TOKEN])
+@example(["apikeybearer ", TOKEN])
 @example(["bearer\u00a0", TOKEN])
 @example(["Token ", TOKEN])
 @example(["bearer ", TOKEN, "x"])
@@ -118,7 +120,7 @@ def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: lis
     request = testing.create_req(headers={"Authorization": header})
 
     word, _, rest = header.strip().partition(" ")
-    if word.lower() == "bearer" and rest.lstrip(" ") == TOKEN:
+    if word.lower() in ("bearer", "apikey") and rest.lstrip(" ") == TOKEN:
         assert authenticate(request) == a_caller()
     else:
         with pytest.raises(UserNotAuthenticated):

@@ -31,6 +31,20 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
     }
 
 
+def test_a_path_without_api_gets_the_same_responses(api: Api) -> None:
+    client = api.installation.client()
+    headers = {"Authorization": f"apikey {api.token}"}
+
+    def get(path: str) -> tuple[int, object]:
+        result = client.simulate_get(path, headers=headers)
+        return result.status_code, result.json
+
+    guest = f"/v1/guests/{GUEST_ID}"
+    for path in (guest, f"{guest}/accounts", f"{guest}/accounts/x", f"{guest}/x", "/v1/guests/x"):
+        assert get(path) == get(f"/api{path}")
+    assert get(guest)[0] == 200
+
+
 def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     nameless = api.put(GUEST, {"last_name": "Lovelace"})
     code, message = refused(nameless)
