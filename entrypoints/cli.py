@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
+from threading import Event
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
@@ -141,11 +142,13 @@ def import_(what: str, file: Path) -> None:
                 _interruptible("run the same command again to import the rest"),
                 _progress(f"importing {what}", count) as move,
             ):
-                stored = 0
+                stored, interrupted = 0, _note_interrupts()
                 try:
                     for rows in store_csv(storage, kind, opened):
                         stored += rows
                         move(rows)
+                        if interrupted.is_set() and stored < count:
+                            raise KeyboardInterrupt
                 except BaseException:
                     click.echo(f"imported {stored} of {count} {what}", err=True)
                     raise
@@ -530,6 +533,13 @@ def _interruptible(sentence: str) -> Iterator[None]:
         sys.exit(INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+def _note_interrupts() -> Event:
+    """Set an event on Ctrl-C, and do not interrupt, until the end of `_interruptible`."""
+    noted = Event()
+    signal.signal(signal.SIGINT, lambda *_: noted.set())
+    return noted
 
 
 def _ignore_interrupts() -> None:

@@ -13,7 +13,7 @@ from adapters.http.guest_accounts import GuestAccounts
 from adapters.http.guests import Guests
 from adapters.http.health import Alive, Ready, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
-from adapters.http.middleware import AccessLog, SecurityHeaders, ShortGuestPaths
+from adapters.http.middleware import AccessLog, Paths, SecurityHeaders
 from adapters.http.openapi import OpenApi
 from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits
@@ -42,7 +42,7 @@ def create_app(
         middleware=[
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
             AccessLog(),
-            ShortGuestPaths(),
+            Paths(),
         ]
     )
     add_error_handlers(app)

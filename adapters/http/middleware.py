@@ -11,13 +11,16 @@ import structlog
 log = structlog.get_logger()
 
 
-class ShortGuestPaths:
+class Paths:
     """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it."""
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Rewrite the path before routing."""
+        """Rewrite the path before routing. Raises HTTPNotFound for a trailing slash."""
         if req.path.startswith("/v1/guests/"):
             req.path = f"/api{req.path}"
+        # Falcon would take it for an empty id.
+        if req.path.endswith("/") and req.path.startswith(("/v1/", "/api/")):
+            raise falcon.HTTPNotFound
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,6 @@ _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable
 """How every operation may refuse, authenticated or not."""
 _AUTHENTICATED_REFUSALS: Final = (
     errors.UserNotAuthenticated(),
-    errors.UserNotAuthorized(),
     errors.TooManyRequests(retry_after_seconds=60),
 )
 
@@ -124,7 +123,9 @@ def _responses(operation: Operation) -> dict[str, Json]:
             name: {"operationId": name, "parameters": parameters}
             for name, parameters in operation.links.items()
         }
-    common = () if operation.needs is None else _AUTHENTICATED_REFUSALS
+    common: tuple[Refusal, ...] = () if operation.needs is None else _AUTHENTICATED_REFUSALS
+    if operation.needs:
+        common += (errors.UserNotAuthorized(),)
     by_code: dict[int, list[Refusal]] = {}
     for refusal in (*operation.refusals, *common, *_REFUSALS):
         by_code.setdefault(refusal.code, []).append(refusal)

@@ -306,7 +306,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_CENTER_ID,),
         response=CenterInfo,
         needs=ANY_TOKEN,
-        refusals=(errors.InvalidCenterId(),),
+        refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
     ),
     Operation(
         method="get",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import Buffer, override
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.sql.unit_of_work import WriteUnit
 from domain.centers import Center
 from domain.guests import Guest
 from domain.identifiers import GuestId
@@ -474,14 +475,14 @@ class TestStored:
         file.write_text(
             GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(1, rows + 1))
         )
-        pauses: list[float] = []
 
-        def interrupt(seconds: float) -> None:
-            pauses.append(seconds)
-            raise KeyboardInterrupt
+        def commit_and_interrupt(unit: WriteUnit) -> None:
+            commit(unit)
+            signal.raise_signal(signal.SIGINT)
 
+        commit = WriteUnit.commit
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(time, "sleep", interrupt)
+            meanwhile.setattr(WriteUnit, "commit", commit_and_interrupt)
             interrupted = cardonfile.run("import", "guests", str(file))
 
         assert interrupted.exit_code == 130

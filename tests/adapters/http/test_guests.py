@@ -107,3 +107,11 @@ def test_a_product_is_put_and_listed(api: Api) -> None:
         result = api.put(f"{path}/{a_uuid(52)}", oil | {"price": price})
         assert result.status_code == 400
         assert result.json["message"].startswith("amount must be ")
+
+
+def test_a_trailing_slash_is_an_unknown_path(api: Api) -> None:
+    for path in ("/v1/centers/", f"/v1/centers/{CENTER_ID}/products/", f"{GUEST}/accounts/"):
+        for method in ("GET", "POST"):
+            result = api.send(method, path)
+            error = result.json if path.startswith("/v1") else result.json["error"]
+            assert error == {"code": 404, "message": "Not found"}
