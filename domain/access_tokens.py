@@ -67,4 +67,4 @@ class AccessToken:
 
 def hash_of(token: str) -> str:
     """Return the hash under which a token is kept."""
-    return sha256(token.encode()).hexdigest()
+    return sha256(token.encode(errors="surrogatepass")).hexdigest()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.errors import InvalidCenterId
-from domain.fields import parse_line, parse_uuid
+from domain.fields import parse_line, parse_uuid, without_card_number
 from domain.identifiers import CenterId, plain_uuid
 
 MAX_NAME_LENGTH: Final = 200
@@ -36,7 +36,7 @@ class Center:
         """Read a center that comes from outside. Raises InvalidField."""
         return cls(
             id=CenterId(parse_uuid("id", id)),
-            name=parse_line("name", name, max_length=MAX_NAME_LENGTH),
+            name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
         )
 
 

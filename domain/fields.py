@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from domain.card_numbers import holds_card_number
 from domain.errors import InvalidField
 from domain.identifiers import plain_uuid
 from domain.text import is_clean
@@ -27,3 +28,10 @@ def parse_line(field: str, value: object, *, max_length: int) -> str:
         field,
         f"1 to {max_length} characters, not blank, without control characters and line breaks",
     )
+
+
+def without_card_number(field: str, value: str) -> str:
+    """Return text unchanged. Raises InvalidField when it contains a card number."""
+    if holds_card_number(value):
+        raise InvalidField(field, "text without a card number")
+    return value

@@ -9,7 +9,7 @@ from domain.card_sessions import CardSession
 from domain.errors import GuestNotFound
 from domain.guests import parse_guest_id
 from domain.pagination import Page, PageRequest
-from domain.permissions import MAY_VIEW_CARDS, Caller
+from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.ports import Storage
 
 
@@ -17,6 +17,7 @@ from domain.ports import Storage
 class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
+    The token of an open session leads to its hosted page, so it is for callers that may add cards.
     Only sessions of centers that the caller may see are returned and counted. `pages` and `sizes`
     are the values of the query, unparsed. Raises UserNotAuthorized, TooManyItems,
     PageParameterInvalid, GuestIdNotUsable or GuestNotFound, in this order.
@@ -28,7 +29,7 @@ class ListSessions:
         self, caller: Caller, *, guest_id: str, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[CardSession]:
         """Look the sessions up; changes nothing."""
-        caller.require(MAY_VIEW_CARDS)
+        caller.require(MAY_ADD_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         guest = parse_guest_id(guest_id)
         with self.storage.read() as unit:

@@ -211,7 +211,7 @@ class Products(Protocol):
         ...
 
     def get(self, product_id: ProductId) -> Product | None:
-        """Return the product, or None. A write unit locks it."""
+        """Return the product, or None."""
         ...
 
     def put_many(self, products: Iterable[Product]) -> None:

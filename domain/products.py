@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from domain.errors import InvalidField
-from domain.fields import parse_line, parse_uuid
+from domain.fields import parse_line, parse_uuid, without_card_number
 from domain.identifiers import CenterId, ProductId
 from domain.text import is_clean
 
@@ -52,8 +52,9 @@ class Product:
         return cls(
             center_id=CenterId(parse_uuid("center_id", center_id)),
             id=ProductId(parse_uuid("id", id)),
+            # One code in ten of 13 digits (EAN) could be a card number, so codes are not checked.
             code=parse_line("code", code, max_length=MAX_CODE_LENGTH),
-            name=parse_line("name", name, max_length=MAX_NAME_LENGTH),
+            name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
             description=_parse_description(description),
             amount=_parse_amount(amount),
             currency=_parse_currency(currency),
@@ -64,7 +65,7 @@ def _parse_description(value: object) -> str:
     if isinstance(value, str) and len(value) <= MAX_DESCRIPTION_LENGTH:
         on_one_line = value.replace("\r\n", " ").replace("\n", " ")
         if is_clean(on_one_line):
-            return value
+            return without_card_number("description", value)
     raise InvalidField(
         "description", f"at most {MAX_DESCRIPTION_LENGTH} characters, without control characters"
     )

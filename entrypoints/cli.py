@@ -132,19 +132,19 @@ def import_(what: str, file: Path) -> None:
         with (
             _interruptible("nothing was imported"),
             _installation() as container,
-            _opened(file) as opened,
+            _copied(file) as copy,
         ):
-            storage, size = container.storage(), os.fstat(opened.fileno()).st_size
+            storage, size = container.storage(), os.fstat(copy.fileno()).st_size
             with _progress(f"checking {what}", size) as move:
-                count = check_csv(storage, kind, opened, on_read=move)
-            opened.seek(0)
+                count = check_csv(storage, kind, copy, on_read=move)
+            copy.seek(0)
             with (
                 _interruptible("run the same command again to import the rest"),
                 _progress(f"importing {what}", count) as move,
             ):
                 stored, interrupted = 0, _note_interrupts()
                 try:
-                    for rows in store_csv(storage, kind, opened):
+                    for rows in store_csv(storage, kind, copy):
                         stored += rows
                         move(rows)
                         if interrupted.is_set() and stored < count:
@@ -510,16 +510,12 @@ def demo(*, port: int) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that is read twice. What comes through a pipe is kept in a temporary file."""
-    with path.open("rb") as file:
-        if file.seekable():
-            yield file
-        else:
-            with TemporaryFile() as copy:
-                copyfileobj(file, copy)
-                copy.seek(0)
-                yield copy
+def _copied(path: Path) -> Iterator[BinaryIO]:
+    """Copy a file that is read twice, so that it cannot change in between."""
+    with path.open("rb") as file, TemporaryFile() as copy:
+        copyfileobj(file, copy)
+        copy.seek(0)
+        yield copy
 
 
 @contextmanager

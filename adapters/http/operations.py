@@ -273,7 +273,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="Newest first.",
         parameters=(_GUEST_ID, *_PAGING),
         response=ListedSessions,
-        needs=MAY_VIEW_CARDS,
+        needs=MAY_ADD_CARDS,
         refusals=(*_PAGING_REFUSALS, *_GUEST_REFUSALS),
     ),
     Operation(

@@ -166,9 +166,7 @@ class Products(_Repository, ports.Products):
 
     @override
     def get(self, product_id: ProductId) -> Product | None:
-        return _PRODUCTS.find_one(
-            self._transaction, "WHERE id = :id" + self._transaction.for_update, {"id": product_id}
-        )
+        return _PRODUCTS.find_one(self._transaction, "WHERE id = :id", {"id": product_id})
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:

@@ -64,6 +64,14 @@ class TestIssue:
         (kept,) = installation.access_tokens()
         assert kept.caller.centers == frozenset({CENTER_ID, spa})
 
+    def test_a_caller_limited_to_no_center_may_act_for_none(
+        self, installation: Installation
+    ) -> None:
+        issue(installation, centers=[])
+
+        (kept,) = installation.access_tokens()
+        assert kept.caller.centers == frozenset()
+
     @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
     def test_the_bounds_belong_to_what_is_taken(
         self, installation: Installation, lifetime: timedelta

@@ -127,6 +127,7 @@ ORIGIN: Final = "an origin such as https://shop.example, or an app's scheme such
 REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     (Center, "id", UUID, ["harbor", 7]),
     (Center, "name", LINE, ["x" * 201]),
+    (Center, "name", NO_CARD, ["Spa 4242 4242 4242 4242"]),
     (Guest, "id", UUID, [GUEST_ID.replace("-", "")]),
     (Guest, "first_name", LINE, [None, "\u3000", "x" * 201]),
     (Guest, "first_name", NO_CARD, ["Zo\u00eb 4242 4242 4242 4242"]),
@@ -138,6 +139,8 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     (Product, "id", UUID, ["7"]),
     (Product, "code", SHORT_LINE, ["", "x" * 101]),
     (Product, "name", LINE, ["a\x00b", "x" * 201]),
+    (Product, "name", NO_CARD, ["Oil 4242 4242 4242 4242"]),
+    (Product, "description", NO_CARD, ["4242424242424242\ncvc 123"]),
     (Product, "description", DESCRIPTION, ["x" * 5001, "a\rb", "a\u2028b", None]),
     (Product, "amount", AMOUNT, ["", "-1", "1.", ".5", "1.23456", "1e3", "1_000", " 1", "1\n"]),
     (Product, "amount", AMOUNT, ["1,50", "NaN", "9" * 13, "999999999.9999", "\u0661", 120.5]),

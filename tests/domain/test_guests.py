@@ -107,6 +107,17 @@ def test_invalid_input_is_refused_and_nothing_is_stored(installation: Installati
         read(installation)
 
 
+def test_a_card_number_split_over_both_names_is_refused(installation: Installation) -> None:
+    with pytest.raises(InvalidField, match=r"^last_name must be text without a card number$"):
+        installation.use_cases.put_guest(
+            installation.caller,
+            guest_id=OTHER_GUEST_ID,
+            first_name="42424242",
+            last_name="42424242",
+            email=None,
+        )
+
+
 def test_many_requests_at_once_create_one_guest(installation: Installation) -> None:
     caller = installation.a_caller(ADD)
 

@@ -97,7 +97,8 @@ def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) ->
             installation.use_cases.list_sessions(
                 installation.caller, guest_id=guest_id, pages=(), sizes=()
             )
+    # The token of an open session leads to its page.
     with pytest.raises(UserNotAuthorized):
         installation.use_cases.list_sessions(
-            installation.a_caller(Permission.PRODUCTS_VIEW), guest_id=GUEST_ID, pages=(), sizes=()
+            installation.a_caller(Permission.GUESTS_VIEW), guest_id=GUEST_ID, pages=(), sizes=()
         )

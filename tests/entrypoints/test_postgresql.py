@@ -21,15 +21,17 @@ from adapters.fake_psp.signatures import sign
 from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.card_sessions import CardSession, SessionStatus
-from domain.errors import PaymentMethodAlreadyExists, ServiceUnavailable
+from domain.errors import InvalidProductId, PaymentMethodAlreadyExists, ServiceUnavailable
+from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import TokenId
 from domain.payment_configuration import CardsPerGuest
+from domain.permissions import Permission
 from entrypoints.databases import in_a_sentence, refuse_read_only
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
@@ -371,6 +373,44 @@ class TestHttp:
 
 
 class TestAtOnce:
+    def test_many_requests_create_one_guest(self, installation: Installation) -> None:
+        caller = installation.a_caller(Permission.GUESTS_ADD)
+
+        def put(_: int) -> Guest:
+            return installation.use_cases.put_guest(
+                caller, guest_id=OTHER_GUEST_ID, first_name="Grace", last_name="Hopper", email=None
+            )
+
+        for _ in range(5):
+            guests = at_once(8, put)
+            assert set(guests) == {guests[0]}
+            installation.loses("guests")
+
+    def test_of_two_centers_one_gets_a_product(self, installation: Installation) -> None:
+        installation.has_center(a_center(id=OTHER_CENTER_ID))
+
+        def put(number: int) -> bool:
+            center_id = (CENTER_ID, OTHER_CENTER_ID)[number % 2]
+            try:
+                installation.use_cases.put_product(
+                    installation.caller,
+                    center_id=center_id,
+                    product_id=a_uuid(51),
+                    code="P",
+                    name="P",
+                    description="",
+                    amount="1",
+                    currency="EUR",
+                )
+            except InvalidProductId:
+                return False
+            return True
+
+        for _ in range(5):
+            stored = at_once(8, put)
+            assert stored in ([True, False] * 4, [False, True] * 4)
+            installation.loses("products")
+
     def test_many_settlements_of_a_session_store_its_card_once(
         self, installation: Installation
     ) -> None:
