@@ -82,12 +82,12 @@ def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterato
 def _fill(database: Path) -> None:
     migrate(database)
     with closing(pysqlite3.connect(database)) as db:
-        db.execute("INSERT INTO centers VALUES (?, 'Harbor Spa', 1)", (CENTER_ID,))
+        db.execute("INSERT INTO centers VALUES (?, 'Harbor Spa')", (CENTER_ID,))
         db.execute(
             "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers "
             "WHERE n < ?) INSERT INTO products (id, center_id, position, code, name, "
-            f"description, amount, currency, import_id) SELECT {RANDOM_UUID}, ?, n, 'P' || n, "
-            "'Massage ' || n, 'An hour of rest', (n % 200) || '.50', 'EUR', 1 FROM numbers",
+            f"description, amount, currency) SELECT {RANDOM_UUID}, ?, n, 'P' || n, "
+            "'Massage ' || n, 'An hour of rest', (n % 200) || '.50', 'EUR' FROM numbers",
             (PRODUCTS, CENTER_ID),
         )
         db.commit()
