@@ -29,6 +29,7 @@ MAY_REMOVE_CARDS: Final = frozenset({Permission.GUESTS_EDIT, Permission.GUESTS_D
 MAY_VIEW_GUESTS: Final = frozenset({Permission.GUESTS_VIEW})
 MAY_ADD_GUESTS: Final = frozenset({Permission.GUESTS_ADD})
 MAY_EDIT_GUESTS: Final = frozenset({Permission.GUESTS_EDIT})
+MAY_PUT_GUESTS: Final = MAY_ADD_GUESTS | MAY_EDIT_GUESTS
 MAY_EDIT_PRODUCTS: Final = frozenset({Permission.PRODUCTS_EDIT})
 MAY_VIEW_PRODUCTS: Final = frozenset({Permission.PRODUCTS_VIEW})
 MAY_USE_CARDS: Final = frozenset({Permission.PAYMENTS_USE})

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from domain.guests import Guest, parse_guest_id
-from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, Caller
+from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
 from domain.ports import AlreadyStored, Storage, WriteUnit
 
 
@@ -26,7 +26,7 @@ class PutGuest:
     ) -> Guest:
         """Store the guest and return it."""
         caller.require_all_centers()
-        caller.require(MAY_ADD_GUESTS | MAY_EDIT_GUESTS)
+        caller.require(MAY_PUT_GUESTS)
         guest = Guest.parse(
             id=parse_guest_id(guest_id), first_name=first_name, last_name=last_name, email=email
         )

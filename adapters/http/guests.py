@@ -10,7 +10,7 @@ from adapters.http.authentication import Authentication
 from adapters.http.requests import GuestBody, read_body
 from adapters.http.responses import GuestRecord, json_body
 from adapters.http.use_cases import UseCases
-from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS
+from domain.permissions import MAY_PUT_GUESTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Guests:
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
         caller.require_all_centers()
-        caller.require(MAY_ADD_GUESTS | MAY_EDIT_GUESTS)
+        caller.require(MAY_PUT_GUESTS)
         body = read_body(req, GuestBody)
         guest = self.use_cases.put_guest(
             caller,

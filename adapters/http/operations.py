@@ -35,9 +35,8 @@ from domain.errors import Refusal
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
 from domain.permissions import (
     MAY_ADD_CARDS,
-    MAY_ADD_GUESTS,
-    MAY_EDIT_GUESTS,
     MAY_EDIT_PRODUCTS,
+    MAY_PUT_GUESTS,
     MAY_REMOVE_CARDS,
     MAY_VIEW_CARDS,
     MAY_VIEW_GUESTS,
@@ -157,7 +156,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID,),
         body=GuestBody,
         response=GuestRecord,
-        needs=MAY_ADD_GUESTS | MAY_EDIT_GUESTS,
+        needs=MAY_PUT_GUESTS,
         links={"readGuest": _SAME_GUEST, "addCard": _SAME_GUEST},
         refusals=(
             *_BODY_REFUSALS,

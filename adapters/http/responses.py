@@ -87,19 +87,23 @@ class CardSessionStarted(Done, frozen=True, kw_only=True):
         return cls(hosted_payment_uri=links.hosted_payment_uri(session), token_id=session.token_id)
 
 
+_SessionStatus = Annotated[
+    Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
+]
+_StoredCardId = Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
+_SessionFailure = Annotated[
+    ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
+]
+_SessionEnd = Annotated[datetime, _time("When the link expires; once opened, when its page does.")]
+
+
 class CardSessionState(Done, frozen=True, kw_only=True):
     """The state of a card-addition session."""
 
-    status: Annotated[
-        Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
-    ]
-    account_id: Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
-    failure: Annotated[
-        ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
-    ]
-    expires_at: Annotated[
-        datetime, _time("When the link expires; once opened, when its page does.")
-    ]
+    status: _SessionStatus
+    account_id: _StoredCardId
+    failure: _SessionFailure
+    expires_at: _SessionEnd
 
     @classmethod
     def of(cls, session: CardSession) -> CardSessionState:
@@ -207,17 +211,11 @@ class ListedSession(Struct, frozen=True, kw_only=True):
 
     token_id: Annotated[_Uuid, _uuid("The token of the card-addition session.")]
     center_id: Annotated[_Uuid, _uuid("The center that the card is added at.")]
-    status: Annotated[
-        Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
-    ]
-    account_id: Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
-    failure: Annotated[
-        ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
-    ]
+    status: _SessionStatus
+    account_id: _StoredCardId
+    failure: _SessionFailure
     created_at: Annotated[datetime, _time("When the session was started.")]
-    expires_at: Annotated[
-        datetime, _time("When the link expires; once opened, when its page does.")
-    ]
+    expires_at: _SessionEnd
 
 
 class ListedSessions(Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ CHECK_SECONDS: Final = 1.5
 LOCK_SECONDS: Final = 5
 """How long a statement waits for a lock."""
 STATEMENT_SECONDS: Final = 8
-"""How long a statement may take, except in imports. More than LOCK_SECONDS."""
+"""How long a statement may take, except in migrations and copies of a database. More than LOCK_SECONDS."""
 IN_DOUBT_SECONDS: Final = 3
 """How long to try to find out the outcome of a commit whose response was lost."""
 

@@ -196,9 +196,8 @@ class HttpClient:
                 else http.client.HTTPSConnection(host, port, context=self._tls)
             )
             # http.client documents this attribute as replaceable.
-            # A class to mypy, a callable to http.client.
             response_class = partial(_Response, self._deadline)
-            connection.response_class = response_class  # type: ignore[assignment]
+            connection.response_class = response_class  # type: ignore[assignment]  # any callable
             self._connection = connection
         if connection.sock is None:
             connection.sock = self._connect(connection.host, connection.port)

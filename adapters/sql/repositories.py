@@ -112,6 +112,27 @@ class _Repository:
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None
 
+    def _page_of_guest(
+        self,
+        rows: Rows[Record],
+        condition: str,
+        guest_id: GuestId,
+        centers: frozenset[CenterId] | None,
+        *,
+        order: str,
+        request: PageRequest,
+    ) -> Page[Record]:
+        """Return a page of a guest's records at these centers; None means all centers."""
+        at_centers = "" if centers is None else f"AND center_id {self._dialect.among_centers} "
+        return _page(
+            self._transaction,
+            rows,
+            f"WHERE {condition} {at_centers}",
+            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            order=order,
+            request=request,
+        )
+
 
 class _ById(_Repository, Generic[RecordId, Record]):
     """Records that are found by their id."""
@@ -274,14 +295,11 @@ class CardSessions(_Repository, ports.CardSessions):
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
-        condition = "WHERE guest_id = :guest_id "
-        if centers is not None:
-            condition += f"AND center_id {self._dialect.among_centers} "
-        return _page(
-            self._transaction,
+        return self._page_of_guest(
             _SESSIONS,
-            condition,
-            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            "guest_id = :guest_id",
+            guest_id,
+            centers,
             order="created_at DESC, token_id DESC",
             request=request,
         )
@@ -416,14 +434,11 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[PaymentAccount]:
-        condition = "WHERE guest_id = :guest_id AND removed_at IS NULL "
-        if centers is not None:
-            condition += f"AND center_id {self._dialect.among_centers} "
-        return _page(
-            self._transaction,
+        return self._page_of_guest(
             _ACCOUNTS,
-            condition,
-            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            "guest_id = :guest_id AND removed_at IS NULL",
+            guest_id,
+            centers,
             order="sequence",
             request=request,
         )

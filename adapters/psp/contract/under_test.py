@@ -252,11 +252,11 @@ class PspUnderTest(ABC):
 
     def drip(self, seconds: float) -> None:
         """Send each response byte by byte over so many seconds, until `recover`. For REMOTE only."""
-        raise NotImplementedError
+        raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def fall_silent(self) -> None:
         """Receive calls, and send no byte of a response, until `recover`. For REMOTE only."""
-        raise NotImplementedError
+        raise NotImplementedError  # the suite calls it for REMOTE alone
 
     @abstractmethod
     def recover(self) -> None:
@@ -270,7 +270,7 @@ class PspUnderTest(ABC):
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
         """Return the body of one webhook with the events of these. Write it for BATCHES only."""
-        raise NotImplementedError
+        raise NotImplementedError  # the suite calls it for BATCHES alone
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
@@ -281,4 +281,4 @@ class PspUnderTest(ABC):
 
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         """Return a webhook to MAIN that is correctly signed now, but for somebody else. For `misdirected`."""
-        raise NotImplementedError
+        raise NotImplementedError  # the suite calls it for each of `misdirected`
