@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS: Final = 40
+_PORTS: Final = range(20_000, 30_000)
+"""Below the ports that systems hand out by themselves."""
 SERVE: Final = 'from entrypoints.cli import main; main(prog_name="cardonfile")'
 
 
@@ -97,7 +100,8 @@ class Program:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+    """Return a port that is free now, and that no other test gets by asking for any port."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
