@@ -27,6 +27,11 @@ GuestReference = NewType("GuestReference", str)
 CardToken = NewType("CardToken", str)
 """The PSP's token for a stored card: what a payment operation charges."""
 
+EventId = NewType("EventId", str)
+"""The id of an event: `evt_` and a UUID. It is the `webhook-id` of every attempt."""
+EndpointId = NewType("EndpointId", str)
+"""The id of an endpoint that takes events."""
+
 
 class PspAccount(NamedTuple):
     """A merchant account at a PSP. Two PSPs may have accounts of the same name."""

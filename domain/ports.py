@@ -16,6 +16,7 @@ from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
+from domain.events import Event, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import (
     Evidence,
@@ -595,6 +596,22 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Close every connection. No unit may be open. May be called twice."""
+        ...
+
+
+class EventNotSent(Exception):
+    """No response came from an endpoint. The text says why, for operators; it may have got it."""
+
+
+class EventSender(Protocol):
+    """Sends events to endpoints, signed as Standard Webhooks describes."""
+
+    def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
+        """Send an event once, and return the HTTP status of the response.
+
+        It takes at most 15 seconds. `now` is the time that is signed. Raises EventNotSent when
+        there is no response, or when the endpoint is not one that may be called.
+        """
         ...
 
 
