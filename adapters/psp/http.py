@@ -6,35 +6,25 @@
 from __future__ import annotations
 
 import http.client
-import io
 import re
-import select
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, partial
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from typing_extensions import override
 
+from adapters.outbound_http import Connection
 from adapters.psp.settings import is_https_or_loopback
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
-
-# Why no HTTP client package: httpx, urllib3 and requests limit each wait for bytes, but not their
-# sum, so a response that arrives byte by byte can block a caller without end. libcurl (pycurl) does
-# limit a whole transfer, but its wheels bring their own TLS library, which system updates miss.
 
 _Decoded = TypeVar("_Decoded")
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
-MAX_HEAD_BYTES: Final = 64 * 1024
-"""The limit for everything but the body: status line, headers, chunk lengths."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 # What may be logged of a response: a code or an id. Text may hold what a guest has typed.
@@ -110,13 +100,17 @@ class HttpClient:
     ) -> None:
         if not is_https_or_loopback(base_url):
             raise ValueError("the address of a PSP must be https, or http on loopback")
-        self._base = urlsplit(base_url.rstrip("/"))
+        self._base_path = urlsplit(base_url.rstrip("/")).path
         self._headers = dict(headers or {})
         self._retry_policy = retry_policy or RetryPolicy()
-        self._tls = (tls or _trusted_by_the_system()) if self._base.scheme == "https" else None
         self._is_worth_repeating = is_worth_repeating
-        self._deadline = _Deadline(self._retry_policy.total_seconds)
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection = Connection(
+            base_url,
+            total_seconds=self._retry_policy.total_seconds,
+            connect_seconds=self._retry_policy.connect_seconds,
+            max_body_bytes=MAX_RESPONSE_BYTES,
+            tls=tls,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -126,9 +120,7 @@ class HttpClient:
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._connection.close()
 
     def send(
         self,
@@ -164,13 +156,8 @@ class HttpClient:
 
     def _try(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> Response:
         """Send a request once; any failure is raised as it is."""
-        connection = self._open()
-        connection.sock.settimeout(self._deadline.remaining())
-        connection.request(method.upper(), self._base.path + path, body=body, headers=headers)
-        received = connection.getresponse()
-        if received.status < HTTPStatus.OK:
-            # http.client skips only 100: the next request would get this one's final response.
-            raise http.client.HTTPException("an interim response")
+        target = self._base_path + path
+        received = self._connection.request(method.upper(), target, headers, body)
         content = received.read(MAX_RESPONSE_BYTES + 1)
         if len(content) > MAX_RESPONSE_BYTES:
             raise http.client.HTTPException("the response is too long")
@@ -182,59 +169,9 @@ class HttpClient:
             body=content,
         )
 
-    def _open(self) -> http.client.HTTPConnection:
-        """Return the connection, a new one if there is none or the PSP has closed it."""
-        connection = self._connection
-        if connection is not None and connection.sock is not None and _is_readable(connection.sock):
-            # The PSP has closed it, or sent something unsolicited.
-            connection.close()
-        if connection is None:
-            host, port = self._base.hostname or "", self._base.port
-            connection = (
-                http.client.HTTPConnection(host, port)
-                if self._tls is None
-                else http.client.HTTPSConnection(host, port, context=self._tls)
-            )
-            # http.client documents this attribute as replaceable.
-            response_class = partial(_Response, self._deadline)
-            connection.response_class = response_class  # type: ignore[assignment]  # any callable
-            self._connection = connection
-        if connection.sock is None:
-            connection.sock = self._connect(connection.host, connection.port)
-        return connection
-
-    def _connect(self, host: str, port: int) -> socket.socket:
-        """Connect to the first address of the host that accepts, within the deadline."""
-        refusal: OSError = OSError("the host has no address")
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
-            try:
-                # Creating the socket may fail too, on a machine without this address family.
-                return self._connect_to(socket.socket(family, kind, protocol), address, host)
-            except OSError as error:
-                refusal = error
-        raise refusal
-
-    # Any: the type of an address depends on its family.
-    def _connect_to(self, sock: socket.socket, address: Any, host: str) -> socket.socket:
-        try:
-            sock.settimeout(self._connect_seconds())
-            sock.connect(address)
-            if self._tls is None:
-                return sock
-            sock.settimeout(self._connect_seconds())
-            return self._tls.wrap_socket(sock, server_hostname=host)
-        except OSError:
-            sock.close()
-            raise
-
-    def _connect_seconds(self) -> float:
-        return min(self._retry_policy.connect_seconds, self._deadline.remaining())
-
     def _has_time_left(self) -> bool:
         try:
-            return self._deadline.remaining() > self._retry_policy.pause_seconds
+            return self._connection.deadline.remaining() > self._retry_policy.pause_seconds
         except TimeoutError:
             return False
 
@@ -383,66 +320,3 @@ def _object(body: bytes) -> dict[str, Any] | None:
 def _word(value: object) -> str | None:
     text = str(value) if isinstance(value, str | int) else ""
     return text if _WORD.fullmatch(text) else None
-
-
-class _Deadline:
-    """The time at which a call of the port ends."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ends_at = time.monotonic() + seconds
-
-    def remaining(self) -> float:
-        """Return the seconds left. Raises TimeoutError if there are none."""
-        left = self._ends_at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the PSP took too long")
-        return left
-
-
-class _Response(http.client.HTTPResponse):
-    """A response that is read until the deadline."""
-
-    def __init__(self, deadline: _Deadline, sock: socket.socket, **options: Any) -> None:
-        # Any: they are passed through from http.client.
-        super().__init__(sock, **options)
-        self.fp = io.BufferedReader(_UntilDeadline(self.fp.detach(), sock, deadline))
-
-
-def _is_readable(sock: socket.socket) -> bool:
-    watched = select.poll()
-    watched.register(sock, select.POLLIN)
-    return bool(watched.poll(0))
-
-
-class _UntilDeadline(io.RawIOBase):
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: _Deadline) -> None:
-        super().__init__()
-        self._raw = raw
-        self._sock = sock
-        self._deadline = deadline
-        self._bytes_left = MAX_RESPONSE_BYTES + MAX_HEAD_BYTES
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def readinto(self, buffer: Any) -> int | None:  # Any: a writable buffer
-        self._sock.settimeout(self._deadline.remaining())
-        count = self._raw.readinto(buffer)
-        self._bytes_left -= count or 0
-        if self._bytes_left < 0:
-            # Checked here because http.client accepts a chunk of -1 bytes.
-            raise http.client.HTTPException("the response is too long")
-        return count
-
-    @override
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-@cache
-def _trusted_by_the_system() -> ssl.SSLContext:
-    # Cached, because reading the certificates takes longer than a call.
-    return ssl.create_default_context()

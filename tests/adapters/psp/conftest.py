@@ -1,89 +1,13 @@
-"""A server on loopback that handles each request as a test says."""
-
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 
 import pytest
-from typing_extensions import override
 
-
-@dataclass(frozen=True)
-class Request:
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: ListeningPsp  # type: ignore[mutable-override]  # the one that makes them
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append(Request(self.command, self.path, headers, body))
-        acts = self.server.acts
-        (acts.pop(0) if len(acts) > 1 else acts[0])(self)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def respond(
-        self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def hang_up(self) -> None:
-        """Close the connection after this request."""
-        self.close_connection = True
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
-
-
-Act = Callable[[Handler], None]
-
-
-class ListeningPsp(ThreadingHTTPServer):
-    """Runs the next of the `acts` for each request, and the last one from then on."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.requests: list[Request] = []
-        self.connections = 0
-        self.acts: list[Act] = [lambda handler: handler.respond(200)]
-        self.released = threading.Event()
-
-    @override
-    def process_request(self, *args: object) -> None:
-        self.connections += 1
-        super().process_request(*args)  # type: ignore[arg-type]  # passed on as they came
-
-    @override
-    def handle_error(self, *_: object) -> None:
-        """Ignore callers that hang up."""
+from tests.listening import ListeningServer, running
 
 
 @pytest.fixture
-def psp() -> Iterator[ListeningPsp]:
-    server = ListeningPsp()
-    thread = threading.Thread(target=server.serve_forever, args=(0.005,))
-    thread.start()
-    yield server
-    server.released.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def psp() -> Iterator[ListeningServer]:
+    with running(ListeningServer()) as server:
+        yield server

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 import traceback
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from adapters import outbound_http
 from adapters.psp import http
 from adapters.psp.http import (
     MAX_RESPONSE_BYTES,
@@ -23,15 +23,24 @@ from adapters.psp.http import (
 )
 from adapters.psp.settings import is_https_or_loopback
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
-from tests.adapters.psp.conftest import Act, Handler, ListeningPsp
+from tests.listening import (
+    Act,
+    Handler,
+    ListeningServer,
+    break_off,
+    drip_body,
+    drip_head,
+    drip_interim_responses,
+    fall_silent,
+    respond_and_hang_up,
+    responding,
+)
 
 HURRIED: Final = RetryPolicy(total_seconds=0.3, connect_seconds=0.3, pause_seconds=0)
 """For calls without a response."""
 CALM: Final = RetryPolicy(total_seconds=20, connect_seconds=20, pause_seconds=0)
 """For calls with a response, also on a busy machine."""
 ONCE: Final = RetryPolicy(total_seconds=20, connect_seconds=20, tries=1)
-LONG_SECONDS: Final = 10
-"""How long a PSP drips or is silent: far longer than these tests wait."""
 NO_FAMILY: Final = 255
 """An address family that no machine has."""
 
@@ -42,46 +51,6 @@ class Page(msgspec.Struct):
 
 PAGE: Final = msgspec.json.Decoder(Page)
 AN_ERROR: Final = b'{"error": {"code": "page_over", "message": "zoe@guests.example is unknown"}}'
-
-
-def responding(status: int, body: bytes = b"", **headers: str) -> Act:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler: handler.respond(status, body, named)
-
-
-def drip_head(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Padding: ")
-    _drip(handler)
-
-
-def drip_body(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-    _drip(handler)
-
-
-def drip_interim_responses(handler: Handler) -> None:
-    _drip(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-def _drip(handler: Handler, drop: bytes = b"x") -> None:
-    ends_at = time.monotonic() + LONG_SECONDS
-    while time.monotonic() < ends_at and not handler.server.released.wait(0.01):
-        handler.wfile.write(drop)
-    # A client without a deadline for the whole notices this end, and no time-out.
-    handler.hang_up()
-
-
-def fall_silent(handler: Handler) -> None:
-    handler.server.released.wait(LONG_SECONDS)
-
-
-def break_off(handler: Handler) -> None:
-    handler.hang_up()
-
-
-def respond_and_hang_up(handler: Handler) -> None:
-    handler.respond(200)
-    handler.hang_up()
 
 
 def no_response(
@@ -98,7 +67,9 @@ def no_response(
 
 class TestDeadline:
     @pytest.mark.parametrize("act", [drip_head, drip_body, drip_interim_responses, fall_silent])
-    def test_ends_a_response_that_drips_or_never_comes(self, psp: ListeningPsp, act: Act) -> None:
+    def test_ends_a_response_that_drips_or_never_comes(
+        self, psp: ListeningServer, act: Act
+    ) -> None:
         psp.acts = [act]
 
         assert no_response(psp.url, HURRIED) == FailureDetails(error="TimeoutError")
@@ -114,11 +85,11 @@ class TestDeadline:
             assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
 
     def test_is_one_for_all_requests_of_a_client(
-        self, psp: ListeningPsp, monkeypatch: pytest.MonkeyPatch
+        self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = [0.0]
-        clock = SimpleNamespace(monotonic=lambda: seconds[0], sleep=lambda _: None)
-        monkeypatch.setattr(http, "time", clock)
+        clock = SimpleNamespace(monotonic=lambda: seconds[0])
+        monkeypatch.setattr(outbound_http, "time", clock)
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/first")
             seconds[0] = CALM.total_seconds
@@ -128,12 +99,11 @@ class TestDeadline:
         assert [request.path for request in psp.requests] == ["/first"]
 
     def test_leaves_no_time_for_a_pause_that_would_exceed_it(
-        self, psp: ListeningPsp, monkeypatch: pytest.MonkeyPatch
+        self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.acts = [break_off]
         pauses: list[float] = []
-        clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=pauses.append)
-        monkeypatch.setattr(http, "time", clock)
+        monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append))
 
         no_response(psp.url, RetryPolicy(total_seconds=20, pause_seconds=30))
 
@@ -146,7 +116,7 @@ class TestDeadline:
 
 class TestTries:
     @pytest.mark.parametrize("act", [break_off, responding(503), responding(409)])
-    def test_what_may_pass_is_sent_again_unchanged(self, psp: ListeningPsp, act: Act) -> None:
+    def test_what_may_pass_is_sent_again_unchanged(self, psp: ListeningServer, act: Act) -> None:
         psp.acts = [act, act, responding(200)]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("POST", "/pages", headers={"Idempotency-Key": "1"}, body=b"{}")
@@ -166,7 +136,7 @@ class TestTries:
         ],
     )
     def test_the_last_response_is_returned(
-        self, psp: ListeningPsp, act: Act, tries: int, requests: int
+        self, psp: ListeningServer, act: Act, tries: int, requests: int
     ) -> None:
         psp.acts = [*[act] * requests, responding(200)]
         policy = RetryPolicy(total_seconds=20, pause_seconds=0, tries=tries)
@@ -175,7 +145,7 @@ class TestTries:
 
         assert len(psp.requests) == requests
 
-    def test_there_is_one_if_the_policy_says_so(self, psp: ListeningPsp) -> None:
+    def test_there_is_one_if_the_policy_says_so(self, psp: ListeningServer) -> None:
         psp.acts = [break_off]
 
         no_response(psp.url, ONCE)
@@ -184,21 +154,21 @@ class TestTries:
 
 
 class TestConnection:
-    def test_is_one_for_all_requests(self, psp: ListeningPsp) -> None:
+    def test_is_one_for_all_requests(self, psp: ListeningServer) -> None:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             client.send("GET", "/")
 
         assert psp.connections == 1
 
-    def test_is_replaced_when_the_psp_has_closed_it(self, psp: ListeningPsp) -> None:
+    def test_is_replaced_when_the_psp_has_closed_it(self, psp: ListeningServer) -> None:
         psp.acts = [respond_and_hang_up, responding(200, b"here")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             assert client.send("GET", "/").body == b"here"
 
     def test_skips_an_address_of_a_family_that_the_machine_lacks(
-        self, psp: ListeningPsp, monkeypatch: pytest.MonkeyPatch
+        self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         look_up = socket.getaddrinfo
 
@@ -216,20 +186,20 @@ class TestConnection:
 
         assert no_response(url).error == "ConnectionRefusedError"
 
-    def test_without_tls_sends_nothing_if_the_url_is_https(self, psp: ListeningPsp) -> None:
+    def test_without_tls_sends_nothing_if_the_url_is_https(self, psp: ListeningServer) -> None:
         assert no_response(psp.url.replace("http:", "https:")).error == "SSLError"
         assert psp.requests == []
 
 
 class TestResponse:
-    def test_has_at_most_one_mebibyte(self, psp: ListeningPsp) -> None:
+    def test_has_at_most_one_mebibyte(self, psp: ListeningServer) -> None:
         psp.acts = [responding(200, b"x" * size) for size in range(2**20, 2**20 + 2)]
         with HttpClient(psp.url, retry_policy=ONCE) as client:
             assert len(client.send("GET", "/").body) == MAX_RESPONSE_BYTES
 
         assert no_response(psp.url, ONCE).error == "HTTPException"
 
-    def test_that_redirects_is_not_followed(self, psp: ListeningPsp) -> None:
+    def test_that_redirects_is_not_followed(self, psp: ListeningServer) -> None:
         psp.acts = [responding(302, Location="/elsewhere")]
         with HttpClient(psp.url, retry_policy=CALM) as client:
             response = client.send("GET", "/")
@@ -246,7 +216,7 @@ class TestResponse:
         ],
         ids=["interim", "cut", "cut chunk"],
     )
-    def test_that_is_incomplete_is_refused(self, psp: ListeningPsp, sent: bytes) -> None:
+    def test_that_is_incomplete_is_refused(self, psp: ListeningServer, sent: bytes) -> None:
         def act(handler: Handler) -> None:
             handler.wfile.write(sent)
             handler.hang_up()
@@ -255,7 +225,7 @@ class TestResponse:
 
         no_response(psp.url)
 
-    def test_that_is_endless_is_not_read_for_long(self, psp: ListeningPsp) -> None:
+    def test_that_is_endless_is_not_read_for_long(self, psp: ListeningServer) -> None:
         sent = 0
 
         def act(handler: Handler) -> None:
@@ -274,7 +244,7 @@ class TestResponse:
 
         assert sent < 32 * MAX_RESPONSE_BYTES
 
-    def test_that_is_unsolicited_is_not_taken_for_the_next(self, psp: ListeningPsp) -> None:
+    def test_that_is_unsolicited_is_not_taken_for_the_next(self, psp: ListeningServer) -> None:
         was_read, was_sent = threading.Event(), threading.Event()
 
         def twice(handler: Handler) -> None:
@@ -291,7 +261,7 @@ class TestResponse:
             assert client.send("GET", "/2").body == b"second"
 
 
-def test_requests_go_below_the_base_with_its_headers(psp: ListeningPsp) -> None:
+def test_requests_go_below_the_base_with_its_headers(psp: ListeningServer) -> None:
     with HttpClient(f"{psp.url}/v1/", headers={"X-Key": "1"}, retry_policy=CALM) as client:
         client.send("POST", "/pages?live=1", headers={"X-More": "2"}, body=b"body")
 
@@ -300,7 +270,7 @@ def test_requests_go_below_the_base_with_its_headers(psp: ListeningPsp) -> None:
     assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
 
 
-def test_a_key_that_cannot_be_sent_is_an_outage_and_is_not_shown(psp: ListeningPsp) -> None:
+def test_a_key_that_cannot_be_sent_is_an_outage_and_is_not_shown(psp: ListeningServer) -> None:
     headers = {"Authorization": "Bearer a secret\n"}
     with (
         HttpClient(psp.url, headers=headers, retry_policy=CALM) as client,
@@ -334,7 +304,7 @@ def test_only_loopback_is_called_without_tls(url: str, *, is_fine: bool) -> None
 
 
 class TestJsonApi:
-    def test_returns_the_decoded_response(self, psp: ListeningPsp) -> None:
+    def test_returns_the_decoded_response(self, psp: ListeningServer) -> None:
         psp.acts = [responding(201, b'{"id": "page_1", "more": [1]}')]
         with JsonApi(psp.url, headers={"Authorization": "key"}, retry_policy=CALM) as api:
             page = api.ask(PAGE, "POST", "/pages", json={"a": 1}, headers={"Idempotency-Key": "k"})
@@ -346,7 +316,7 @@ class TestJsonApi:
         assert request.headers["authorization"] == "key"
         assert request.headers["idempotency-key"] == "k"
 
-    def test_sends_a_form(self, psp: ListeningPsp) -> None:
+    def test_sends_a_form(self, psp: ListeningServer) -> None:
         psp.acts = [responding(200, b'{"id": "page_1"}')]
         with JsonApi(psp.url, retry_policy=CALM) as api:
             api.ask(PAGE, "POST", "/pages", form={"name": "Zoë & Co"})
@@ -356,7 +326,7 @@ class TestJsonApi:
         assert request.headers["content-type"] == "application/x-www-form-urlencoded"
 
     @pytest.mark.parametrize("body", [b"", b"<html>"])
-    def test_accepts_any_success_without_a_decoder(self, psp: ListeningPsp, body: bytes) -> None:
+    def test_accepts_any_success_without_a_decoder(self, psp: ListeningServer, body: bytes) -> None:
         psp.acts = [responding(200, body)]
         with JsonApi(psp.url, retry_policy=CALM) as api:
             assert api.call("POST", "/pages/1/close").body == body
@@ -382,7 +352,7 @@ class TestJsonApi:
         ],
     )
     def test_a_status_becomes_an_exception_of_the_port(
-        self, psp: ListeningPsp, status: int, body: bytes, expected: type[Exception]
+        self, psp: ListeningServer, status: int, body: bytes, expected: type[Exception]
     ) -> None:
         psp.acts = [responding(status, b"" if status == 304 else body)]
 
@@ -395,7 +365,7 @@ class TestJsonApi:
         "body", [b"", b'{"id": 1}', b'{"id": "zoe@guests.example', b"[" * 99999]
     )
     def test_what_cannot_be_understood_is_an_outage_and_is_not_repeated(
-        self, psp: ListeningPsp, body: bytes
+        self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
 
@@ -407,7 +377,7 @@ class TestJsonApi:
         assert failure.__context__ is None
         assert "zoe" not in "".join(traceback.format_exception(failure))
 
-    def test_reports_retry_after(self, psp: ListeningPsp) -> None:
+    def test_reports_retry_after(self, psp: ListeningServer) -> None:
         psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
 
         failure = failure_of(psp)
@@ -415,7 +385,7 @@ class TestJsonApi:
         assert isinstance(failure, ProviderUnavailable)
         assert failure.retry_after == timedelta(seconds=7)
 
-    def test_reports_the_error_code_and_the_request_id(self, psp: ListeningPsp) -> None:
+    def test_reports_the_error_code_and_the_request_id(self, psp: ListeningServer) -> None:
         psp.acts = [responding(422, AN_ERROR, X_Request_Id="req_1")]
 
         details = failure_of(psp, "error", "code").details
@@ -423,13 +393,13 @@ class TestJsonApi:
         assert details == FailureDetails(status=422, code="page_over", request_id="req_1")
 
     @pytest.mark.parametrize("key", [("error", "message"), ("error",), ("error", "code", "x")])
-    def test_reports_nothing_but_words(self, psp: ListeningPsp, key: tuple[str, ...]) -> None:
+    def test_reports_nothing_but_words(self, psp: ListeningServer, key: tuple[str, ...]) -> None:
         psp.acts = [responding(400, AN_ERROR, X_Request_Id="Zoe <zoe@guests.example>")]
 
         assert failure_of(psp, *key).details == FailureDetails(status=400)
 
 
-def failure_of(psp: ListeningPsp, *error_code: str) -> ProviderUnavailable | ProviderRefused:
+def failure_of(psp: ListeningServer, *error_code: str) -> ProviderUnavailable | ProviderRefused:
     """Ask for a page, which must fail."""
     with (
         JsonApi(
