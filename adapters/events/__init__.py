@@ -1,0 +1,1 @@
+"""Sends events to the endpoints of clients, as Standard Webhooks describes."""

@@ -1,0 +1,49 @@
+"""Which IP addresses are public."""
+
+from __future__ import annotations
+
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Final, TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+# RFC 6052: a translator takes the last 32 bits for the IPv4 address of the destination.
+_TRANSLATED: Final = IPv6Network("64:ff9b::/96")
+# RFC 4291 and IANA's registry: no other IPv6 address is assigned for unicast.
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+# Not public by IANA's registries of special-purpose addresses, which `is_global` follows only in
+# newer versions of Python. The IPv6 networks are tunnels to an IPv4 address, and documentation.
+_SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2001::/32", "2002::/16", "3fff::/20")))
+
+
+def parse_address(text: str) -> Address:
+    """Parse an address. If it stands for an IPv4 address in IPv6, return that one.
+
+    Raises ValueError if it is none, or if it has a zone (`fe80::1%eth0`).
+    """
+    address = ip_address(text)
+    if isinstance(address, IPv4Address):
+        return address
+    if address.scope_id is not None:
+        raise ValueError("an address with a zone")
+    if address in _TRANSLATED:
+        return IPv4Address(address.packed[-4:])
+    return address.ipv4_mapped or address
+
+
+def is_public(address: Address) -> bool:
+    """Return whether an address is one of the public internet."""
+    return (
+        address.is_global
+        and not address.is_multicast
+        and (address.version == 4 or address in _GLOBAL_UNICAST)
+        and not any(address in network for network in _SPECIAL)
+    )

@@ -1,0 +1,138 @@
+"""Sends an event to an endpoint, once, and never to an address that is not public."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import datetime
+from http.client import HTTPException
+from importlib.metadata import version
+from threading import Thread
+from typing import Final
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+from adapters.events.addresses import Network, is_public, parse_address
+from adapters.events.payload import encode
+from adapters.events.signatures import signed_headers
+from adapters.outbound_http import AddressInfo, Connection, LookUp, look_up
+from domain.errors import InvalidField
+from domain.events import Event, EventEndpoint, parse_endpoint_url
+from domain.ports import EventNotSent, EventSender
+
+TOTAL_SECONDS: Final = 15
+CONNECT_SECONDS: Final = 5
+"""The limit for one address, so that there is time for the next one."""
+MAX_BODY_BYTES: Final = 64 * 1024
+
+# The first that fits counts: most are kinds of OSError.
+_REASONS: Final = (
+    (TimeoutError, "no response in time"),
+    (socket.gaierror, "name not found"),
+    (ConnectionRefusedError, "connection refused"),
+    (ssl.SSLCertVerificationError, "certificate not trusted"),
+    (ssl.SSLError, "TLS failed"),
+    (ConnectionError, "connection closed"),
+    (HTTPException, "no valid response"),
+    (OSError, "not reachable"),
+)
+
+
+class HttpEventSender(EventSender):
+    """Sends events by HTTP, from any thread.
+
+    Endpoints are https, or http if `may_be_http`. Their addresses are public or in one of the
+    `allowed_networks`, in which an IPv4 address that is written as IPv6 counts as IPv4. `tls`
+    defaults to the certificates that the system trusts. `look_up` finds the addresses of a host.
+    """
+
+    def __init__(
+        self,
+        *,
+        may_be_http: bool,
+        allowed_networks: Collection[Network] = (),
+        tls: ssl.SSLContext | None = None,
+        look_up: LookUp = look_up,
+        total_seconds: float = TOTAL_SECONDS,
+    ) -> None:
+        self._may_be_http = may_be_http
+        self._allowed_networks = allowed_networks
+        self._tls = tls
+        self._look_up = look_up
+        self._total_seconds = total_seconds
+        self._user_agent = f"cardonfile/{version('cardonfile')}"
+
+    @override
+    def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
+        url = self._url(endpoint)
+        body = encode(event)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": self._user_agent,
+            **signed_headers(event.event_id, body, endpoint.secrets.at(now), now),
+        }
+        try:
+            with Connection(
+                url,
+                total_seconds=self._total_seconds,
+                connect_seconds=CONNECT_SECONDS,
+                max_body_bytes=MAX_BODY_BYTES,
+                tls=self._tls,
+                look_up=self._addresses,
+            ) as connection:
+                response = connection.request("POST", _target(url), headers, body)
+                # The status says all. The rest is read because a receiver that cannot send it may
+                # take the event for not received.
+                with suppress(OSError, HTTPException):
+                    response.read(MAX_BODY_BYTES)
+                return response.status
+        except (OSError, HTTPException) as error:
+            reason = next(text for kind, text in _REASONS if isinstance(error, kind))
+        # Raised outside the handler, because its context may quote the response.
+        raise EventNotSent(reason)
+
+    def _url(self, endpoint: EventEndpoint) -> str:
+        try:
+            return parse_endpoint_url(endpoint.url, may_be_http=self._may_be_http)
+        except InvalidField as error:
+            raise EventNotSent(f"not {error.expected}") from None
+
+    def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
+        """Return the addresses of a host that events may be sent to."""
+        found = self._look_up_in_time(host, port)
+        allowed = [each for each in found if self._may_connect_to(each)]
+        if found and not allowed:
+            raise EventNotSent(
+                f"not a public address: {found[0][4][0]} (see CARDONFILE_EVENT_NETWORKS)"
+            )
+        return allowed
+
+    def _look_up_in_time(self, host: str, port: int) -> Sequence[AddressInfo]:
+        found: Future[Sequence[AddressInfo]] = Future()
+
+        def run() -> None:
+            try:
+                found.set_result(tuple(self._look_up(host, port)))
+            except OSError as error:
+                found.set_exception(error)
+
+        # The system's resolver takes no time limit and cannot be interrupted. A daemon does not
+        # keep the process from ending.
+        Thread(target=run, name="event-look-up", daemon=True).start()
+        return found.result(self._total_seconds)
+
+    def _may_connect_to(self, info: AddressInfo) -> bool:
+        try:
+            address = parse_address(info[4][0])
+        except ValueError:
+            return False
+        return is_public(address) or any(address in each for each in self._allowed_networks)
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from adapters.events.payload import encode
+from adapters.http.responses import StoredCard
+from domain.events import EventType
+from tests.adapters.events.conftest import an_event
+
+
+def test_an_event_says_what_happened_to_which_card() -> None:
+    assert msgspec.json.decode(encode(an_event(reason="renewed"))) == {
+        "type": "account.stored",
+        "timestamp": "2026-11-20T12:00:00Z",
+        "data": {
+            "guest_id": "0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11",
+            "center_id": "7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3",
+            "token_id": "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
+            "account_id": "607486b1-232f-43c7-906b-540453a04b21",
+            "status": "active",
+            "reason": "renewed",
+            "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
+        },
+    }
+
+
+@pytest.mark.parametrize("type_", EventType)
+def test_every_type_has_all_fields(type_: EventType) -> None:
+    body = msgspec.json.decode(encode(an_event(type=type_, account_id=None, card=None)))
+
+    assert body["type"] == type_
+    assert {field for field, value in body["data"].items() if value is None} == {
+        "account_id",
+        "reason",
+        "card",
+    }
+
+
+def test_a_time_with_fractions_is_not_rounded() -> None:
+    event = an_event()
+    later = an_event(occurred_at=event.occurred_at + timedelta(microseconds=1))
+
+    assert msgspec.json.decode(encode(later))["timestamp"] == "2026-11-20T12:00:00.000001Z"
+
+
+def test_a_card_has_the_field_names_of_the_api() -> None:
+    card = msgspec.json.decode(encode(an_event()))["data"]["card"]
+
+    assert card.keys() <= set(StoredCard.__struct_fields__)

@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_network
+from typing import Any, Final
+
+import pytest
+import trustme
+
+from adapters import outbound_http
+from adapters.events.sender import TOTAL_SECONDS
+from adapters.outbound_http import AddressInfo, LookUp
+from domain.ports import EventNotSent
+from tests.adapters.events.conftest import send
+from tests.listening import (
+    LONG_SECONDS,
+    Act,
+    Handler,
+    ListeningServer,
+    break_off,
+    drip_body,
+    drip_head,
+    drip_interim_responses,
+    fall_silent,
+    responding,
+    running,
+)
+
+NAME: Final = "receiver.example"
+PUBLIC: Final = "1.1.1.1"
+PUBLIC_IPV6: Final = "2606:4700:4700::1111"
+HURRIED: Final = 0.3
+"""The seconds of attempts that must end without a response."""
+MEBIBYTE: Final = 2**20
+
+FORBIDDEN: Final = [
+    "0.0.0.0",  # noqa: S104 - nothing binds to it
+    "10.0.0.1",
+    "100.64.0.1",
+    "100.100.100.200",
+    "127.0.0.1",
+    "127.8.9.10",
+    "169.254.169.254",
+    "172.16.0.1",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.168.1.1",
+    "198.18.0.1",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::127.0.0.1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "::ffff:0:127.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b:1::808:808",
+    "100::1",
+    "2001:0:7f00:1::1",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "2002:101:101::",
+    "3fff::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fe80::1",
+    "fec0::1",
+    "ff02::1",
+    "ff0e::1",
+]
+# Of 127.0.0.1, as the system reads it.
+SPELLINGS: Final = ["2130706433", "017700000001", "0177.0.0.1", "0x7f.1", "0x7f000001", "127.1"]
+
+
+def finding(*addresses: str) -> LookUp:
+    """Return a look-up that finds these addresses for any host."""
+
+    def look_up(_: str, port: int) -> Iterable[AddressInfo]:
+        return [each for address in addresses for each in outbound_http.look_up(address, port)]
+
+    return look_up
+
+
+def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
+    """Send an event, which must fail; returns why."""
+    with pytest.raises(EventNotSent) as raised:
+        send(url, **options)
+    return str(raised.value)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("address", [*FORBIDDEN, *SPELLINGS, "localhost"])
+    def test_one_that_is_not_public_is_not_connected_to(
+        self, attempts: list[str], address: str
+    ) -> None:
+        reason = not_sent(f"https://{NAME}", allowed_networks=(), look_up=finding(address))
+
+        assert reason.startswith("not a public address: ")
+        assert "CARDONFILE_EVENT_NETWORKS" in reason
+        assert attempts == []
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            *(f"[{address}]" if ":" in address else address for address in FORBIDDEN),
+            "[::ffff:7f00:1]",
+            "[fe80::1%25lo]",
+            "localhost",
+            *SPELLINGS,
+            "127.0.0.1.",
+            "user@127.0.0.1",
+            "",
+        ],
+    )
+    def test_however_it_is_written(
+        self, receiver: ListeningServer, attempts: list[str], host: str
+    ) -> None:
+        for scheme in ("http", "https"):
+            not_sent(f"{scheme}://{host}:{receiver.server_port}/", allowed_networks=())
+
+        assert attempts == []
+        assert receiver.requests == []
+
+    @pytest.mark.parametrize(
+        "address",
+        [PUBLIC, "172.32.0.1", "100.128.0.1", PUBLIC_IPV6, "64:ff9b::101:101", "::ffff:1.1.1.1"],
+    )
+    def test_a_public_one_is_connected_to(self, attempts: list[str], address: str) -> None:
+        # Connections out of this machine are refused in these tests.
+        assert not_sent(f"https://{NAME}", allowed_networks=(), look_up=finding(address)) == (
+            "connection refused"
+        )
+        assert attempts == [address]
+
+    def test_of_several_only_those_that_are_public_are_connected_to(
+        self, attempts: list[str]
+    ) -> None:
+        look_up = finding("127.0.0.1", PUBLIC, "10.0.0.1", PUBLIC_IPV6, "::1")
+
+        not_sent(f"https://{NAME}", allowed_networks=(), look_up=look_up)
+
+        assert attempts == [PUBLIC, PUBLIC_IPV6]
+
+    def test_the_one_that_was_checked_is_the_one_that_is_connected_to(
+        self, attempts: list[str]
+    ) -> None:
+        answers = iter([PUBLIC, "127.0.0.1"])
+
+        not_sent(
+            f"https://{NAME}",
+            allowed_networks=(),
+            look_up=lambda _, port: outbound_http.look_up(next(answers), port),
+        )
+
+        assert attempts == [PUBLIC]
+        assert next(answers) == "127.0.0.1"
+
+    def test_one_in_an_allowed_network_is_connected_to(
+        self, receiver: ListeningServer, attempts: list[str]
+    ) -> None:
+        url = f"http://{NAME}:{receiver.server_port}"
+
+        assert send(url, look_up=finding("10.0.0.1", "127.0.0.1")) == 200
+        assert attempts == ["127.0.0.1"]
+        assert receiver.requests[0].headers["host"] == f"{NAME}:{receiver.server_port}"
+
+    @pytest.mark.parametrize(
+        ("address", "network", "is_allowed"),
+        [
+            ("10.1.2.3", "10.0.0.0/8", True),
+            ("::ffff:10.1.2.3", "10.0.0.0/8", True),
+            ("64:ff9b::a01:203", "10.0.0.0/8", True),
+            ("::ffff:10.1.2.3", "::/0", False),
+            ("fd00::1", "fd00::/8", True),
+            ("fe80::1%lo", "fe80::/10", False),
+        ],
+    )
+    def test_ipv4_in_ipv6_counts_as_ipv4_and_a_zone_is_refused(
+        self, attempts: list[str], address: str, network: str, *, is_allowed: bool
+    ) -> None:
+        info = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (address, 443, 0, 0))
+        look_up = finding(address) if "%" not in address else lambda *_: [info]
+
+        not_sent(f"https://{NAME}", allowed_networks=[ip_network(network)], look_up=look_up)
+
+        assert bool(attempts) is is_allowed
+
+    def test_the_next_one_is_tried_if_one_does_not_accept(
+        self, receiver: ListeningServer, attempts: list[str]
+    ) -> None:
+        url = f"http://{NAME}:{receiver.server_port}"
+
+        assert send(url, look_up=finding(PUBLIC, "127.0.0.1")) == 200
+        assert attempts == [PUBLIC, "127.0.0.1"]
+
+    @pytest.mark.parametrize(
+        ("url", "expected"),
+        [
+            ("https://[2606:4700:4700::1111]/", (PUBLIC_IPV6, 443)),
+            ("http://[2606:4700:4700::1111]/", (PUBLIC_IPV6, 80)),
+            ("https://receiver.example:8443", (NAME, 8443)),
+        ],
+    )
+    def test_a_host_is_looked_up_with_its_port(self, url: str, expected: tuple[str, int]) -> None:
+        looked_up: list[tuple[str, int]] = []
+
+        def look_up(host: str, port: int) -> Iterable[AddressInfo]:
+            looked_up.append((host, port))
+            return finding(PUBLIC)(host, port)
+
+        not_sent(url, look_up=look_up)
+
+        assert looked_up == [expected]
+
+    def test_http_is_refused_unless_it_is_allowed(
+        self, receiver: ListeningServer, attempts: list[str]
+    ) -> None:
+        assert not_sent(receiver.url, may_be_http=False).startswith("not an https address")
+        assert attempts == []
+
+
+class TestResponse:
+    @pytest.mark.parametrize("status", [200, 204, 301, 304, 404, 410, 429, 500, 503])
+    def test_its_status_is_returned_after_one_try(
+        self, receiver: ListeningServer, status: int
+    ) -> None:
+        receiver.acts = [responding(status)]
+
+        assert send(receiver.url) == status
+        assert len(receiver.requests) == 1
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_a_redirect_is_not_followed(
+        self, receiver: ListeningServer, attempts: list[str], status: int
+    ) -> None:
+        with running(ListeningServer()) as internal:
+            receiver.acts = [responding(status, Location=internal.url)]
+
+            assert send(receiver.url) == status
+            assert internal.connections == 0
+        assert attempts == ["127.0.0.1"]
+
+    @pytest.mark.parametrize("act", [drip_head, drip_interim_responses, fall_silent])
+    def test_one_that_drips_or_never_comes_ends_at_the_deadline(
+        self, receiver: ListeningServer, act: Act
+    ) -> None:
+        receiver.acts = [act]
+
+        assert not_sent(receiver.url, total_seconds=HURRIED) == "no response in time"
+        assert len(receiver.requests) == 1
+
+    def test_a_body_that_drips_ends_at_the_deadline_and_the_status_counts(
+        self, receiver: ListeningServer
+    ) -> None:
+        sender_has_left = threading.Event()
+
+        def act(handler: Handler) -> None:
+            try:
+                drip_body(handler)
+            except OSError:
+                sender_has_left.set()
+
+        receiver.acts = [act]
+
+        assert send(receiver.url, total_seconds=HURRIED) == 200
+        assert sender_has_left.wait(2 * LONG_SECONDS)
+
+    def test_the_deadline_is_15_seconds(self) -> None:
+        assert TOTAL_SECONDS == 15
+
+    @pytest.mark.parametrize(
+        "framing",
+        [b"Content-Length: 104857600\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"],
+    )
+    def test_one_of_100_megabytes_is_not_read_for_long(
+        self, receiver: ListeningServer, framing: bytes
+    ) -> None:
+        sent = 0
+        ended = threading.Event()
+
+        def act(handler: Handler) -> None:
+            nonlocal sent
+            handler.hang_up()
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + framing)
+            with suppress(OSError):
+                for _ in range(100):
+                    handler.wfile.write(b"x" * MEBIBYTE)
+                    sent += MEBIBYTE
+            ended.set()
+
+        receiver.acts = [act]
+
+        assert send(receiver.url) == 200
+        assert ended.wait(30)
+        assert sent < 32 * MEBIBYTE
+
+    @pytest.mark.parametrize(
+        ("written", "reason"),
+        [
+            (b"", "connection closed"),
+            (b"SSH-2.0 zoe@guests.example\r\n", "no valid response"),
+            (b"HTTP/1.1 zoe@guests.example\r\n\r\n", "no valid response"),
+            (b"HTTP/1.1 103 Early Hints\r\n\r\n", "no valid response"),
+            (b"HTTP/1.1 200 OK\r\nX: " + b"zoe" * MEBIBYTE, "no valid response"),
+            (b"\x00\xff\xfe" * 9, "no valid response"),
+        ],
+        ids=["nothing", "SSH", "no status", "interim", "endless head", "bytes"],
+    )
+    def test_what_is_none_is_named_in_a_few_words_and_not_quoted(
+        self, receiver: ListeningServer, written: bytes, reason: str
+    ) -> None:
+        def act(handler: Handler) -> None:
+            handler.hang_up()
+            with suppress(OSError):
+                handler.wfile.write(written)
+
+        receiver.acts = [act]
+
+        with pytest.raises(EventNotSent) as raised:
+            send(receiver.url)
+        assert str(raised.value) == reason
+        # A context might quote the response, and keep the connection open.
+        assert raised.value.__context__ is None
+        assert len(receiver.requests) == 1
+
+    @pytest.mark.parametrize("act", [break_off, responding(500)])
+    def test_nothing_is_sent_twice(self, receiver: ListeningServer, act: Act) -> None:
+        receiver.acts = [act, responding(200)]
+        with suppress(EventNotSent):
+            assert send(receiver.url) == 500
+
+        assert len(receiver.requests) == 1
+
+
+class TestConnection:
+    def test_that_is_refused(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+        assert not_sent(url) == "connection refused"
+
+    def test_to_a_name_that_nobody_has(self) -> None:
+        def look_up(*_: object) -> Iterable[AddressInfo]:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        assert not_sent(f"https://{NAME}", look_up=look_up) == "name not found"
+
+    def test_to_a_name_without_an_address(self) -> None:
+        assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
+
+    def test_to_a_name_whose_servers_hang(self) -> None:
+        answered = threading.Event()
+
+        def look_up(host: str, port: int) -> Iterable[AddressInfo]:
+            answered.wait(30)
+            return finding(PUBLIC)(host, port)
+
+        reason = not_sent(f"https://{NAME}", look_up=look_up, total_seconds=HURRIED)
+        answered.set()
+
+        assert reason == "no response in time"
+
+    def test_ignores_the_proxies_of_the_environment(
+        self, receiver: ListeningServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with running(ListeningServer()) as proxy:
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+                monkeypatch.setenv(name, proxy.url)
+                monkeypatch.setenv(name.lower(), proxy.url)
+
+            assert send(receiver.url) == 200
+            assert proxy.connections == 0
+        assert len(receiver.requests) == 1
+
+
+class TestTls:
+    def test_the_certificate_is_trusted_and_of_the_host(self, authority: trustme.CA) -> None:
+        with receiving(authority, NAME) as (url, asked_for):
+            assert send(url, tls=trusting(authority), look_up=finding("127.0.0.1")) == 200
+
+        assert asked_for == [NAME]
+
+    def test_a_certificate_that_is_not_trusted_is_refused(self, authority: trustme.CA) -> None:
+        with receiving(authority, NAME) as (url, _):
+            assert not_sent(url, look_up=finding("127.0.0.1")) == "certificate not trusted"
+
+    def test_a_certificate_of_another_host_is_refused(self, authority: trustme.CA) -> None:
+        with receiving(authority, "other.example", "127.0.0.1") as (url, _):
+            reason = not_sent(url, tls=trusting(authority), look_up=finding("127.0.0.1"))
+
+        assert reason == "certificate not trusted"
+
+    def test_a_receiver_without_tls_gets_no_request(self, receiver: ListeningServer) -> None:
+        assert not_sent(receiver.url.replace("http:", "https:")) == "TLS failed"
+        assert receiver.requests == []
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@contextmanager
+def receiving(authority: trustme.CA, *names: str) -> Iterator[tuple[str, list[str | None]]]:
+    """Run a receiver with a certificate for these names.
+
+    Returns the URL of NAME there, and the names that it is asked for.
+    """
+    asked_for: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*names).configure_cert(context)
+    context.sni_callback = lambda _, name, __: asked_for.append(name)
+    server = ListeningServer()
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with running(server):
+        yield f"https://{NAME}:{server.server_port}", asked_for
