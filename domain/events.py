@@ -41,7 +41,7 @@ BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
 DELIVERIES_ARE_KEPT_FOR: Final = timedelta(days=30)
 
 GONE: Final = 410
-"""The HTTP status by which an endpoint asks for no more events (RFC 9110, section 15.5.11)."""
+"""The HTTP status by which an endpoint asks for no more events (RFC 9110)."""
 
 
 class EventType(StrEnum):
@@ -128,7 +128,7 @@ class EventEndpoint:
     endpoint_id: EndpointId
     url: str
     types: tuple[EventType, ...]
-    centers: tuple[CenterId, ...] | None
+    centers: frozenset[CenterId] | None
     secrets: Secrets
     created_at: datetime
     disabled_at: datetime | None = None

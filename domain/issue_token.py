@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Final
 
 from domain.access_tokens import AccessToken
-from domain.centers import CenterNotFound
 from domain.errors import InvalidField
-from domain.fields import parse_line, parse_uuid
-from domain.identifiers import CallerName, CenterId
+from domain.fields import parse_line
+from domain.identifiers import CallerName
+from domain.list_centers import existing_centers
 from domain.permissions import Caller, Permission
-from domain.ports import Clock, Ids, Storage, UnitOfWork, WriteUnit
+from domain.ports import Clock, Ids, Storage, WriteUnit
 
 MAX_CALLER_LENGTH: Final = 100
 MIN_LIFETIME: Final = timedelta(minutes=1)
@@ -53,7 +53,7 @@ class IssueToken:
                 Caller(
                     name=name,
                     permissions=frozenset(permissions),
-                    centers=None if centers is None else _existing(unit, centers),
+                    centers=None if centers is None else existing_centers(unit, centers),
                 ),
                 secret=secret,
                 now=now,
@@ -64,11 +64,3 @@ class IssueToken:
             return token
 
         return self.storage.transact(issue)
-
-
-def _existing(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
-    ids = [CenterId(parse_uuid("centers", each)) for each in centers]
-    for center_id in ids:
-        if unit.centers.get(center_id) is None:
-            raise CenterNotFound(center_id)
-    return frozenset(ids)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from domain.centers import Center, parse_center_id
+from domain.centers import Center, CenterNotFound, parse_center_id
 from domain.errors import InvalidCenterId
+from domain.fields import parse_uuid
+from domain.identifiers import CenterId
 from domain.pagination import Page, PageRequest
 from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller
-from domain.ports import Storage
+from domain.ports import Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +65,15 @@ class ReadCenter:
             if center is None:
                 raise InvalidCenterId
             return ConfiguredCenter(center=center, configuration=unit.configurations.get(known_id))
+
+
+def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
+    """Return the ids of centers that an operator has named.
+
+    Raises InvalidField for one that is not a UUID, and CenterNotFound for one that is not on file.
+    """
+    ids = [CenterId(parse_uuid("centers", each)) for each in centers]
+    for center_id in ids:
+        if unit.centers.get(center_id) is None:
+            raise CenterNotFound(center_id)
+    return frozenset(ids)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from domain.card_sessions import CardSession
 from domain.hosted_pages import HostedPage
-from domain.ports import Clock, ProviderRefused, Providers, Storage, WriteUnit
+from domain.note_event import note_end_of_session
+from domain.ports import Clock, Ids, ProviderRefused, Providers, Storage, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class ObtainPage:
     storage: Storage
     providers: Providers
     clock: Clock
+    ids: Ids
 
     def __call__(self, session: CardSession) -> CardSession:
         """Call the PSP, store the result, and return the updated session.
@@ -34,22 +36,23 @@ class ObtainPage:
 
     def _keep(self, asked: CardSession, page: HostedPage | None) -> CardSession:
         def keep(unit: WriteUnit) -> CardSession:
-            session = unit.sessions.get(asked.token_id) or asked
+            session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
             if session.is_settled or session.attempt != asked.attempt:
                 # Another process has stored the page, or settled the session.
                 return session
             if page is None:
-                session = session.without_card(self.clock.now())
+                changed = session.without_card(now)
+                note_end_of_session(unit, self.ids, session, changed, now=now)
             else:
-                session = session.with_page(page, self.clock.now())
+                changed = session.with_page(page, now)
                 unit.guest_references.keep(
                     session.configuration.provider,
                     session.configuration.merchant_account,
                     session.guest_id,
                     page.guest_reference,
                 )
-            unit.sessions.update(session)
+            unit.sessions.update(changed)
             unit.commit()
-            return session
+            return changed
 
         return self.storage.transact(keep)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from domain.identifiers import (
     AccountId,
@@ -17,6 +19,9 @@ from domain.identifiers import (
 )
 from domain.payment_configuration import PaymentConfiguration
 from domain.sources import Source
+
+EXPIRY_NOTICES: Final = (30, 7)
+"""How many days before a card's last day its client is told, once each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,27 @@ class Card:
         return (self.expiry_year, self.expiry_month) == (other.expiry_year, other.expiry_month)
 
     @property
+    def last_day(self) -> datetime:
+        """The start, in UTC, of the last day on which it can be charged."""
+        _, days = monthrange(self.expiry_year, self.expiry_month)
+        return datetime(self.expiry_year, self.expiry_month, days, tzinfo=UTC)
+
+    def next_expiry_notice(self, now: datetime) -> datetime | None:
+        """Return when its client is told next that it expires soon, or None if it is not."""
+        times = [self.last_day - timedelta(days=days) for days in EXPIRY_NOTICES]
+        return next((each for each in times if each > now), None)
+
+    def days_of_expiry_notice(self, now: datetime) -> int | None:
+        """Return of which notice it is the time: that of 30 or of 7 days.
+
+        None before the first, and once the card has expired.
+        """
+        if self.has_expired(now):
+            return None
+        begun = [days for days in EXPIRY_NOTICES if self.last_day - timedelta(days=days) <= now]
+        return min(begun, default=None)
+
+    @property
     def expiry_on(self) -> str:
         """The expiry date as printed on cards: MM/YY."""
         return f"{self.expiry_month:02}/{self.expiry_year % 100:02}"
@@ -56,7 +82,8 @@ class PaymentAccount(Card):
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
     most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
-    names the text that the guest agreed to at `consented_at`.
+    names the text that the guest agreed to at `consented_at`. `expiry_notice_at` is when its client
+    is told next that the card expires soon.
     """
 
     account_id: AccountId
@@ -70,6 +97,7 @@ class PaymentAccount(Card):
     consented_at: datetime
     created_at: datetime
     removed_at: datetime | None = None
+    expiry_notice_at: datetime | None = None
 
     def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
         """Return whether `card` is this account's card, at the same merchant account."""
@@ -80,12 +108,20 @@ class PaymentAccount(Card):
         )
 
     def renewed(
-        self, card: Card, *, consent_version: str, consented_at: datetime
+        self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime
     ) -> PaymentAccount:
         """Return this account with the same card's new expiry date and token."""
         return replace(
-            self, **asdict(card), consent_version=consent_version, consented_at=consented_at
+            self,
+            **asdict(card),
+            consent_version=consent_version,
+            consented_at=consented_at,
+            expiry_notice_at=card.next_expiry_notice(now),
         )
+
+    def removed(self, now: datetime) -> PaymentAccount:
+        """Return this account as removed: no longer listed or charged."""
+        return replace(self, removed_at=now, expiry_notice_at=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
-from domain.events import Event, EventEndpoint
+from domain.events import Event, EventDelivery, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import (
     Evidence,
@@ -31,6 +31,8 @@ from domain.identifiers import (
     CallerName,
     CardToken,
     CenterId,
+    EndpointId,
+    EventId,
     GuestId,
     GuestReference,
     MerchantAccount,
@@ -367,6 +369,17 @@ class PaymentAccounts(Protocol):
         """Return a page of a guest's active accounts, oldest first; `centers` None means all."""
         ...
 
+    def is_expiry_notice_due(self, now: datetime) -> bool:
+        """Return whether `with_expiry_notice_due` would find an account."""
+        ...
+
+    def with_expiry_notice_due(self, now: datetime, *, at_most: int) -> Sequence[PaymentAccount]:
+        """Return the active accounts whose `expiry_notice_at` has come, the first ones.
+
+        A write unit locks them, and leaves out those that another unit has locked.
+        """
+        ...
+
 
 class AlreadyStored(Exception):
     """The storage already holds a record that must be unique."""
@@ -444,6 +457,71 @@ class Discards(Protocol):
 
         Discards at the merchant accounts in `except_at` are left out. The lease ends at `until`,
         which is the `due_at` of the discard returned.
+        """
+        ...
+
+
+class EventEndpoints(Protocol):
+    """The endpoints that take events."""
+
+    def add(self, endpoint: EventEndpoint) -> None:
+        """Store an endpoint. Raises AlreadyStored if one that is not removed has this URL."""
+        ...
+
+    def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
+        """Return the endpoint, removed or not, or None. A write unit locks it."""
+        ...
+
+    def all(self) -> Sequence[EventEndpoint]:
+        """Return the endpoints that are not removed, oldest first."""
+        ...
+
+    def update(self, endpoint: EventEndpoint) -> None:
+        """Store an endpoint that exists."""
+        ...
+
+
+class EventDeliveries(Protocol):
+    """The deliveries of events, under way and done."""
+
+    def add(self, delivery: EventDelivery) -> None:
+        """Store a new delivery."""
+        ...
+
+    def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
+        """Return the delivery of an event to an endpoint, or None. A write unit locks it."""
+        ...
+
+    def of(self, event_id: EventId) -> Sequence[EventDelivery]:
+        """Return the deliveries of an event. A write unit locks them."""
+        ...
+
+    def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
+        """Return the deliveries of the latest events, newest first; or only those that failed."""
+        ...
+
+    def update(self, delivery: EventDelivery) -> None:
+        """Store a delivery that exists."""
+        ...
+
+    def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
+        """Return whether `take_due` would find a delivery; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
+    ) -> EventDelivery | None:
+        """Lease the delivery that has been due the longest; None when none is due.
+
+        Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
+        delivery is due again, in case the process that took it has died.
+        """
+        ...
+
+    def forget(self, *, before: datetime) -> int:
+        """Delete a bounded number of deliveries that are not due and whose event happened before.
+
+        Return how many.
         """
         ...
 
@@ -536,6 +614,16 @@ class UnitOfWork(Protocol):
     @property
     def discards(self) -> Discards:
         """The discards."""
+        ...
+
+    @property
+    def event_endpoints(self) -> EventEndpoints:
+        """The endpoints that take events."""
+        ...
+
+    @property
+    def event_deliveries(self) -> EventDeliveries:
+        """The deliveries of events."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Process the sessions and discards that are due, as `cardonfile reconcile` does.
+"""Process the sessions, discards and events that are due, as `cardonfile reconcile` does.
 
 `serve` and `work` do the same with several threads, in `entrypoints/reconciler.py`.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.card_sessions import CardSession
+from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
@@ -25,43 +26,46 @@ MAX_PER_ROUND: Final = 100
 class Round:
     """What one round of reconciling did.
 
-    `sessions` and `discards` count what was processed. `faults` holds the exceptions of single
-    sessions and discards, which are tried again later. `silent` counts those whose PSP has not
-    responded for 24 hours.
+    `sessions`, `discards` and `events` count what was processed. `faults` holds the exceptions of
+    single ones, which are tried again later. `silent` counts those whose PSP has not responded for
+    24 hours.
     """
 
     sessions: int = 0
     discards: int = 0
+    events: int = 0
     faults: Sequence[Exception] = ()
     silent: int = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether there was nothing to do."""
-        return self.sessions == 0 and self.discards == 0
+        return self.sessions == self.discards == self.events == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile:
-    """Use case: process the sessions and discards that are due, one after the other.
+    """Use case: process the sessions, discards and events that are due, one after the other.
 
     One round processes at most 100 of each. A failure of one does not stop the others. May run in
-    several processes at once: a lease keeps each session and discard with one of them. Raises
+    several processes at once: a lease keeps each of them with one process. Raises
     ServiceUnavailable.
     """
 
     settle: SettleSession
     discard_token: DiscardToken
+    deliver_event: DeliverEvent
     clock: Clock
 
     def __call__(self, *, is_stopping: Callable[[], bool] = lambda: False) -> Round:
         """Run one round. `is_stopping` is called before each item, and ends the round early."""
         faults: list[Exception] = []
-        sessions = discards = silent = 0
+        sessions = discards = events = silent = 0
         for _ in range(MAX_PER_ROUND):
             taken = None if is_stopping() else self.settle.take()
             discard = None if is_stopping() else self.discard_token.take()
-            if taken is None and discard is None:
+            delivery = None if is_stopping() else self.deliver_event.take()
+            if taken is None and discard is None and delivery is None:
                 break
             if taken is not None:
                 sessions += 1
@@ -72,7 +76,13 @@ class Reconcile:
                 discards += 1
                 with _set_aside(faults):
                     silent += self._is_silent(self.discard_token(discard))
-        return Round(sessions=sessions, discards=discards, faults=faults, silent=silent)
+            if delivery is not None:
+                events += 1
+                with _set_aside(faults):
+                    self.deliver_event(delivery)
+        return Round(
+            sessions=sessions, discards=discards, events=events, faults=faults, silent=silent
+        )
 
     def _is_silent(self, asked: CardSession | Discard) -> bool:
         return is_alarming(asked.unanswered_since, self.clock.now())

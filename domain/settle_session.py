@@ -14,7 +14,8 @@ from typing import Final
 from domain.card_sessions import CardSession, DueSession
 from domain.discard_tokens import note_discard_of_collected
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
-from domain.identifiers import AccountId, PspAccount, TokenId
+from domain.identifiers import PspAccount, TokenId
+from domain.note_event import note_end_of_session
 from domain.obtain_page import ObtainPage
 from domain.ports import (
     Clock,
@@ -116,8 +117,7 @@ class SettleSession:
             case _ if current.is_settled:
                 return current
             case CardCollected():
-                account_id = AccountId(self.ids.uuid())
-                changed = store_card(unit, current, outcome, account_id=account_id, now=now)
+                changed = store_card(unit, current, outcome, ids=self.ids, now=now)
             case NoCardCollected():
                 note_discard_of_collected(unit, current, outcome, now=now)
                 changed = current.without_card(now)
@@ -132,5 +132,6 @@ class SettleSession:
                 changed = current.still_pending(now)
         changed = changed.keeping_webhook_due_at(current, since=asked)
         unit.sessions.update(changed)
+        note_end_of_session(unit, self.ids, current, changed, now=now)
         unit.commit()
         return changed

@@ -18,11 +18,13 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
+from domain.events import EventType
 from domain.hosted_pages import CardCollected
 from domain.identifiers import AccountId
+from domain.note_event import note_account_event
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import CardsPerGuest
-from domain.ports import WriteUnit
+from domain.ports import Ids, WriteUnit
 
 WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 
@@ -32,10 +34,10 @@ def store_card(
     session: CardSession,
     collected: CardCollected,
     *,
-    account_id: AccountId,
+    ids: Ids,
     now: datetime,
 ) -> CardSession:
-    """Store a collected card as the account `account_id`, or renew the account of the same card.
+    """Store a collected card as a new account, or renew the account of the same card.
 
     Return the updated session: completed, or failed if a rule refuses the card. The token of a
     refused card is scheduled for discard. A card whose token was discarded already is not stored,
@@ -59,14 +61,18 @@ def store_card(
     consent_version = session.current_attempt.request.consent.version
     if same is not None:
         account = same.renewed(
-            card, consent_version=consent_version, consented_at=collected.collected_at
+            card,
+            consent_version=consent_version,
+            consented_at=collected.collected_at,
+            now=now,
         )
         unit.accounts.update(account)
         note_discard_of_account(unit, same, now=now)
+        event_type = EventType.ACCOUNT_RENEWED
     else:
         account = PaymentAccount(
             **asdict(card),
-            account_id=account_id,
+            account_id=AccountId(ids.uuid()),
             token_id=session.token_id,
             guest_id=session.guest_id,
             center_id=session.center_id,
@@ -76,8 +82,11 @@ def store_card(
             consent_version=consent_version,
             consented_at=collected.collected_at,
             created_at=now,
+            expiry_notice_at=card.next_expiry_notice(now),
         )
         unit.accounts.add(account)
+        event_type = EventType.ACCOUNT_STORED
+    note_account_event(unit, ids, event_type, account, token_id=session.token_id, now=now)
     if discard is not None:
         unit.discards.remove(discard)
     return session.completed(account.account_id, now)

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,8 +24,10 @@ from click.core import ParameterSource
 from typing_extensions import override
 
 from adapters.psp.settings import SettingsError
+from domain.add_event_endpoint import TooManyEndpoints
 from domain.centers import Center, CenterNotFound
 from domain.errors import InvalidField
+from domain.events import EventType
 from domain.fields import parse_uuid
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -35,6 +37,8 @@ from domain.identifiers import (
 )
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Permission
+from domain.remove_event_endpoint import EndpointNotFound
+from domain.replay_event import EventNotFound
 from domain.revoke_token import TokenAmbiguous, TokenNotFound
 from entrypoints.csv_import import KINDS, CsvRefused, check_csv, store_csv
 from entrypoints.plain_errors import plain_errors
@@ -334,14 +338,10 @@ def list_() -> None:
     """
     with _installation() as container:
         now = container.clock().now()
-        rows = [
+        _echo_table(
             ("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE"),
-            *(_row(each, now) for each in container.list_tokens()()),
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            click.echo("  ".join(cells).rstrip())
+            (_row(each, now) for each in container.list_tokens()()),
+        )
 
 
 @token.command()
@@ -358,6 +358,156 @@ def revoke(prefix: str) -> None:
     with _installation() as container:
         revoked = container.revoke_token()(prefix)
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
+
+
+@main.group()
+def events() -> None:
+    """Send signed events to clients, and see what became of them.
+
+    \b
+    Example:
+      cardonfile events add https://shop.example/events --type account.stored
+    """
+
+
+@events.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "--type",
+    "types",
+    type=click.Choice([each.value for each in EventType]),
+    multiple=True,
+    required=True,
+    help="What the endpoint is told; may be repeated.",
+)
+@click.option(
+    "--center",
+    "centers",
+    metavar="ID",
+    multiple=True,
+    help="A center whose events it gets; may be repeated.  [default: all centers]",
+)
+def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
+    """Add an endpoint, and print its secret alone.
+
+    Events that happen from now on are sent to it by a running `cardonfile serve` or `work`. URL is
+    https, or http while the service itself is on this machine. It must lead to a public address,
+    or to a network in CARDONFILE_EVENT_NETWORKS.
+
+    \b
+    Example:
+      cardonfile events add https://shop.example/events --type account.stored
+    """
+    with _installation() as container:
+        endpoint = container.add_event_endpoint()(url=url, types=types, centers=centers or None)
+        click.echo(f"added {endpoint.endpoint_id}; its secret is not shown again:", err=True)
+        click.echo(endpoint.secrets.current)
+
+
+@events.command("list")
+def list_endpoints() -> None:
+    """List the endpoints, oldest first.
+
+    \b
+    Example:
+      cardonfile events list
+    """
+    with _installation() as container:
+        _echo_table(
+            ("ENDPOINT", "URL", "TYPES", "CENTERS", "ADDED", "STATE"),
+            (
+                (
+                    each.endpoint_id,
+                    each.url,
+                    ",".join(each.types),
+                    _listed(each.centers),
+                    _shown(each.created_at),
+                    "active" if each.is_active else "disabled",
+                )
+                for each in container.list_event_endpoints()()
+            ),
+        )
+
+
+@events.command()
+@click.argument("endpoint_id", metavar="ENDPOINT")
+def remove(endpoint_id: str) -> None:
+    """Remove an endpoint: nothing more is sent to it.
+
+    ENDPOINT is an id that `cardonfile events list` shows.
+
+    \b
+    Example:
+      cardonfile events remove 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
+    """
+    with _installation() as container:
+        removed = container.remove_event_endpoint()(endpoint_id)
+        click.echo(f"removed {removed.endpoint_id}, {removed.url}")
+
+
+@events.command("roll-secret")
+@click.argument("endpoint_id", metavar="ENDPOINT")
+def roll_secret(endpoint_id: str) -> None:
+    """Make a new secret, and print it alone.
+
+    For 24 hours events are signed with both secrets, so that the receiver can change over. Rolling
+    again in that time ends the older one at once.
+
+    \b
+    Example:
+      cardonfile events roll-secret 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
+    """
+    with _installation() as container:
+        click.echo(container.roll_event_secret()(endpoint_id).secrets.current)
+
+
+@events.command("deliveries")
+@click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most."
+)
+def deliveries(*, failed: bool, limit: int) -> None:
+    """List the deliveries of the last 30 days, newest first.
+
+    RESULT is the HTTP status of the last attempt, or why there was no response.
+
+    \b
+    Example:
+      cardonfile events deliveries --failed
+    """
+    with _installation() as container:
+        _echo_table(
+            ("EVENT", "TYPE", "HAPPENED", "ENDPOINT", "STATE", "ATTEMPTS", "NEXT", "RESULT"),
+            (
+                (
+                    each.event.event_id,
+                    each.event.type,
+                    _shown(each.event.occurred_at),
+                    each.endpoint_id,
+                    each.status,
+                    str(each.attempts),
+                    "-" if each.due_at is None else _shown(each.due_at),
+                    each.last_result or "-",
+                )
+                for each in container.list_event_deliveries()(limit=limit, only_failed=failed)
+            ),
+        )
+
+
+@events.command()
+@click.argument("event_id", metavar="EVENT")
+def replay(event_id: str) -> None:
+    """Send an event again, to every endpoint that takes such events now.
+
+    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`.
+
+    \b
+    Example:
+      cardonfile events replay evt_5d1c0f0e-8a53-4f53-b9d4-0c8f6a3e2b71
+    """
+    with _installation() as container:
+        count = container.replay_event()(event_id)
+        click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")
 
 
 def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -406,8 +556,8 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
 def work() -> None:
     """Run the background worker alone.
 
-    It settles sessions and discards cards for services without a worker: under granian, or with
-    `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs until Ctrl-C,
+    It settles sessions, discards cards and sends events for services without a worker: under
+    granian, or with `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs until Ctrl-C,
     SIGTERM or SIGHUP.
 
     \b
@@ -429,8 +579,8 @@ def work() -> None:
 def reconcile() -> None:
     """Finish the work that is due, then stop.
 
-    Due sessions are settled or expired, and cards that are not kept are discarded at the PSP. A
-    running `cardonfile serve` does this by itself.
+    Due sessions are settled or expired, cards that are not kept are discarded at the PSP, and due
+    events are sent. A running `cardonfile serve` does this by itself.
 
     \b
     Example:
@@ -441,12 +591,17 @@ def reconcile() -> None:
         from entrypoints.reconciler import run_until_idle
 
         configure_logs(container.settings().log_format)
+        container.notice_expiry()()
         rounds = run_until_idle(container.reconcile())
         container.forget_idempotency_keys()()
+        container.forget_event_deliveries()()
         sessions = sum(each.sessions for each in rounds)
         discards = sum(each.discards for each in rounds)
         faults = sum(len(each.faults) for each in rounds)
         click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
+        attempts = sum(each.events for each in rounds)
+        if attempts:
+            click.echo(f"tried to deliver {attempts} events")
 
 
 # Click's message on an extra argument would show it, and it may be an address with its password.
@@ -564,7 +719,10 @@ def _installation(
 
     Errors of the installation and refusals of the domain become sentences.
     """
-    with plain_errors(CenterNotFound, TokenNotFound, TokenAmbiguous):
+    with plain_errors(
+        *(CenterNotFound, TokenNotFound, TokenAmbiguous),
+        *(EndpointNotFound, EventNotFound, TooManyEndpoints),
+    ):
         from entrypoints import databases
         from entrypoints.container import build
 
@@ -595,11 +753,27 @@ def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
         token.prefix,
         caller.name,
         ",".join(sorted(caller.permissions)),
-        "all" if caller.centers is None else ",".join(sorted(caller.centers)),
-        f"{token.issued_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        f"{token.expires_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        _listed(caller.centers),
+        _shown(token.issued_at),
+        _shown(token.expires_at),
         token.state(now),
     )
+
+
+def _listed(centers: Collection[CenterId] | None) -> str:
+    return "all" if centers is None else ",".join(sorted(centers))
+
+
+def _shown(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _echo_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
 
 
 def _require_psp(container: Container, name: str, account: MerchantAccount) -> None:

@@ -13,6 +13,7 @@ import falcon
 from dependency_injector import containers, providers
 from limits.storage import Storage as CountStorage
 
+from adapters.events.sender import HttpEventSender
 from adapters.http.app import create_app
 from adapters.http.health import WorkerWatch
 from adapters.http.rate_limits import RateLimits, counts_in_redis
@@ -28,8 +29,11 @@ from adapters.psp_calls.outages import OutageLog
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
+from domain.add_event_endpoint import AddEventEndpoint
+from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.find_way_back import FindWayBack
+from domain.forget_event_deliveries import ForgetEventDeliveries
 from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_links import HostedLinks
 from domain.identifiers import ProviderName
@@ -37,9 +41,11 @@ from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_centers import ListCenters, ReadCenter
+from domain.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
 from domain.list_products import ListProducts
 from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
+from domain.notice_expiry import NoticeExpiry
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
 from domain.ports import Clock, Ids, PaymentProvider, Providers
@@ -52,6 +58,8 @@ from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
+from domain.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
+from domain.replay_event import ReplayEvent
 from domain.revoke_token import RevokeToken
 from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
@@ -147,6 +155,22 @@ class Container(containers.DeclarativeContainer):
     issue_token = providers.ThreadSafeSingleton(IssueToken, storage=storage, clock=clock, ids=ids)
     list_tokens = providers.ThreadSafeSingleton(ListTokens, storage=storage)
     revoke_token = providers.ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock)
+    add_event_endpoint = providers.ThreadSafeSingleton(
+        AddEventEndpoint,
+        storage=storage,
+        clock=clock,
+        ids=ids,
+        may_be_http=settings.provided.is_on_loopback,
+    )
+    remove_event_endpoint = providers.ThreadSafeSingleton(
+        RemoveEventEndpoint, storage=storage, clock=clock
+    )
+    roll_event_secret = providers.ThreadSafeSingleton(
+        RollEventSecret, storage=storage, clock=clock, ids=ids
+    )
+    list_event_endpoints = providers.ThreadSafeSingleton(ListEventEndpoints, storage=storage)
+    list_event_deliveries = providers.ThreadSafeSingleton(ListEventDeliveries, storage=storage)
+    replay_event = providers.ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock)
     psp_adapters = providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = providers.ThreadSafeSingleton(CircuitBreakers)
     outages = providers.ThreadSafeSingleton(OutageLog)
@@ -174,7 +198,7 @@ class Container(containers.DeclarativeContainer):
     links = providers.ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
 
     obtain_page = providers.ThreadSafeSingleton(
-        ObtainPage, storage=storage, providers=psps, clock=clock
+        ObtainPage, storage=storage, providers=psps, clock=clock, ids=ids
     )
     settle_session = providers.ThreadSafeSingleton(
         SettleSession,
@@ -189,7 +213,7 @@ class Container(containers.DeclarativeContainer):
         storage=storage,
         providers=worker_psps,
         obtain_page=providers.Factory(
-            ObtainPage, storage=storage, providers=worker_psps, clock=clock
+            ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids
         ),
         clock=clock,
         ids=ids,
@@ -197,8 +221,26 @@ class Container(containers.DeclarativeContainer):
     discard_token = providers.ThreadSafeSingleton(
         DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )
+    event_sender = providers.ThreadSafeSingleton(
+        HttpEventSender,
+        may_be_http=settings.provided.is_on_loopback,
+        allowed_networks=settings.provided.event_networks,
+    )
+    deliver_event = providers.ThreadSafeSingleton(
+        DeliverEvent, storage=storage, sender=event_sender, clock=clock
+    )
     reconcile = providers.ThreadSafeSingleton(
-        Reconcile, settle=settle_in_worker, discard_token=discard_token, clock=clock
+        Reconcile,
+        settle=settle_in_worker,
+        discard_token=discard_token,
+        deliver_event=deliver_event,
+        clock=clock,
+    )
+    notice_expiry = providers.ThreadSafeSingleton(
+        NoticeExpiry, storage=storage, clock=clock, ids=ids
+    )
+    forget_event_deliveries = providers.ThreadSafeSingleton(
+        ForgetEventDeliveries, storage=storage, clock=clock
     )
     forget_idempotency_keys = providers.ThreadSafeSingleton(
         ForgetIdempotencyKeys, storage=storage, clock=clock
@@ -210,7 +252,7 @@ class Container(containers.DeclarativeContainer):
         ),
         list_accounts=providers.Factory(ListAccounts, storage=storage),
         read_account=providers.Factory(ReadAccount, storage=storage),
-        remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock),
+        remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock, ids=ids),
         read_session=providers.Factory(ReadSession, storage=storage),
         list_sessions=providers.Factory(ListSessions, storage=storage),
         put_guest=providers.Factory(PutGuest, storage=storage),

@@ -5,19 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
-from adapters.psp_calls.circuit_breaker import CircuitBreakers
+from domain.deliver_event import ENDPOINT_IS_OFF, DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
-from domain.identifiers import PspAccount
+from domain.events import GONE, DeliveryStatus, EventDelivery
+from domain.identifiers import EndpointId, PspAccount
 from domain.ports import Clock
 from domain.reconcile import Round
 from domain.retries import is_alarming
@@ -26,7 +27,10 @@ from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0
 REPORT_AFTER: Final = 100
-"""A busy reconciler logs a line after this many sessions and discards."""
+"""A busy reconciler logs a line after this many jobs."""
+
+Target = TypeVar("Target", bound=Hashable)
+"""What jobs call, and may hang: a merchant account at its PSP, or an endpoint for events."""
 
 log = structlog.get_logger()
 
@@ -40,45 +44,55 @@ class Chore:
     due_at: float = 0.0
 
 
-class _Job(NamedTuple):
-    account: PspAccount
+@dataclass(frozen=True, kw_only=True)
+class Job(Generic[Target]):
+    """A piece of work that was taken. `target` is what it calls.
+
+    `do` returns since when the PSP has not responded, or None.
+    """
+
+    target: Target
     kind: str
     do: Callable[[], datetime | None]
-    """Returns since when the PSP has not answered, or None."""
 
 
-class Reconciler:
-    """Settles due sessions and discards due tokens, several at once, in threads of its own.
+Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
+"""Takes the job that has been due the longest, except for these targets; None when none is due."""
+
+
+class Reconciler(Generic[Target]):
+    """Does what is due, several jobs at once, in threads of its own.
 
     One thread takes what is due and submits it to a pool. It looks every second, when it is woken,
-    and when a thread of the pool becomes free. A merchant account gets at most three quarters of
-    the pool. While its circuit breaker is open it gets nothing, and its sessions stay due.
+    and when a thread of the pool becomes free. A target gets a part of the pool only, so that one
+    that hangs does not stop the others.
     """
 
     def __init__(
         self,
         *,
-        settle: SettleSession,
-        discard_token: DiscardToken,
-        breakers: CircuitBreakers,
+        take: Sequence[Take[Target]],
         clock: Clock,
         work: threading.Event,
         threads: int,
+        threads_per_target: int,
+        capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
     ) -> None:
-        """Take the use cases, and `work`, the event that wakes the reconciler.
+        """Take the kinds of work, and `work`, the event that wakes the reconciler.
 
-        `threads` is how many sessions and discards it handles at once.
+        `threads` is how many jobs it does at once, and `threads_per_target` how many of them for
+        one target. `capacities` returns the targets that get less for now.
         """
-        self._settle = settle
-        self._discard_token = discard_token
-        self._breakers = breakers
+        self._take = take
         self._clock = clock
         self._work = work
+        self._capacities = capacities
         self._chores = chores
         self._threads = threads
+        self._threads_per_target = threads_per_target
         self._lock = threading.Lock()
-        self._under_way: Counter[PspAccount] = Counter()
+        self._under_way: Counter[Target] = Counter()
         self._done: Counter[str] = Counter()
         self._stopping = threading.Event()
         self._is_without_storage = False
@@ -103,13 +117,14 @@ class Reconciler:
                     self._work.wait(LOOK_EVERY_SECONDS)
 
     def _submit_due(self, pool: ThreadPoolExecutor) -> bool:
-        """Submit one session and one discard. Return whether there was any. Never raises."""
+        """Submit one job of each kind. Return whether there was any. Never raises."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
                 self._do_chores()
                 submitted = [
-                    self._submit(pool, take()) for take in (self._take_session, self._take_discard)
+                    not self._is_full() and self._submit(pool, take(self._busy()))
+                    for take in self._take
                 ]
                 self._note_storage(None)
                 self._report(is_idle=not any(submitted))
@@ -120,55 +135,30 @@ class Reconciler:
                 log.error("reconciler_fault", exc_info=fault)
         return False
 
-    def _take_session(self) -> _Job | None:
-        if self._is_full():
-            return None
-        session = self._settle.take(except_at=self._busy())
-        if session is None:
-            return None
-        token_id = session.token_id
-
-        def settle() -> datetime | None:
-            settled = self._settle(token_id)
-            return None if settled is None else settled.unanswered_since
-
-        return _Job(session.psp_account, "sessions", settle)
-
-    def _take_discard(self) -> _Job | None:
-        if self._is_full():
-            return None
-        discard = self._discard_token.take(except_at=self._busy())
-        if discard is None:
-            return None
-        taken = discard
-        return _Job(
-            taken.psp_account, "discards", lambda: self._discard_token(taken).unanswered_since
-        )
-
     def _is_full(self) -> bool:
         return self._under_way.total() >= self._threads
 
-    def _busy(self) -> frozenset[PspAccount]:
-        """Return the merchant accounts that may have no further job now."""
-        most = max(1, self._threads * 3 // 4)
-        capacities = self._breakers.capacities(most)
+    def _busy(self) -> frozenset[Target]:
+        """Return the targets that may have no further job now."""
+        most = self._threads_per_target
+        capacities = self._capacities(most)
         with self._lock:
             under_way = dict(self._under_way)
         return frozenset(
-            account
-            for account in capacities.keys() | under_way.keys()
-            if under_way.get(account, 0) >= capacities.get(account, most)
+            target
+            for target in capacities.keys() | under_way.keys()
+            if under_way.get(target, 0) >= capacities.get(target, most)
         )
 
-    def _submit(self, pool: ThreadPoolExecutor, job: _Job | None) -> bool:
+    def _submit(self, pool: ThreadPoolExecutor, job: Job[Target] | None) -> bool:
         if job is None:
             return False
         with self._lock:
-            self._under_way[job.account] += 1
+            self._under_way[job.target] += 1
         pool.submit(self._do, job)
         return True
 
-    def _do(self, job: _Job) -> None:
+    def _do(self, job: Job[Target]) -> None:
         is_silent = False
         with suppress(Exception):
             try:
@@ -178,7 +168,7 @@ class Reconciler:
             except Exception as fault:
                 log.error("reconciling_one_failed", exc_info=fault)
         with self._lock:
-            self._under_way[job.account] -= 1
+            self._under_way[job.target] -= 1
             self._done.update({job.kind: 1, "silent": int(is_silent)})
         self._work.set()
 
@@ -208,7 +198,97 @@ class Reconciler:
             if not is_all_done and self._done.total() < REPORT_AFTER:
                 return
             done, self._done = self._done, Counter()
-        report(Round(sessions=done["sessions"], discards=done["discards"], silent=done["silent"]))
+        report(
+            Round(
+                sessions=done["sessions"],
+                discards=done["discards"],
+                events=done["events"],
+                silent=done["silent"],
+            )
+        )
+
+
+def sessions_and_discards(
+    settle: SettleSession, discard_token: DiscardToken
+) -> Sequence[Take[PspAccount]]:
+    """Return the work at PSPs: to settle due sessions, and to discard due tokens."""
+
+    def take_session(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
+        session = settle.take(except_at=except_at)
+        if session is None:
+            return None
+        token_id = session.token_id
+
+        def settle_it() -> datetime | None:
+            settled = settle(token_id)
+            return None if settled is None else settled.unanswered_since
+
+        return Job(target=session.psp_account, kind="sessions", do=settle_it)
+
+    def take_discard(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
+        discard = discard_token.take(except_at=except_at)
+        if discard is None:
+            return None
+        taken = discard
+        return Job(
+            target=taken.psp_account,
+            kind="discards",
+            do=lambda: discard_token(taken).unanswered_since,
+        )
+
+    return (take_session, take_discard)
+
+
+def deliveries(deliver: DeliverEvent) -> Sequence[Take[EndpointId]]:
+    """Return the work at clients' endpoints: to deliver due events."""
+    note_result = EndpointLog()
+
+    def take_delivery(except_to: Collection[EndpointId]) -> Job[EndpointId] | None:
+        delivery = deliver.take(except_to=except_to)
+        if delivery is None:
+            return None
+        taken = delivery
+        return Job(target=taken.endpoint_id, kind="events", do=lambda: note_result(deliver(taken)))
+
+    return (take_delivery,)
+
+
+class EndpointLog:
+    """Logs when an endpoint stops taking events and when it takes them again, once each."""
+
+    def __init__(self) -> None:
+        self._away: set[EndpointId] = set()
+
+    def __call__(self, delivery: EventDelivery) -> None:
+        """Log what an operator must know of the result of an attempt."""
+        endpoint, result = delivery.endpoint_id, delivery.last_result
+        if delivery.status is DeliveryStatus.DELIVERED:
+            if endpoint in self._away:
+                self._away.discard(endpoint)
+                log.warning("event_endpoint_back", endpoint=endpoint)
+        elif result == str(GONE):
+            log.error(
+                "event_endpoint_disabled",
+                endpoint=endpoint,
+                note="it responded 410; to send events there again, remove it and add it",
+            )
+        elif delivery.status is DeliveryStatus.PENDING:
+            if endpoint not in self._away:
+                self._away.add(endpoint)
+                log.warning(
+                    "event_endpoint_away",
+                    endpoint=endpoint,
+                    result=result,
+                    note="events to it are tried ten times in three days",
+                )
+        elif result != ENDPOINT_IS_OFF:
+            log.error(
+                "event_not_delivered",
+                endpoint=endpoint,
+                event_id=delivery.event.event_id,
+                result=result,
+                note="when the endpoint works: cardonfile events replay ID",
+            )
 
 
 def run_until_idle(reconcile: Callable[[], Round]) -> list[Round]:
@@ -228,4 +308,4 @@ def report(done: Round) -> None:
     if done.silent:
         log.error("psp_silent_for_24_hours", silent=done.silent)
     if not done.is_idle:
-        log.info("reconciled", sessions=done.sessions, discards=done.discards)
+        log.info("reconciled", sessions=done.sessions, discards=done.discards, events=done.events)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -58,6 +59,7 @@ class Setting(StrEnum):
     TRUSTED_PROXY = "CARDONFILE_TRUSTED_PROXY"
     ADD_CARD_LIMIT = "CARDONFILE_ADD_CARD_LIMIT"
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
+    EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
 
 
@@ -87,6 +89,7 @@ class Settings:
     - `add_card_limit`: how often a caller may add a card, such as `60/minute`.
     - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
       password, so `repr` leaves it out.
+    - `event_networks`: the networks that are not public and where events may be sent all the same.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
@@ -99,6 +102,7 @@ class Settings:
     trusted_proxy: str | None
     add_card_limit: str | None
     rate_limit_storage: str | None = field(repr=False)
+    event_networks: tuple[IPv4Network | IPv6Network, ...]
     psps: Mapping[ProviderName, InstalledPsp]
 
     @classmethod
@@ -141,6 +145,7 @@ class Settings:
             trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
             add_card_limit=optional(Setting.ADD_CARD_LIMIT, _rate_limit),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
+            event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
             psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 
@@ -158,7 +163,7 @@ class Settings:
         live = settings.live_key
         if live is not None:
             base_url = environment.get(Setting.PUBLIC_BASE_URL)
-            if not base_url or is_loopback(settings.public_base_url):
+            if not base_url or settings.is_on_loopback:
                 raise SettingsError(
                     f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to where guests reach the "
                     "service, such as https://cards.example"
@@ -170,6 +175,11 @@ class Settings:
                         "cards beside real ones"
                     )
         return settings
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether guests reach the service on this machine only, as in the demo."""
+        return is_loopback(self.public_base_url)
 
     @property
     def live_key(self) -> str | None:
@@ -292,6 +302,15 @@ def _rate_limit(value: str) -> str:
     if not _RATE_LIMIT.fullmatch(value):
         raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
     return value
+
+
+def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(map(ipaddress.ip_network, filter(None, value.replace(" ", "").split(","))))
+    except ValueError:
+        raise SettingsError(
+            f"{Setting.EVENT_NETWORKS} must be networks separated by commas, such as 10.0.0.0/8"
+        ) from None
 
 
 def _redis_url(url: str) -> str:

@@ -1,4 +1,4 @@
-"""The background worker: the reconciler, and the background work of PSPs."""
+"""The background worker: the reconciler, the delivery of events, and the work of PSPs."""
 
 from __future__ import annotations
 
@@ -9,33 +9,45 @@ from typing import Final
 
 import structlog
 
+from domain.events import MAX_ENDPOINTS
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
-from entrypoints.reconciler import Chore, Reconciler
+from entrypoints.reconciler import Chore, Reconciler, deliveries, sessions_and_discards
 
 STOP_SECONDS: Final = 20
-FORGET_KEYS_EVERY: Final = timedelta(hours=1)
+HOUR: Final = timedelta(hours=1)
 
 log = structlog.get_logger()
 
 
 class Worker:
-    """Runs the reconciler and the background work of PSPs, in threads of their own."""
+    """Runs the reconciler, deliveries and the background work of PSPs, in threads of their own."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
         self._reconciler = Reconciler(
-            settle=container.settle_in_worker(),
-            discard_token=container.discard_token(),
-            breakers=container.breakers(),
+            take=sessions_and_discards(container.settle_in_worker(), container.discard_token()),
             clock=container.clock(),
             work=container.work_for_reconciler(),
+            threads=settings.worker_threads,
+            threads_per_target=max(1, settings.worker_threads * 3 // 4),
+            # While a circuit breaker is open, its account gets nothing, and its sessions stay due.
+            capacities=container.breakers().capacities,
             chores=[
                 Chore(every=BEAT_EVERY, do=container.leave_heartbeat()),
-                Chore(every=FORGET_KEYS_EVERY, do=container.forget_idempotency_keys()),
+                Chore(every=HOUR, do=container.forget_idempotency_keys()),
+                Chore(every=HOUR, do=container.forget_event_deliveries()),
+                Chore(every=HOUR, do=container.notice_expiry()),
             ],
-            threads=settings.worker_threads,
+        )
+        # With a thread for every endpoint, none waits for another.
+        self._deliveries = Reconciler(
+            take=deliveries(container.deliver_event()),
+            clock=container.clock(),
+            work=threading.Event(),
+            threads=MAX_ENDPOINTS,
+            threads_per_target=1,
         )
         self._psp_work = [
             work
@@ -46,11 +58,14 @@ class Worker:
     def start(self) -> None:
         """Start in the background; once."""
         self._reconciler.start()
+        self._deliveries.start()
         for each in self._psp_work:
             _log_faults(each.start)
 
     def stop(self) -> None:
         """Finish the work under way, and stop. A PSP's background work gets 20 seconds."""
+        sending = threading.Thread(target=self._deliveries.stop, daemon=True)
+        sending.start()
         self._reconciler.stop()
         stopping = [
             threading.Thread(target=_log_faults, args=(each.stop,), daemon=True)
@@ -58,6 +73,7 @@ class Worker:
         ]
         for thread in stopping:
             thread.start()
+        stopping.append(sending)
         for thread in stopping:
             thread.join(STOP_SECONDS)
 

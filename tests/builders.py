@@ -20,6 +20,7 @@ from domain.billing import BillingInfo
 from domain.card_sessions import CardSession
 from domain.centers import Center
 from domain.discards import Discard
+from domain.events import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests import Guest
 from domain.hosted_pages import Evidence, EvidenceOrigin, HostedPage, PageAttempt
 from domain.identifiers import (
@@ -27,6 +28,8 @@ from domain.identifiers import (
     CallerName,
     CardToken,
     CenterId,
+    EndpointId,
+    EventId,
     GuestReference,
     ProductId,
     ProviderName,
@@ -152,6 +155,39 @@ def a_discard(**changes: Any) -> Discard:
         due_at=NOW,
     )
     return replace(discard, **changes)
+
+
+def an_event_endpoint(**changes: Any) -> EventEndpoint:
+    """Return an endpoint that takes two types of events of one center."""
+    endpoint = EventEndpoint(
+        endpoint_id=EndpointId(a_uuid(400)),
+        url="https://shop.example/events",
+        types=(EventType.ACCOUNT_STORED, EventType.SESSION_FAILED),
+        centers=frozenset({CENTER_ID}),
+        secrets=Secrets.of("a secret of thirty-two characters"),
+        created_at=NOW,
+    )
+    return replace(endpoint, **changes)
+
+
+def an_event_delivery(number: int = 1, **changes: Any) -> EventDelivery:
+    """Return a delivery that is due at once, of the event with this number."""
+    delivery = EventDelivery(
+        event=Event(
+            event_id=EventId(f"evt_{a_uuid(500 + number)}"),
+            type=EventType.ACCOUNT_STORED,
+            occurred_at=NOW,
+            guest_id=GUEST_ID,
+            center_id=CENTER_ID,
+            token_id=TOKEN_ID,
+            account_id=AccountId(a_uuid(101)),
+            status="active",
+            card=CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31"),
+        ),
+        endpoint_id=EndpointId(a_uuid(400)),
+        due_at=NOW,
+    )
+    return replace(delivery, **changes)
 
 
 def a_caller(**changes: Any) -> Caller:

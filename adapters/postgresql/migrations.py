@@ -170,6 +170,43 @@ MIGRATIONS: Final = {
     "m007_guests_by_api": """
         CREATE INDEX card_sessions_of_guest ON card_sessions (guest_id, created_at, token_id);
     """,
+    "m008_events": """
+        CREATE TABLE event_endpoints (
+            endpoint_id text PRIMARY KEY,
+            url text NOT NULL,
+            types jsonb NOT NULL,
+            centers jsonb,
+            secrets jsonb NOT NULL,
+            created_at timestamptz NOT NULL,
+            disabled_at timestamptz,
+            removed_at timestamptz
+        );
+        CREATE UNIQUE INDEX event_endpoints_url ON event_endpoints (url) WHERE removed_at IS NULL;
+        CREATE TABLE event_deliveries (
+            event_id text NOT NULL,
+            endpoint_id text NOT NULL,
+            event jsonb NOT NULL,
+            occurred_at timestamptz NOT NULL,
+            due_at timestamptz,
+            attempts integer NOT NULL,
+            attempted_at timestamptz,
+            last_result text,
+            status text NOT NULL,
+            PRIMARY KEY (event_id, endpoint_id)
+        );
+        CREATE INDEX event_deliveries_due ON event_deliveries (due_at) WHERE due_at IS NOT NULL;
+        CREATE INDEX event_deliveries_latest ON event_deliveries
+            (occurred_at, event_id, endpoint_id);
+        CREATE INDEX event_deliveries_failed ON event_deliveries
+            (occurred_at, event_id, endpoint_id) WHERE status = 'failed';
+        ALTER TABLE payment_accounts ADD COLUMN expiry_notice_at timestamptz;
+        UPDATE payment_accounts SET expiry_notice_at =
+            (make_date(expiry_year, expiry_month, 1) + interval '1 month' - interval '31 days')
+            AT TIME ZONE 'UTC'
+            WHERE removed_at IS NULL;
+        CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at)
+            WHERE expiry_notice_at IS NOT NULL;
+    """,
 }
 
 

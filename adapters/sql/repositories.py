@@ -23,6 +23,7 @@ from domain.access_tokens import AccessToken
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
+from domain.events import EventDelivery, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import Evidence
 from domain.identifiers import (
@@ -30,6 +31,8 @@ from domain.identifiers import (
     CallerName,
     CardToken,
     CenterId,
+    EndpointId,
+    EventId,
     GuestId,
     GuestReference,
     MerchantAccount,
@@ -44,8 +47,8 @@ from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.products import Product
 
-MAX_KEYS_FORGOTTEN: Final = 1_000
-"""How many idempotency keys one call removes at most, to keep units of work short."""
+MAX_FORGOTTEN: Final = 1_000
+"""How many old rows one call deletes at most, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
 
@@ -68,6 +71,13 @@ _PUT_PRODUCT: Final = (
     f"INSERT INTO products ({_PRODUCTS.listed}, position) VALUES ({_PRODUCTS.parameters}, "
     "(SELECT coalesce(max(position), 0) + 1 FROM products WHERE center_id = :center_id)) "
     f"{_PRODUCTS.or_replace} WHERE products.center_id = excluded.center_id"
+)
+_ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
+_DELIVERIES = Rows(
+    "event_deliveries",
+    EventDelivery,
+    key=("event_id", "endpoint_id"),
+    beside=("event_id", "occurred_at"),
 )
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
@@ -387,7 +397,7 @@ class IdempotencyKeys(_Repository, ports.IdempotencyKeys):
             "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
             "SELECT caller, key FROM idempotency_keys WHERE used_at < :before "
             f"ORDER BY used_at LIMIT :limit{self._dialect.skip_locked})",
-            {"before": before, "limit": MAX_KEYS_FORGOTTEN},
+            {"before": before, "limit": MAX_FORGOTTEN},
         )
         return forgotten.rowcount
 
@@ -441,6 +451,24 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
             centers,
             order="sequence",
             request=request,
+        )
+
+    @property
+    def _expiry_notice_due(self) -> str:
+        return "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
+
+    @override
+    def is_expiry_notice_due(self, now: datetime) -> bool:
+        return self._is_any(
+            f"SELECT 1 FROM payment_accounts {self._expiry_notice_due}", {"now": now, "at_most": 1}
+        )
+
+    @override
+    def with_expiry_notice_due(self, now: datetime, *, at_most: int) -> Sequence[PaymentAccount]:
+        return _ACCOUNTS.find(
+            self._transaction,
+            self._expiry_notice_due + self._dialect.skip_locked,
+            {"now": now, "at_most": at_most},
         )
 
 
@@ -563,6 +591,106 @@ class Discards(_Repository, ports.Discards):
             {**_due(now, except_at), "until": until},
         )
         return taken[0] if taken else None
+
+
+class EventEndpoints(_Repository, ports.EventEndpoints):
+    """The endpoints that take events."""
+
+    @override
+    def add(self, endpoint: EventEndpoint) -> None:
+        _add(self._transaction, _ENDPOINTS, endpoint)
+
+    @override
+    def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
+        return _ENDPOINTS.get(self._transaction, lock=True, endpoint_id=endpoint_id)
+
+    @override
+    def all(self) -> Sequence[EventEndpoint]:
+        return _ENDPOINTS.find(
+            self._transaction,
+            "WHERE removed_at IS NULL ORDER BY created_at, endpoint_id",
+            {},
+        )
+
+    @override
+    def update(self, endpoint: EventEndpoint) -> None:
+        self._transaction.execute(_ENDPOINTS.update, _ENDPOINTS.row(endpoint))
+
+
+class EventDeliveries(_Repository, ports.EventDeliveries):
+    """The deliveries of events."""
+
+    @property
+    def _longest_due(self) -> str:
+        return (
+            "SELECT event_id, endpoint_id FROM event_deliveries WHERE due_at <= :now "
+            f"AND endpoint_id {self._dialect.not_excepted} ORDER BY due_at LIMIT 1"
+        )
+
+    @override
+    def add(self, delivery: EventDelivery) -> None:
+        self._transaction.execute(_DELIVERIES.insert, _delivery_row(delivery))
+
+    @override
+    def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
+        return _DELIVERIES.get(
+            self._transaction, lock=True, event_id=event_id, endpoint_id=endpoint_id
+        )
+
+    @override
+    def of(self, event_id: EventId) -> Sequence[EventDelivery]:
+        return _DELIVERIES.find(
+            self._transaction,
+            "WHERE event_id = :event_id ORDER BY endpoint_id" + self._transaction.for_update,
+            {"event_id": event_id},
+        )
+
+    @override
+    def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
+        condition = "WHERE status = 'failed' " if only_failed else ""
+        return _DELIVERIES.find(
+            self._transaction,
+            f"{condition}ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC LIMIT :limit",
+            {"limit": limit},
+        )
+
+    @override
+    def update(self, delivery: EventDelivery) -> None:
+        self._transaction.execute(_DELIVERIES.update, _delivery_row(delivery))
+
+    @override
+    def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
+        return self._is_any(self._longest_due, {"now": now, "except_at": sorted(except_to)})
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
+    ) -> EventDelivery | None:
+        taken = _DELIVERIES.take(
+            self._transaction,
+            "UPDATE event_deliveries SET due_at = :until WHERE (event_id, endpoint_id) = "
+            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING {_DELIVERIES.listed}",
+            {"now": now, "except_at": sorted(except_to), "until": until},
+        )
+        return taken[0] if taken else None
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        forgotten = self._transaction.execute(
+            "DELETE FROM event_deliveries WHERE (event_id, endpoint_id) IN ("
+            "SELECT event_id, endpoint_id FROM event_deliveries WHERE occurred_at < :before "
+            f"AND due_at IS NULL ORDER BY occurred_at LIMIT :limit{self._dialect.skip_locked})",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        return forgotten.rowcount
+
+
+def _delivery_row(delivery: EventDelivery) -> dict[str, object]:
+    event = delivery.event
+    return _DELIVERIES.row(delivery) | {
+        "event_id": event.event_id,
+        "occurred_at": event.occurred_at,
+    }
 
 
 class AccessTokens(_Repository, ports.AccessTokens):

@@ -22,6 +22,8 @@ class UnitOfWork:
         self.guest_references = repositories.GuestReferences(transaction)
         self.merchant_identities = repositories.MerchantIdentities(transaction)
         self.discards = repositories.Discards(transaction)
+        self.event_endpoints = repositories.EventEndpoints(transaction)
+        self.event_deliveries = repositories.EventDeliveries(transaction)
         self.access_tokens = repositories.AccessTokens(transaction)
         self.worker_heartbeats = repositories.WorkerHeartbeats(transaction)
 

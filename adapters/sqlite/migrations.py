@@ -306,3 +306,63 @@ def m007_guests_by_api(db: Database) -> None:
     db.table("card_sessions").create_index(["guest_id", "created_at", "token_id"])
     for table in ("centers", "guests", "products"):
         db.execute(f"ALTER TABLE {table} DROP COLUMN import_id")
+
+
+@MIGRATIONS()
+def m008_events(db: Database) -> None:
+    """Create the endpoints that take events, deliveries, and the times of expiry notices."""
+    _create(
+        db,
+        "event_endpoints",
+        {
+            "endpoint_id": str,
+            "url": str,
+            "types": str,
+            "centers": str,
+            "secrets": str,
+            "created_at": str,
+            "disabled_at": str,
+            "removed_at": str,
+        },
+        key="endpoint_id",
+        optional={"centers", "disabled_at", "removed_at"},
+    )
+    db.execute(
+        "CREATE UNIQUE INDEX event_endpoints_url ON event_endpoints (url) WHERE removed_at IS NULL"
+    )
+    _create(
+        db,
+        "event_deliveries",
+        {
+            "event_id": str,
+            "endpoint_id": str,
+            "event": str,
+            "occurred_at": str,
+            "due_at": str,
+            "attempts": int,
+            "attempted_at": str,
+            "last_result": str,
+            "status": str,
+        },
+        key=("event_id", "endpoint_id"),
+        optional={"due_at", "attempted_at", "last_result"},
+    )
+    db.execute(
+        "CREATE INDEX event_deliveries_due ON event_deliveries (due_at) WHERE due_at IS NOT NULL"
+    )
+    db.table("event_deliveries").create_index(["occurred_at", "event_id", "endpoint_id"])
+    db.execute(
+        "CREATE INDEX event_deliveries_failed ON event_deliveries "
+        "(occurred_at, event_id, endpoint_id) "
+        "WHERE status = 'failed'"
+    )
+    db.table("payment_accounts").add_column("expiry_notice_at", str)
+    db.execute(
+        "UPDATE payment_accounts SET expiry_notice_at = strftime('%Y-%m-%dT00:00:00.000000+00:00', "
+        "printf('%04d-%02d-01', expiry_year, expiry_month), '+1 month', '-31 days') "
+        "WHERE removed_at IS NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at) "
+        "WHERE expiry_notice_at IS NOT NULL"
+    )

@@ -30,6 +30,7 @@ from tests.builders import (
     a_session,
     an_access_token,
     an_attempt,
+    an_event_delivery,
     an_evidence,
 )
 from tests.databases import make_database
@@ -37,6 +38,8 @@ from tests.postgresql import empty_database
 
 SECOND_PAGE: Final = PageRequest(page=2, size=1)
 TOKEN: Final = CardToken("token-1")
+DELIVERY: Final = an_event_delivery()
+ENDPOINT: Final = DELIVERY.endpoint_id
 
 USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "page of products": lambda unit: unit.products.page(CENTER_ID, SECOND_PAGE),
@@ -62,6 +65,11 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "evidence": lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
     "guest reference": lambda unit: unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
     "merchant identity": lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+    "due delivery": lambda unit: unit.event_deliveries.take_due(NOW, until=NOW),
+    "delivery": lambda unit: unit.event_deliveries.get(DELIVERY.event.event_id, ENDPOINT),
+    "deliveries of an event": lambda unit: unit.event_deliveries.of(DELIVERY.event.event_id),
+    "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW),
+    "due notices": lambda unit: unit.accounts.with_expiry_notice_due(NOW, at_most=9),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }
 
@@ -78,6 +86,7 @@ def fill(unit: WriteUnit) -> None:
     unit.accounts.add(a_payment_account(1))
     unit.accounts.add(a_payment_account(2))
     unit.discards.add(a_discard())
+    unit.event_deliveries.add(DELIVERY)
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)

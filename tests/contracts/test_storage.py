@@ -25,6 +25,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.billing import BillingInfo
 from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
+from domain.events import EventType
 from domain.guests import Guest
 from domain.hosted_pages import EvidenceOrigin
 from domain.identifiers import (
@@ -32,6 +33,8 @@ from domain.identifiers import (
     CallerName,
     CardToken,
     CenterId,
+    EndpointId,
+    EventId,
     GuestId,
     GuestReference,
     MerchantAccount,
@@ -64,6 +67,8 @@ from tests.builders import (
     a_session,
     an_access_token,
     an_attempt,
+    an_event_delivery,
+    an_event_endpoint,
     an_evidence,
 )
 from tests.concurrency import elsewhere
@@ -232,6 +237,8 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
     "PaymentAccount": lambda unit, each: unit.accounts.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
 }
 UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
@@ -239,6 +246,8 @@ UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "CardSession": lambda unit, each: unit.sessions.update(each),
     "PaymentAccount": lambda unit, each: unit.accounts.update(each),
     "Discard": lambda unit, each: unit.discards.update(each),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
     "AccessToken": lambda unit, each: unit.access_tokens.update(each),
 }
 GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
@@ -254,6 +263,10 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "PaymentAccount": lambda unit, each: unit.accounts.get(each.account_id),
     "Discard": lambda unit, each: unit.discards.get(
         each.provider, each.merchant_account, each.token
+    ),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.get(each.endpoint_id),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.get(
+        each.event.event_id, each.endpoint_id
     ),
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
 }
@@ -291,8 +304,18 @@ class TestRecords:
             an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
             a_payment_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
             a_payment_account(removed_at=NOW),
+            a_payment_account(expiry_notice_at=NOW + DAY),
             a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY),
             a_discard().done(NOW),
+            an_event_endpoint(disabled_at=NOW, removed_at=NOW + DAY),
+            an_event_endpoint(
+                centers=None,
+                types=tuple(EventType),
+                secrets=an_event_endpoint().secrets.rolled(AWKWARD, NOW),
+            ),
+            an_event_delivery(),
+            an_event_delivery().refused(AWKWARD, NOW),
+            an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
             an_access_token(caller=a_caller(centers=None)),
             an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
         ],
@@ -656,6 +679,17 @@ def take_discard(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
     return taken.token if taken else None
 
 
+def add_delivery(unit: WriteUnit, event_id: str, due_at: datetime | None) -> None:
+    event = replace(an_event_delivery().event, event_id=EventId(event_id))
+    unit.event_deliveries.add(an_event_delivery(event=event, due_at=due_at))
+
+
+def take_delivery(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
+    taken = unit.event_deliveries.take_due(now, until=until)
+    assert taken is None or taken.due_at == until
+    return taken.event.event_id if taken else None
+
+
 DUE: Final = [
     DueRecords(
         lambda unit, each, at: unit.sessions.add(a_session(token_id=TokenId(each), due_at=at)),
@@ -665,11 +699,12 @@ DUE: Final = [
         lambda unit, each, at: unit.discards.add(a_discard(token=CardToken(each), due_at=at)),
         take_discard,
     ),
+    DueRecords(add_delivery, take_delivery),
 ]
 
 
 class TestLeases:
-    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards"])
+    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
     def test_what_is_due_is_taken_in_the_order_of_its_time_and_due_again_later(
         self, storage: Storage, due: DueRecords
     ) -> None:
@@ -687,7 +722,7 @@ class TestLeases:
             assert due.take(unit, until - MICROSECOND, until) is None
             assert due.take(unit, until, until + DAY) is not None
 
-    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards"])
+    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
     def test_nothing_is_taken_without_a_commit(self, storage: Storage, due: DueRecords) -> None:
         with committed(storage) as unit:
             due.add(unit, TOKEN_ID, NOW)
@@ -695,7 +730,7 @@ class TestLeases:
             with storage.write() as unit:
                 assert due.take(unit, NOW, NOW + MINUTE) == TOKEN_ID
 
-    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards"])
+    @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
     def test_of_many_takers_at_once_one_gets_each(self, storage: Storage, due: DueRecords) -> None:
         each = [a_uuid(number) for number in range(300, 324)]
         with committed(storage) as unit:
@@ -750,6 +785,72 @@ class TestLeases:
                 assert {each.psp_account for each in taken if each} == set(accounts) - busy
                 assert repository.is_any_due(NOW)
                 assert not repository.is_any_due(NOW, except_at=busy)
+
+    def test_deliveries_to_excepted_endpoints_are_not_taken(self, storage: Storage) -> None:
+        endpoints = [EndpointId(a_uuid(number)) for number in (400, 401)]
+        with storage.write() as unit:
+            for each in endpoints:
+                unit.event_deliveries.add(an_event_delivery(endpoint_id=each))
+            repository = unit.event_deliveries
+            assert not repository.is_any_due(NOW - MINUTE)
+            assert repository.is_any_due(NOW, except_to=endpoints[:1])
+            taken = repository.take_due(NOW, until=NOW + MINUTE, except_to=endpoints[:1])
+            assert taken == an_event_delivery(endpoint_id=endpoints[1], due_at=NOW + MINUTE)
+            assert not repository.is_any_due(NOW, except_to=endpoints[:1])
+            assert repository.take_due(NOW, until=NOW, except_to=endpoints) is None
+
+    def test_accounts_with_a_due_notice_are_found_soonest_first(self, storage: Storage) -> None:
+        waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
+        with storage.write() as unit:
+            for number, wait in waits.items():
+                unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW + wait))
+            unit.accounts.add(a_payment_account(4))
+            found = unit.accounts.with_expiry_notice_due(NOW, at_most=3)
+            assert [each.account_id for each in found] == [
+                a_payment_account(number).account_id for number in (2, 1)
+            ]
+            assert len(unit.accounts.with_expiry_notice_due(NOW, at_most=1)) == 1
+            assert unit.accounts.is_expiry_notice_due(NOW)
+            assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
+
+
+class TestEvents:
+    def test_one_url_has_one_endpoint_until_it_is_removed(self, storage: Storage) -> None:
+        other = EndpointId(a_uuid(401))
+        with storage.write() as unit:
+            unit.event_endpoints.add(an_event_endpoint(disabled_at=NOW))
+            with pytest.raises(AlreadyStored):
+                unit.event_endpoints.add(an_event_endpoint(endpoint_id=other))
+            unit.event_endpoints.update(an_event_endpoint(removed_at=NOW))
+            unit.event_endpoints.add(an_event_endpoint(endpoint_id=other))
+            later = an_event_endpoint(endpoint_id=EndpointId(a_uuid(1)), url="https://b.example")
+            unit.event_endpoints.add(replace(later, created_at=NOW + MINUTE))
+            listed = unit.event_endpoints.all()
+            assert [each.endpoint_id for each in listed] == [other, later.endpoint_id]
+
+    def test_the_latest_deliveries_come_first_and_old_ones_are_forgotten(
+        self, storage: Storage
+    ) -> None:
+        events = [
+            replace(an_event_delivery(number).event, occurred_at=NOW + number * MINUTE)
+            for number in range(4)
+        ]
+        done = [
+            replace(an_event_delivery(), event=event).failed_for_good("500", NOW)
+            for event in events[:3]
+        ]
+        pending = an_event_delivery(event=events[0], endpoint_id=EndpointId(a_uuid(401)))
+        delivered = an_event_delivery(event=events[3]).delivered("200", NOW)
+        with storage.write() as unit:
+            for each in (*done, pending, delivered):
+                unit.event_deliveries.add(each)
+            assert unit.event_deliveries.of(events[0].event_id) == (done[0], pending)
+            latest = unit.event_deliveries.latest(limit=3, only_failed=False)
+            assert latest == (delivered, done[2], done[1])
+            assert unit.event_deliveries.latest(limit=9, only_failed=True) == (*done[::-1],)
+            assert unit.event_deliveries.forget(before=NOW + 2 * MINUTE) == 2
+            left = unit.event_deliveries.latest(limit=9, only_failed=False)
+            assert left == (delivered, done[2], pending)
 
 
 class TestEvidence:

@@ -197,7 +197,7 @@ def test_a_round_ends_early_when_the_service_stops(installation: Installation) -
     for _ in range(3):
         installation.add_card()
     installation.clock.advance(timedelta(minutes=30))
-    answers = iter([False, False, True, True])
+    answers = iter([False, False, False, True, True, True])
 
     assert installation.reconcile(is_stopping=lambda: next(answers)).sessions == 1
 
@@ -206,7 +206,7 @@ def test_a_round_may_end_between_a_session_and_a_discard(installation: Installat
     removed = installation.removed_card()
     installation.add_card()
     installation.clock.advance(timedelta(minutes=30))
-    answers = iter([False, True, True, True])
+    answers = iter([False, *[True] * 5])
 
     done = installation.reconcile(is_stopping=lambda: next(answers))
 

@@ -53,6 +53,8 @@ from tests.builders import (
     a_session,
     an_access_token,
     an_attempt,
+    an_event_delivery,
+    an_event_endpoint,
     an_evidence,
 )
 from tests.databases import make_database
@@ -153,6 +155,8 @@ def fill(storage: Storage) -> None:
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
         unit.discards.add(a_discard())
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
+        unit.event_endpoints.add(an_event_endpoint())
+        unit.event_deliveries.add(an_event_delivery())
         unit.worker_heartbeats.leave(NOW)
         unit.commit()
 
@@ -178,6 +182,8 @@ def records(storage: Storage) -> dict[str, object]:
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
             "references": unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
             "identities": unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
+            "endpoints": unit.event_endpoints.all(),
+            "deliveries": unit.event_deliveries.latest(limit=9, only_failed=False),
             "discards": [
                 unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken(f"token-{number}"))
                 for number in (1, 2)
@@ -274,6 +280,8 @@ class TestCopied:
             "discards                           2           2\n"
             "access_tokens                      6           6\n"
             "merchant_identities                1           1\n"
+            "event_endpoints                    1           1\n"
+            "event_deliveries                   1           1\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

@@ -15,7 +15,7 @@ from domain.identifiers import CenterId, MerchantAccount
 from domain.ports import Storage
 from domain.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
-from entrypoints.reconciler import Reconciler, run_until_idle
+from entrypoints.reconciler import Reconciler, run_until_idle, sessions_and_discards
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import MERCHANT, Installation, Trouble
 from tests.simulation.ports import Moment, WatchedStorage
@@ -29,12 +29,15 @@ def running(
     """Run a reconciler with four threads for a block, and lend the event that wakes it."""
     container, work = installation.container, threading.Event()
     reconciler = Reconciler(
-        settle=replace(container.settle_in_worker(), storage=storage or installation.storage),
-        discard_token=replace(container.discard_token(), storage=storage or installation.storage),
-        breakers=container.breakers(),
+        take=sessions_and_discards(
+            replace(container.settle_in_worker(), storage=storage or installation.storage),
+            replace(container.discard_token(), storage=storage or installation.storage),
+        ),
         clock=installation.clock,
         work=work,
         threads=4,
+        threads_per_target=3,
+        capacities=container.breakers().capacities,
     )
     reconciler.start()
     try:

@@ -14,7 +14,8 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
 TABLES = (
-    *("access_tokens", "card_sessions", "centers", "discards", "evidence", "guest_references"),
+    *("access_tokens", "card_sessions", "centers", "discards", "evidence"),
+    *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
     *("payment_configurations", "products", "worker_heartbeats"),
 )

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
+from domain.identifiers import PspAccount
 from entrypoints.reconciler import Chore, Reconciler
 from entrypoints.worker import Worker
 from tests.adapters.http.api import Api
@@ -127,14 +128,13 @@ def test_what_a_psp_runs_beside_it_may_fail(installation: Installation) -> None:
 
 
 def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
-    container, work, done = installation.container, threading.Event(), []
-    reconciler = Reconciler(
-        settle=container.settle_in_worker(),
-        discard_token=container.discard_token(),
-        breakers=container.breakers(),
+    work, done = threading.Event(), []
+    reconciler: Reconciler[PspAccount] = Reconciler(
+        take=(),
         clock=installation.clock,
         work=work,
         threads=1,
+        threads_per_target=1,
         chores=[
             Chore(every=timedelta(0), do=lambda: done.append("often")),
             Chore(every=timedelta(hours=1), do=lambda: done.append("seldom")),

@@ -14,18 +14,23 @@ from dependency_injector.providers import Provider
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.add_card import AddCard
+from domain.add_event_endpoint import AddEventEndpoint
+from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import FindWayBack
+from domain.forget_event_deliveries import ForgetEventDeliveries
 from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_pages import WebhookDelivery
 from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_centers import ListCenters, ReadCenter
+from domain.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
 from domain.list_products import ListProducts
 from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
+from domain.notice_expiry import NoticeExpiry
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
 from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
@@ -38,6 +43,8 @@ from domain.receive_webhook import ReceiveWebhook
 from domain.recognize_merchant import RecognizeMerchant
 from domain.reconcile import Reconcile
 from domain.remove_account import RemoveAccount
+from domain.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
+from domain.replay_event import ReplayEvent
 from domain.retries import LEASE
 from domain.revoke_token import RevokeToken
 from domain.settle_session import SettleSession
@@ -277,13 +284,20 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 READ_ONLY: Final = frozenset(
     {
         *(CancelHostedPage, FindWayBack, IsWorkerMissing),
-        *(ListAccounts, ListCenters, ListProducts, ListSessions, ListTokens),
+        *(ListAccounts, ListCenters, ListEventDeliveries, ListEventEndpoints),
+        *(ListProducts, ListSessions, ListTokens),
         *(ReadAccount, ReadCenter, ReadGuest, ReadSession),
     }
 )
 """They change nothing, so nothing can be left half done."""
 
-ONE_ROW: Final = frozenset({IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken})
+ONE_ROW: Final = frozenset(
+    {
+        *(AddEventEndpoint, ForgetEventDeliveries, RemoveEventEndpoint, ReplayEvent),
+        *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken, RollEventSecret),
+        *(DeliverEvent, NoticeExpiry),
+    }
+)
 """They write one row that has nothing to do with sessions or cards."""
 
 

@@ -1,0 +1,87 @@
+"""Send the events that are due to their endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from domain.events import GONE, EventDelivery, EventEndpoint
+from domain.identifiers import EndpointId
+from domain.ports import Clock, EventNotSent, EventSender, Storage, UnitOfWork, WriteUnit
+from domain.retries import LEASE
+
+ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
+"""The result of a delivery that was under way when its endpoint was disabled or removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverEvent:
+    """Use case: send an event that was taken, at least once.
+
+    An endpoint has taken it when it responds with 2xx. After 410 it is disabled and gets no more.
+    Anything else is tried again, ten times in three days.
+    """
+
+    storage: Storage
+    sender: EventSender
+    clock: Clock
+
+    def take(self, *, except_to: Collection[EndpointId] = ()) -> EventDelivery | None:
+        """Take the delivery that has been due the longest; None when none is due.
+
+        It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
+        is due, nothing is written.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.event_deliveries.is_any_due(now, except_to=except_to):
+                return None
+
+        def take(unit: WriteUnit) -> EventDelivery | None:
+            delivery = unit.event_deliveries.take_due(now, until=now + LEASE, except_to=except_to)
+            unit.commit()
+            return delivery
+
+        return self.storage.transact(take)
+
+    def __call__(self, delivery: EventDelivery) -> EventDelivery:
+        """Send it, unless another process has taken it over. Return the updated delivery."""
+        with self.storage.read() as unit:
+            endpoint = unit.event_endpoints.get(delivery.endpoint_id)
+            if not _is_ours(unit, delivery):
+                return delivery
+        changed = self._attempt(delivery, endpoint)
+
+        def keep(unit: WriteUnit) -> None:
+            if changed.last_result == str(GONE):
+                self._disable(unit, delivery.endpoint_id)
+            if _is_ours(unit, delivery):
+                unit.event_deliveries.update(changed)
+            unit.commit()
+
+        self.storage.transact(keep)
+        return changed
+
+    def _attempt(self, delivery: EventDelivery, endpoint: EventEndpoint | None) -> EventDelivery:
+        if endpoint is None or not endpoint.is_active:
+            return delivery.failed_for_good(ENDPOINT_IS_OFF, self.clock.now())
+        try:
+            status = self.sender.send(delivery.event, endpoint, now=self.clock.now())
+        except EventNotSent as failure:
+            return delivery.refused(str(failure), self.clock.now())
+        if status // 100 == 2:
+            return delivery.delivered(str(status), self.clock.now())
+        if status == GONE:
+            return delivery.failed_for_good(str(status), self.clock.now())
+        return delivery.refused(str(status), self.clock.now())
+
+    def _disable(self, unit: WriteUnit, endpoint_id: EndpointId) -> None:
+        endpoint = unit.event_endpoints.get(endpoint_id)
+        if endpoint is not None and endpoint.is_active:
+            unit.event_endpoints.update(replace(endpoint, disabled_at=self.clock.now()))
+
+
+def _is_ours(unit: UnitOfWork, taken: EventDelivery) -> bool:
+    """Return whether the lease still holds, and the event was not replayed meanwhile."""
+    return unit.event_deliveries.get(taken.event.event_id, taken.endpoint_id) == taken

@@ -1,0 +1,55 @@
+"""Tell the endpoints of cards that expire soon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from domain.events import EventType
+from domain.note_event import note_account_event
+from domain.ports import Clock, Ids, Storage, WriteUnit
+
+MAX_PER_UNIT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeExpiry:
+    """Use case: note an `account.expiring` event 30 and 7 days before a card's last day.
+
+    Each once, however often this is called and by how many processes. A card that was stored or
+    renewed later than 30 days before gets the second only. If this was not called in time, the
+    notice is late, and none is sent of a card that has expired. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+
+    def __call__(self) -> None:
+        """Note all that are due, a bounded number in each unit of work."""
+        now = self.clock.now()
+
+        def note(unit: WriteUnit) -> int:
+            accounts = unit.accounts.with_expiry_notice_due(now, at_most=MAX_PER_UNIT)
+            for account in accounts:
+                days = account.days_of_expiry_notice(now)
+                if days is not None:
+                    note_account_event(
+                        unit,
+                        self.ids,
+                        EventType.ACCOUNT_EXPIRING,
+                        account,
+                        reason=f"expires_in_{days}_days",
+                        now=now,
+                    )
+                unit.accounts.update(
+                    replace(account, expiry_notice_at=account.next_expiry_notice(now))
+                )
+            unit.commit()
+            return len(accounts)
+
+        with self.storage.read() as unit:
+            if not unit.accounts.is_expiry_notice_due(now):
+                return
+        while self.storage.transact(note):
+            pass
