@@ -12,7 +12,14 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from domain.billing import BillingInfo
-from domain.errors import Refusal
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
 from domain.hosted_pages import HostedPage, HostedPageRequest, PageAttempt
 from domain.identifiers import AccountId, CallerName, CenterId, GuestId, PspAccount, TokenId
 from domain.payment_configuration import PaymentConfiguration
@@ -24,6 +31,15 @@ MAX_ATTEMPTS: Final = 20
 
 POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
 POLL_EVERY: Final = timedelta(minutes=10)
+
+_REFUSALS_WITHOUT_TYPE: Final = (
+    GuestNotFound,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    IncorrectBillingAddress,
+    PaymentMethodAlreadyExists,
+)
+"""What sessions could fail with before types were stored. No refusal is added to these."""
 
 
 class SessionStatus(StrEnum):
@@ -50,10 +66,24 @@ class RequestFingerprint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a session failed: the code and message of the refusal."""
+    """Why a session failed: the code, message and type of the refusal.
+
+    A session that failed before types were stored has none in its row: it is found by code and
+    message. Raises ValueError if no session can have failed with these.
+    """
 
     code: int
     message: str
+    type: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type:
+            return
+        for refusal in _REFUSALS_WITHOUT_TYPE:
+            if (refusal.code, refusal.message) == (self.code, self.message):
+                object.__setattr__(self, "type", refusal.type)
+                return
+        raise ValueError(f"no session can have failed with {self.code} {self.message!r}")
 
 
 class DueSession(NamedTuple):
@@ -169,7 +199,7 @@ class CardSession:
         """
         if self.status is SessionStatus.EXPIRED:
             return self.postponed(None)
-        failure = Failure(code=refusal.code, message=refusal.message)
+        failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
         return replace(_ended(self, SessionStatus.FAILED, now), failure=failure)
 
     def without_card(self, now: datetime) -> CardSession:

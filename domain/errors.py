@@ -1,7 +1,8 @@
-"""Every refusal, with its code and message.
+"""Every refusal, with its code, type and message.
 
-The code is both the HTTP status and `error.code` of the response. The messages are part of the
-interface: clients compare them, so they do not change within a version of the path.
+The code is both the HTTP status and `error.code` of the response. Types and messages are part of
+the interface: clients compare them, so they do not change within a version of the path, whatever
+the classes are called.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import ClassVar
 
 
 class Refusal(Exception):
-    """A request that a rule refuses; its code and message are shown to the caller."""
+    """A request that a rule refuses; its code, type and message are shown to the caller."""
 
     code: ClassVar[int]
+    type: ClassVar[str]
     message: str
 
     def __init__(self) -> None:
@@ -23,6 +25,7 @@ class UserNotAuthenticated(Refusal):
     """No token, or one that is unknown, expired or revoked (interface, section 5)."""
 
     code = 401
+    type = "user_not_authenticated"
     message = "User not authenticated"
 
 
@@ -30,6 +33,7 @@ class UserNotAuthorized(Refusal):
     """The caller lacks the permission, or the center is not among its centers (section 7.1)."""
 
     code = 403
+    type = "user_not_authorized"
     message = "User not authorized"
 
 
@@ -37,6 +41,7 @@ class GuestNotFound(Refusal):
     """The guest id is a UUID, and no guest has it (section 7.1)."""
 
     code = 404
+    type = "guest_not_found"
     message = "Guest not found"
 
 
@@ -44,6 +49,7 @@ class GuestIdNotUsable(Refusal):
     """The guest id is not a UUID, so no guest can have it (section 7.1)."""
 
     code = 400
+    type = "invalid_guest_id"
     message = "Guest not found"
 
 
@@ -51,6 +57,7 @@ class InvalidCenterId(Refusal):
     """The center id is missing, malformed, or no center has it (section 7.1)."""
 
     code = 400
+    type = "invalid_center_id"
     message = "Invalid center id"
 
 
@@ -58,6 +65,7 @@ class RedirectUriRequired(Refusal):
     """The redirect_uri is missing, null or blank (section 7.1)."""
 
     code = 400
+    type = "redirect_uri_required"
     message = "redirect_uri is required"
 
 
@@ -65,6 +73,7 @@ class RedirectUriInvalid(Refusal):
     """The redirect_uri is there, and a guest's browser must not be sent to it."""
 
     code = 400
+    type = "redirect_uri_invalid"
     message = "redirect_uri is invalid"
 
 
@@ -72,6 +81,7 @@ class InvalidSource(Refusal):
     """The source is neither 1 (web store) nor 5 (mobile) (section 2.1)."""
 
     code = 400
+    type = "invalid_source"
     message = "Invalid source"
 
 
@@ -82,6 +92,7 @@ class BillingInfoRequired(Refusal):
     """
 
     code = 400
+    type = "billing_info_required"
 
     def __init__(self, field: str | None = None) -> None:
         self.message = f"{_billing_path(field)} is required"
@@ -95,6 +106,7 @@ class BillingInfoInvalid(Refusal):
     """
 
     code = 400
+    type = "billing_info_invalid"
 
     def __init__(self, field: str | None = None) -> None:
         self.message = f"{_billing_path(field)} is invalid"
@@ -109,6 +121,7 @@ class IdempotencyKeyInvalid(Refusal):
     """The Idempotency-Key is not 1 to 255 visible ASCII characters."""
 
     code = 400
+    type = "idempotency_key_invalid"
     message = "Idempotency-Key is invalid"
 
 
@@ -116,6 +129,7 @@ class IdempotencyKeyReused(Refusal):
     """The same caller sent a different request under this Idempotency-Key within 24 hours."""
 
     code = 422
+    type = "idempotency_key_reused"
     message = "Idempotency-Key was used with a different request"
 
 
@@ -123,6 +137,7 @@ class PaymentConfigurationNotDone(Refusal):
     """The center has no payment processing configured (section 7.1)."""
 
     code = 400
+    type = "payment_configuration_not_done"
     message = "Payment configuration not done"
 
 
@@ -130,6 +145,7 @@ class PaymentMethodAlreadyExists(Refusal):
     """The card is stored already, or the center allows one card per guest (section 7.1)."""
 
     code = 400
+    type = "payment_method_already_exists"
     message = "Payment method already exists"
 
 
@@ -137,6 +153,7 @@ class IncorrectBillingAddress(Refusal):
     """Address verification failed (section 7.1)."""
 
     code = 400
+    type = "incorrect_billing_address"
     message = (
         "Transaction failed due to an incorrect billing address. "
         "Please update the postal code and try again."
@@ -151,6 +168,7 @@ class InvalidField(Refusal):
     """
 
     code = 400
+    type = "invalid_field"
 
     def __init__(self, field: str, expected: str) -> None:
         self.field = field
@@ -163,6 +181,7 @@ class InvalidProductId(Refusal):
     """The product id is not a UUID, or belongs to a product of another center."""
 
     code = 400
+    type = "invalid_product_id"
     message = "Invalid product id"
 
 
@@ -170,6 +189,7 @@ class SessionNotFound(Refusal):
     """No session of this guest, in a center the caller may see, has this token id."""
 
     code = 404
+    type = "session_not_found"
     message = "Session not found"
 
 
@@ -177,6 +197,7 @@ class PaymentAccountNotFound(Refusal):
     """No active account of this guest, in a center the caller may see, has this id."""
 
     code = 404
+    type = "payment_account_not_found"
     message = "Payment account not found"
 
 
@@ -184,6 +205,7 @@ class TooManyItems(Refusal):
     """A page of more than 100 items is asked for (section 7.2)."""
 
     code = 422
+    type = "too_many_items"
     message = "You cannot request more than 100 items."
 
 
@@ -191,6 +213,7 @@ class PageParameterInvalid(Refusal):
     """page or size is no plain decimal number of at least 1 (section 4.2)."""
 
     code = 422
+    type = "page_parameter_invalid"
 
     def __init__(self, parameter: str) -> None:
         self.message = f"{parameter} must be a whole number of at least 1, in decimal digits"
@@ -201,6 +224,7 @@ class TooManyRequests(Refusal):
     """A limit is reached, and nothing was done. `retry_after_seconds` is the time to wait."""
 
     code = 429
+    type = "too_many_requests"
     message = "Too many requests"
 
     def __init__(self, retry_after_seconds: int) -> None:
@@ -212,4 +236,5 @@ class ServiceUnavailable(Refusal):
     """The storage cannot be read or written now. Nothing was done, except after an in-doubt commit."""
 
     code = 503
+    type = "service_unavailable"
     message = "Service temporarily unavailable"

@@ -114,7 +114,7 @@ class TestHttpApi:
         for status in path[operation.method]["responses"]:
             assert re.search(rf"\b{status}\b", described[0]), status
 
-    def test_every_refusal_is_listed_with_its_code(self) -> None:
+    def test_every_refusal_is_listed_with_its_code_and_type(self) -> None:
         refusals = [
             each
             for module in (domain.errors, adapters.http.errors)
@@ -125,7 +125,7 @@ class TestHttpApi:
 
         assert refusals
         assert {
-            (str(each.code), message) for each in refusals for message in messages(each)
+            (str(each.code), message, each.type) for each in refusals for message in messages(each)
         } <= listed
 
     def test_every_field_is_listed(self) -> None:

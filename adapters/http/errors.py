@@ -1,8 +1,9 @@
 """Errors as responses: the one place where refusals and faults become HTTP.
 
-The code of a refusal is the HTTP status and the `code` in the body. Under `/api/v1` the error
-object is wrapped in an envelope; elsewhere, and when `page` or `size` is refused, it is bare
-(interface, sections 7.2 and 7.3). Guests' browsers get an HTML page.
+The code of a refusal is the HTTP status and the `code` in the body; its `type` is the same for all
+messages of a refusal. Under `/api/v1` the error object is wrapped in an envelope; elsewhere, and
+when `page` or `size` is refused, it is bare (interface, sections 7.2 and 7.3). Guests' browsers get
+an HTML page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class InvalidRequest(Refusal):
     """The request is malformed in a way that no other refusal names."""
 
     code = 400
+    type = "invalid_request"
     message = "Invalid request"
 
 
@@ -40,6 +42,7 @@ class InvalidRequestBody(Refusal):
     """The body is not a JSON object, contains NaN or a repeated key, or is nested too deep."""
 
     code = 400
+    type = "invalid_request_body"
     message = "Invalid request body"
 
 
@@ -47,6 +50,7 @@ class InvalidWebhook(Refusal):
     """The webhook cannot be trusted, or is not meant for this service."""
 
     code = 400
+    type = "invalid_webhook"
     message = "Invalid webhook"
 
 
@@ -54,6 +58,7 @@ class NotFound(Refusal):
     """No resource has this path."""
 
     code = 404
+    type = "not_found"
     message = "Not found"
 
 
@@ -61,6 +66,7 @@ class MethodNotAllowed(Refusal):
     """The resource does not support this method."""
 
     code = 405
+    type = "method_not_allowed"
     message = "Method not allowed"
 
 
@@ -68,6 +74,7 @@ class RequestBodyTooLarge(Refusal):
     """The body has more than 16 KiB, or 256 KiB for a webhook."""
 
     code = 413
+    type = "request_body_too_large"
     message = "Request body too large"
 
 
@@ -75,6 +82,7 @@ class UnsupportedMediaType(Refusal):
     """The body is not sent as `application/json` in UTF-8, or is compressed."""
 
     code = 415
+    type = "unsupported_media_type"
     message = "Unsupported media type"
 
 
@@ -82,6 +90,7 @@ class InternalError(Refusal):
     """A fault of the service; the log has the details."""
 
     code = 500
+    type = "internal_error"
     message = "Internal error"
 
 
@@ -103,7 +112,7 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
 
 def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
     """Return the body of a refusal under `path`: in the envelope, or bare."""
-    error = ErrorObject(code=refusal.code, message=refusal.message)
+    error = ErrorObject(code=refusal.code, message=refusal.message, type=refusal.type)
     is_about_paging = isinstance(refusal, TooManyItems | PageParameterInvalid)
     if f"{path}/".startswith("/api/v1/") and not is_about_paging:
         return Refused(error=error)

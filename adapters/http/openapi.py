@@ -10,7 +10,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from adapters.http.errors import InternalError, InvalidRequest, error_body
+from adapters.http.errors import InternalError, InvalidRequest, MethodNotAllowed, error_body
 from adapters.http.operations import OPERATIONS, Json, Operation
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
@@ -82,6 +82,9 @@ def _schema(name: str, schema: Json) -> Json:
         # Responses always have their fields. In a request, None stands for a missing field.
         if body is None or described.get("default", ...) is None:
             described.pop("default", None)
+    if name == ErrorObject.__name__:
+        refusals = {each for operation in OPERATIONS for each in _refusals(operation)}
+        properties["type"]["enum"] = _types({*refusals, MethodNotAllowed()})
     required = [each for each in properties if each != "payment_reference"]
     return {**schema, "required": required if body is None else list(body.required)}
 
@@ -123,15 +126,23 @@ def _responses(operation: Operation) -> dict[str, Json]:
             name: {"operationId": name, "parameters": parameters}
             for name, parameters in operation.links.items()
         }
-    common: tuple[Refusal, ...] = () if operation.needs is None else _AUTHENTICATED_REFUSALS
-    if operation.needs:
-        common += (errors.UserNotAuthorized(),)
     by_code: dict[int, list[Refusal]] = {}
-    for refusal in (*operation.refusals, *common, *_REFUSALS):
+    for refusal in _refusals(operation):
         by_code.setdefault(refusal.code, []).append(refusal)
     for code, refusals in sorted(by_code.items()):
         responses[str(code)] = _refused(operation.path, refusals)
     return responses
+
+
+def _refusals(operation: Operation) -> Sequence[Refusal]:
+    common: tuple[Refusal, ...] = () if operation.needs is None else _AUTHENTICATED_REFUSALS
+    if operation.needs:
+        common += (errors.UserNotAuthorized(),)
+    return (*operation.refusals, *common, *_REFUSALS)
+
+
+def _types(refusals: Collection[Refusal]) -> Sequence[str]:
+    return sorted({refusal.type for refusal in refusals})
 
 
 def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
@@ -143,9 +154,10 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
         }
         for refusal, body in zip(refusals, bodies, strict=True)
     }
+    schema = _of_types(_ref(type(bodies[-1])), _types(refusals))
     described: Json = {
         "description": " / ".join(refusal.message for refusal in refusals),
-        "content": _json(_ref(type(bodies[-1])), examples=examples),
+        "content": _json(schema, examples=examples),
     }
     if isinstance(refusals[0], errors.TooManyRequests):
         described["headers"] = {
@@ -155,6 +167,13 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
             }
         }
     return described
+
+
+def _of_types(schema: Json, types: Sequence[str]) -> Json:
+    """Limit the schema of a refusal to those with one of these types."""
+    error: Json = {"properties": {"type": {"enum": types}}}
+    is_bare = schema == _ref(ErrorObject)
+    return schema | (error if is_bare else {"properties": {"error": error}})
 
 
 def _page(status: int, description: str) -> Json:

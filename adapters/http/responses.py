@@ -51,6 +51,7 @@ class ErrorObject(Struct, frozen=True):
 
     code: Annotated[int, _example(400, "The same number as the HTTP status.")]
     message: Annotated[str, _example("Invalid center id")]
+    type: Annotated[str, _example("invalid_center_id", "Which refusal this is.")]
 
 
 class Refused(Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
         return cls(
             status=session.status.value,
             account_id=session.account_id,
-            failure=ErrorObject(failure.code, failure.message) if failure else None,
+            failure=ErrorObject(failure.code, failure.message, failure.type) if failure else None,
             expires_at=session.expires_at,
         )
 

@@ -297,7 +297,7 @@ class TestRecords:
                 status=SessionStatus.FAILED,
                 attempt=an_attempt(over=True),
                 unanswered_since=NOW - DAY,
-                failure=Failure(code=400, message=AWKWARD),
+                failure=Failure(code=400, message=AWKWARD, type=AWKWARD),
                 ended_at=NOW.replace(microsecond=0),
             ),
             a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),

@@ -55,7 +55,7 @@ ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
 
 
 def failure_of(refusal: Refusal) -> Failure:
-    return Failure(code=refusal.code, message=refusal.message)
+    return Failure(code=refusal.code, message=refusal.message, type=refusal.type)
 
 
 def settled(installation: Installation, session: CardSession) -> CardSession:

@@ -129,7 +129,7 @@ def fill(storage: Storage) -> None:
                 token_id=OTHER_TOKEN_ID,
                 billing_info=None,
                 status=SessionStatus.FAILED,
-                failure=Failure(code=1, message=ODD),
+                failure=Failure(code=1, message=ODD, type=ODD),
                 due_at=None,
                 ended_at=NOW,
             )

@@ -34,7 +34,11 @@ from tests.system_calls import SYNCS, WRITES, SystemCalls
 
 UNAVAILABLE = {
     "success": False,
-    "error": {"code": 503, "message": "Service temporarily unavailable"},
+    "error": {
+        "code": 503,
+        "message": "Service temporarily unavailable",
+        "type": "service_unavailable",
+    },
 }
 
 

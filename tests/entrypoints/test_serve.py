@@ -86,7 +86,11 @@ def test_the_application_refuses_the_largest_body_that_the_server_reads(running:
     status, _, text = running.request("POST", ACCOUNTS, "x" * MAX_WEBHOOK_BYTES)
 
     assert status == 413
-    assert json.loads(text)["error"] == {"code": 413, "message": "Request body too large"}
+    assert json.loads(text)["error"] == {
+        "code": 413,
+        "message": "Request body too large",
+        "type": "request_body_too_large",
+    }
 
 
 @pytest.mark.parametrize(

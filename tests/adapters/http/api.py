@@ -95,12 +95,12 @@ def refused(result: testing.Result) -> tuple[int, str]:
     """Return code and message of a refusal in the envelope, which must contain nothing else."""
     error = result.json["error"]
     assert result.json == {"success": False, "error": error}
-    assert error["code"] == result.status_code
+    assert error == {"code": result.status_code, "message": error["message"], "type": error["type"]}
     return error["code"], error["message"]
 
 
 def refused_bare(result: testing.Result) -> tuple[int, str]:
     """Return code and message of a bare refusal, which must contain nothing else."""
-    assert set(result.json) == {"code", "message"}
+    assert set(result.json) == {"code", "message", "type"}
     assert result.json["code"] == result.status_code
     return result.json["code"], result.json["message"]

@@ -146,7 +146,7 @@ def test_no_history_of_requests_gets_a_response_outside_the_document(tmp_path: P
             checks = [*CHECKS, use_after_free]
             case.validate_response(response, checks=checks, recorder=self.recorder)
 
-    History.run(settings=settings(FUZZING, max_examples=12 * TIMES, stateful_step_count=12))
+    History.run(settings=settings(FUZZING, max_examples=20 * TIMES, stateful_step_count=12))
 
     done = {name for name, status in seen if status in (200, 303)}
     assert done >= {"addCard", "openHostedPage", "readSession", "listCards", "readCard"}

@@ -114,4 +114,4 @@ def test_a_trailing_slash_is_an_unknown_path(api: Api) -> None:
         for method in ("GET", "POST"):
             result = api.send(method, path)
             error = result.json if path.startswith("/v1") else result.json["error"]
-            assert error == {"code": 404, "message": "Not found"}
+            assert error == {"code": 404, "message": "Not found", "type": "not_found"}

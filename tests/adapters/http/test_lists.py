@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+
 import pytest
 
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
@@ -168,4 +180,35 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
 
     failed = api.get(f"{ACCOUNTS}/sessions/{second.token_id}").json
     assert failed["status"] == "failed"
-    assert failed["failure"] == {"code": 400, "message": "Payment method already exists"}
+    assert failed["failure"] == {
+        "code": 400,
+        "message": "Payment method already exists",
+        "type": "payment_method_already_exists",
+    }
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        GuestNotFound,
+        InvalidCenterId,
+        PaymentConfigurationNotDone,
+        IncorrectBillingAddress,
+        PaymentMethodAlreadyExists,
+    ],
+)
+def test_a_session_that_failed_before_types_were_stored_has_one(
+    api: Api, refusal: type[Refusal]
+) -> None:
+    token_id = api.installation.opened_session().token_id
+    failure = {"code": refusal.code, "message": refusal.message}
+    with closing(sqlite3.connect(api.installation.database)) as connection, connection:
+        connection.execute(
+            "UPDATE card_sessions SET status = 'failed', failure = ? WHERE token_id = ?",
+            (json.dumps(failure), token_id),
+        )
+
+    (listed,) = api.get(f"{ACCOUNTS}/sessions").json["sessions"]
+    assert listed["failure"] == {**failure, "type": refusal.type}
+    read = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
+    assert read["failure"] == listed["failure"]

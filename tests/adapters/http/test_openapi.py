@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from typing import Final
 
 import openapi_spec_validator
 from falcon import inspect as falcon_inspect
@@ -49,6 +50,77 @@ def test_every_refusal_is_described() -> None:
     for refusal in every:
         assert getattr(refusal, "message", "billing_info.") in document, refusal
     assert len(every) > 20
+
+
+TYPES: Final = {
+    "billing_info_invalid": (400, None),
+    "billing_info_required": (400, None),
+    "guest_not_found": (404, "Guest not found"),
+    "idempotency_key_invalid": (400, "Idempotency-Key is invalid"),
+    "idempotency_key_reused": (422, "Idempotency-Key was used with a different request"),
+    "incorrect_billing_address": (
+        400,
+        (
+            "Transaction failed due to an incorrect billing address. "
+            "Please update the postal code and try again."
+        ),
+    ),
+    "internal_error": (500, "Internal error"),
+    "invalid_center_id": (400, "Invalid center id"),
+    "invalid_field": (400, None),
+    "invalid_guest_id": (400, "Guest not found"),
+    "invalid_product_id": (400, "Invalid product id"),
+    "invalid_request": (400, "Invalid request"),
+    "invalid_request_body": (400, "Invalid request body"),
+    "invalid_source": (400, "Invalid source"),
+    "invalid_webhook": (400, "Invalid webhook"),
+    "method_not_allowed": (405, "Method not allowed"),
+    "not_found": (404, "Not found"),
+    "page_parameter_invalid": (422, None),
+    "payment_account_not_found": (404, "Payment account not found"),
+    "payment_configuration_not_done": (400, "Payment configuration not done"),
+    "payment_method_already_exists": (400, "Payment method already exists"),
+    "redirect_uri_invalid": (400, "redirect_uri is invalid"),
+    "redirect_uri_required": (400, "redirect_uri is required"),
+    "request_body_too_large": (413, "Request body too large"),
+    "service_unavailable": (503, "Service temporarily unavailable"),
+    "session_not_found": (404, "Session not found"),
+    "too_many_items": (422, "You cannot request more than 100 items."),
+    "too_many_requests": (429, "Too many requests"),
+    "unsupported_media_type": (415, "Unsupported media type"),
+    "user_not_authenticated": (401, "User not authenticated"),
+    "user_not_authorized": (403, "User not authorized"),
+}
+"""Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
+
+
+def test_types_codes_and_messages_do_not_change() -> None:
+    every = [
+        (each.type, (each.code, getattr(each, "message", None)))
+        for module in (domain.errors, adapters.http.errors)
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if issubclass(each, Refusal) and each is not Refusal
+    ]
+    assert (
+        sorted(dict(every))
+        == DOCUMENT["components"]["schemas"]["ErrorObject"]["properties"]["type"]["enum"]
+    )
+    assert dict(every) == TYPES
+
+
+def test_a_response_names_the_types_that_it_can_have() -> None:
+    operations = [each for path in DOCUMENT["paths"].values() for each in path.values()]
+    for operation in operations:
+        for described in operation["responses"].values():
+            content = described.get("content", {}).get("application/json", {})
+            for example in content.get("examples", {}).values():
+                schema = content["schema"]["properties"]
+                error = example["value"].get("error", example["value"])
+                types = schema.get("error", {"properties": schema})["properties"]["type"]["enum"]
+                assert error["type"] in types
+    add_card = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["post"]["responses"]
+    not_found = add_card["404"]["content"]["application/json"]["schema"]
+    assert not_found["properties"]["error"]["properties"]["type"] == {"enum": ["guest_not_found"]}
 
 
 def test_an_operation_names_its_permissions_and_its_token() -> None:
