@@ -132,7 +132,7 @@ def _welcome(api_origin: str, shop_origin: str, token: str) -> str:
 cardonfile demo: all data is invented, and only test cards are accepted.
 
   Shop    {shop_origin}
-  API     {api_origin}    (described in {api_origin}/openapi.json)
+  API     {api_origin}    (try it out in {api_origin}/docs)
   Token   {token}    (for 24 hours)
 
 Open the shop, choose a guest, and add a card. These are the test cards:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import falcon
 
+from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.authentication import Authentication
 from adapters.http.centers import Centers
 from adapters.http.errors import add_error_handlers
@@ -66,4 +67,6 @@ def create_app(
     app.add_route("/healthz", Alive())
     app.add_route("/readyz", Ready(storage=storage, workers=workers))
     app.add_route("/openapi.json", OpenApi(links))
+    app.add_route("/docs", ApiDocs())
+    app.add_route("/docs/{name}", ApiDocsFiles())
     return app

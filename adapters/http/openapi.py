@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from adapters.http.errors import InternalError, InvalidRequest, MethodNotAllowed, error_body
-from adapters.http.operations import OPERATIONS, Json, Operation
+from adapters.http.examples import request_bodies
+from adapters.http.operations import OPERATIONS, TAGS, Json, Operation
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
@@ -25,6 +26,36 @@ _AUTHENTICATED_REFUSALS: Final = (
     errors.UserNotAuthenticated(),
     errors.TooManyRequests(retry_after_seconds=60),
 )
+
+_INTRODUCTION: Final = """\
+From a token to a card on file:
+
+1. Get a token: `make demo` prints one, and operators issue them with `cardonfile token issue`.
+2. List the centers, and choose one that takes cards.
+3. Create the guest, under an id of yours.
+4. Start adding a card, and open `hosted_payment_uri` in the guest's browser. The guest enters the \
+card there and comes back to `redirect_uri`.
+5. Read the session until its `status` is no longer `open`.
+6. List the guest's cards: the new one is there, with its `account_id`.
+
+The ids in the examples are those of `make demo`. Any request may also be refused with 405 Method \
+not allowed, or with 431 Request header fields too large.
+"""
+
+_SECURITY_SCHEMES: Final = {
+    "accessToken": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The token, which begins with `cof_`.",
+    },
+    "apikey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "Instead of the above: the word `apikey`, a space, and the token.",
+    },
+}
+_ANY_SCHEME: Final[list[Json]] = [{name: []} for name in _SECURITY_SCHEMES]
 
 
 class OpenApi:
@@ -52,24 +83,22 @@ def document(base_url: str) -> Json:
     )
     paths: dict[str, Json] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation, base_url)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "cardonfile",
             "version": "1",
             "summary": "Adds payment cards to guests' profiles through a hosted payment page.",
-            "description": (
-                "Any request may also be refused with 405 Method not allowed, or with 431 "
-                "Request header fields too large."
-            ),
+            "description": _INTRODUCTION,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": base_url}],
+        "tags": [{"name": tag, "description": about} for tag, about in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": {name: _schema(name, schema) for name, schema in schemas.items()},
-            "securitySchemes": {"accessToken": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": _SECURITY_SCHEMES,
         },
     }
 
@@ -89,19 +118,22 @@ def _schema(name: str, schema: Json) -> Json:
     return {**schema, "required": required if body is None else list(body.required)}
 
 
-def _operation(operation: Operation) -> Json:
+def _operation(operation: Operation, base_url: str) -> Json:
     described: Json = {
         "operationId": operation.name,
+        "tags": [operation.tag],
         "summary": operation.summary,
         "responses": _responses(operation),
-        "security": [{"accessToken": []}] if operation.needs is not None else [],
+        "security": _ANY_SCHEME if operation.needs is not None else [],
     }
     if description := f"{operation.description} {_needed(operation.needs)}".strip():
         described["description"] = description
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _json(_ref(operation.body))}
+        examples = request_bodies(base_url)[operation.name]
+        content = _json(_ref(operation.body), examples=examples)
+        described["requestBody"] = {"required": True, "content": content}
     if operation.has_signed_body:
         described["requestBody"] = {"content": _json({})}
     return described

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from adapters.http.errors import (
     RequestBodyTooLarge,
     UnsupportedMediaType,
 )
+from adapters.http.examples import CENTER_IDS, GUEST_IDS, PRODUCT_IDS, Example
 from adapters.http.requests import AddCardBody, GuestBody, ProductBody
 from adapters.http.responses import (
     CardSessionStarted,
@@ -50,6 +52,28 @@ Json: TypeAlias = dict[str, object]
 ANY_TOKEN: Final[Collection[Permission]] = ()
 
 
+class Tag(StrEnum):
+    """The groups of operations, in the order in which a client needs them."""
+
+    CENTERS = "Centers"
+    GUESTS = "Guests"
+    CARDS = "Cards"
+    SESSIONS = "Sessions"
+    PRODUCTS = "Products"
+    SERVICE = "Service"
+
+
+TAGS: Final[Mapping[Tag, str]] = {
+    Tag.CENTERS: "Where cards are added and charged.",
+    Tag.GUESTS: "The guests whose cards are on file.",
+    Tag.CARDS: "Adding, listing and removing payment cards.",
+    Tag.SESSIONS: "How the addition of a card goes on, and the links that a guest's browser opens.",
+    Tag.PRODUCTS: "What a center sells.",
+    Tag.SERVICE: "For operators, and for payment service providers.",
+}
+"""What each group is about."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """One method of one path: its parameters, its responses, and how it refuses."""
@@ -57,6 +81,7 @@ class Operation:
     method: str
     path: str
     name: str
+    tag: Tag
     summary: str
     description: str = ""
     parameters: Sequence[Json] = ()
@@ -76,21 +101,32 @@ class Operation:
 
 
 def _parameter(
-    name: str, place: str, description: str, *, required: bool = False, **schema: object
+    name: str,
+    place: str,
+    description: str,
+    *,
+    required: bool = False,
+    known: Mapping[str, Example] | None = None,
+    **schema: object,
 ) -> Json:
-    return {
+    described: Json = {
         "name": name,
         "in": place,
         "required": required or place == "path",
         "description": description,
         "schema": schema or {"type": "string", "format": "uuid"},
     }
+    return {**described, "examples": known} if known else described
 
 
-_GUEST_ID: Final = _parameter("guest_id", "path", "The guest.")
-_ACCOUNT_ID: Final = _parameter("account_id", "path", "The payment account.")
-_TOKEN_ID: Final = _parameter("token_id", "path", "The token of the card-addition session.")
-_LINK_TOKEN: Final = _parameter("token_id", "query", "The token of the session.", required=True)
+_GUEST_ID: Final = _parameter("guest_id", "path", "The guest.", known=GUEST_IDS)
+_ACCOUNT_ID: Final = _parameter(
+    "account_id", "path", "The payment account, from the list of cards."
+)
+_TOKEN_ID: Final = _parameter("token_id", "path", "The session, from the response to add-card.")
+_LINK_TOKEN: Final = _parameter(
+    "token_id", "query", "The session, from the response to add-card.", required=True
+)
 _PAGING: Final = (
     _parameter("page", "query", "Which page.", type="integer", minimum=1, default=DEFAULT_PAGE),
     _parameter(
@@ -126,15 +162,21 @@ _WAY_BACK: Final = {303: "Back to redirect_uri.", 400: "Malformed request.", **_
 _GUEST: Final = "/api/v1/guests/{guest_id}"
 _ACCOUNTS: Final = _GUEST + "/accounts"
 _CENTERS: Final = "/v1/centers"
-_CENTER_ID: Final = _parameter("center_id", "path", "The center.")
+_CENTER_ID: Final = _parameter("center_id", "path", "The center.", known=CENTER_IDS)
+_CENTER_OF_PRODUCT: Final = {**_CENTER_ID, "examples": {"spa": CENTER_IDS["spa"]}}
+_PRODUCT_ID: Final = _parameter("product_id", "path", "The product.", known=PRODUCT_IDS)
 _BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
 
 _WEBHOOK: Final = Operation(
     method="post",
     path="/webhooks/{provider}",
     name="receiveWebhook",
+    tag=Tag.SERVICE,
     summary="Where a payment service provider sends its events",
-    description="Signed by the provider, in its own format. Unknown events are ignored.",
+    description=(
+        "Signed by the provider, in its own format, so it cannot be tried out here. Unknown events "
+        "are ignored."
+    ),
     parameters=(
         _parameter("provider", "path", "The provider's name.", type="string", examples=["fake"]),
     ),
@@ -148,6 +190,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="put",
         path=_GUEST,
         name="putGuest",
+        tag=Tag.GUESTS,
         summary="Create or update a guest under an id of yours",
         description=(
             "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
@@ -168,6 +211,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_GUEST,
         name="readGuest",
+        tag=Tag.GUESTS,
         summary="Read a guest",
         description="Tokens that are limited to centers get 403.",
         parameters=(_GUEST_ID,),
@@ -179,6 +223,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="post",
         path=_ACCOUNTS,
         name="addCard",
+        tag=Tag.CARDS,
         summary="Start adding a card to a guest's profile",
         description=(
             "Returns the link to a hosted page that collects the card. Redirect the guest's "
@@ -228,6 +273,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_ACCOUNTS,
         name="listCards",
+        tag=Tag.CARDS,
         summary="List a guest's cards on file",
         description="Active cards, oldest first.",
         parameters=(
@@ -244,6 +290,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_ACCOUNTS + "/{account_id}",
         name="readCard",
+        tag=Tag.CARDS,
         summary="Read one card on file",
         description="A caller with `payments:use` also gets what is needed to charge the card.",
         parameters=(_GUEST_ID, _ACCOUNT_ID),
@@ -256,6 +303,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="delete",
         path=_ACCOUNTS + "/{account_id}",
         name="removeCard",
+        tag=Tag.CARDS,
         summary="Remove a card on file",
         description="It is discarded at the payment service provider too.",
         parameters=(_GUEST_ID, _ACCOUNT_ID),
@@ -268,6 +316,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_ACCOUNTS + "/sessions",
         name="listSessions",
+        tag=Tag.SESSIONS,
         summary="List a guest's card-addition sessions",
         description="Newest first.",
         parameters=(_GUEST_ID, *_PAGING),
@@ -279,6 +328,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_ACCOUNTS + "/sessions/{token_id}",
         name="readSession",
+        tag=Tag.SESSIONS,
         summary="Read the state of a card-addition session",
         parameters=(_GUEST_ID, _TOKEN_ID),
         response=CardSessionState,
@@ -290,6 +340,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_CENTERS,
         name="listCenters",
+        tag=Tag.CENTERS,
         summary="List the centers that the token is for",
         description="By name.",
         parameters=_PAGING,
@@ -301,6 +352,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_CENTERS + "/{center_id}",
         name="readCenter",
+        tag=Tag.CENTERS,
         summary="Read how a center takes cards",
         parameters=(_CENTER_ID,),
         response=CenterInfo,
@@ -311,6 +363,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path=_CENTERS + "/{center_id}/products",
         name="listProducts",
+        tag=Tag.PRODUCTS,
         summary="List the products of a center",
         description="In the order of their creation.",
         parameters=(_CENTER_ID, *_PAGING),
@@ -322,9 +375,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="put",
         path=_CENTERS + "/{center_id}/products/{product_id}",
         name="putProduct",
+        tag=Tag.PRODUCTS,
         summary="Create or update a product under an id of yours",
         description="A new product comes last in the list; repeating a request changes nothing.",
-        parameters=(_CENTER_ID, _parameter("product_id", "path", "The product.")),
+        parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
         body=ProductBody,
         response=ProductForSale,
         needs=MAY_EDIT_PRODUCTS,
@@ -339,7 +393,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/hosted-payments",
         name="openHostedPage",
+        tag=Tag.SESSIONS,
         summary="The link to which the client redirects the guest's browser",
+        description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
         parameters=(
             _LINK_TOKEN,
             _parameter(
@@ -362,6 +418,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/hosted-payments/return",
         name="returnFromHostedPage",
+        tag=Tag.SESSIONS,
         summary="Where the hosted page sends a guest who has finished",
         parameters=(_LINK_TOKEN,),
         pages=_WAY_BACK,
@@ -370,6 +427,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/hosted-payments/cancel",
         name="cancelHostedPage",
+        tag=Tag.SESSIONS,
         summary="Where the hosted page sends a guest who goes back without a card",
         parameters=(_LINK_TOKEN,),
         pages=_WAY_BACK,
@@ -396,6 +454,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/healthz",
         name="alive",
+        tag=Tag.SERVICE,
         summary="Whether the process is alive",
         response=Health,
     ),
@@ -403,6 +462,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/readyz",
         name="ready",
+        tag=Tag.SERVICE,
         summary="Whether the service can read and write its records",
         response=Health,
     ),
@@ -410,6 +470,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="get",
         path="/openapi.json",
         name="openapi",
+        tag=Tag.SERVICE,
         summary="This document",
         pages={200: "The OpenAPI document."},
     ),

@@ -97,14 +97,14 @@ class GuestBody(Struct, frozen=True, kw_only=True):
     required: ClassVar = ("first_name", "last_name")
 
     first_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Ada")] = None
-    last_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Lovelace")] = None
+    last_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Sample")] = None
     email: Annotated[
         object,
         _field(
             "Null if it is not known.",
             type=["string", "null"],
             maxLength=MAX_LENGTHS["email"],
-            examples=["ada@guests.example"],
+            examples=["ada@example.com"],
         ),
     ] = None
 

@@ -123,8 +123,8 @@ class GuestRecord(Done, frozen=True, kw_only=True):
 
     id: Annotated[_Uuid, _uuid("The guest.")]
     first_name: Annotated[str, _example("Ada")]
-    last_name: Annotated[str, _example("Lovelace")]
-    email: Annotated[str | None, _example("ada@guests.example", "Null if it is not known.")]
+    last_name: Annotated[str, _example("Sample")]
+    email: Annotated[str | None, _example("ada@example.com", "Null if it is not known.")]
 
     @classmethod
     def of(cls, guest: Guest) -> GuestRecord:

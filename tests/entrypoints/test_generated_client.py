@@ -37,8 +37,8 @@ def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.syspath_prepend(tmp_path)
         client = importlib.import_module("generated_client")
         models = importlib.import_module("generated_client.models")
-        add_card = importlib.import_module("generated_client.api.default.add_card")
-        read_session = importlib.import_module("generated_client.api.default.read_session")
+        add_card = importlib.import_module("generated_client.api.cards.add_card")
+        read_session = importlib.import_module("generated_client.api.sessions.read_session")
 
         with client.AuthenticatedClient(base_url=base_url, token=service.token) as caller:
             body = models.AddCardBody(center_id=UUID(CENTER_ID), redirect_uri=REDIRECT_URI)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import openapi_spec_validator
@@ -11,6 +13,8 @@ import adapters.http.errors
 import domain.errors
 from adapters.http.errors import MethodNotAllowed
 from domain.errors import Refusal
+from domain.pagination import PageRequest
+from entrypoints.demo_sample import GUESTS, SPA, store_sample
 from tests.adapters.http.api import DOCUMENT, Api
 from tests.installation import Installation
 
@@ -28,7 +32,8 @@ def test_every_route_and_method_is_described(installation: Installation) -> None
         (route.path, method.method.lower())
         for route in falcon_inspect.inspect_routes(installation.container.app())
         for method in route.methods
-        if not method.internal and not route.path.startswith("/fake-psp/")
+        # Pages for people are not described.
+        if not method.internal and not route.path.startswith(("/fake-psp/", "/docs"))
         # HEAD has the responses of GET, without a body.
         if method.method != "HEAD"
     }
@@ -127,5 +132,56 @@ def test_an_operation_names_its_permissions_and_its_token() -> None:
     operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
 
     assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
-    assert operation["security"] == [{"accessToken": []}]
+    assert operation["security"] == [{"accessToken": []}, {"apikey": []}]
     assert DOCUMENT["paths"]["/healthz"]["get"]["security"] == []
+
+
+def example_requests() -> Iterator[tuple[str, str, object]]:
+    """Yield method, path and body of every combination of examples.
+
+    Operations that need a value without examples, such as the token of a session, have none.
+    """
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            needed = [each for each in operation.get("parameters", ()) if each["required"]]
+            if all("examples" in each for each in needed):
+                names = [each["name"] for each in needed]
+                content = operation.get("requestBody", {}).get("content", {})
+                bodies = content.get("application/json", {}).get("examples", {"": {"value": None}})
+                for *ids, body in product(
+                    *([each["value"] for each in known["examples"].values()] for known in needed),
+                    [each["value"] for each in bodies.values()],
+                ):
+                    in_path = dict(zip(names, ids, strict=True))
+                    yield method.upper(), path.format(**in_path), body
+
+
+def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_no_record(
+    installation: Installation,
+) -> None:
+    store_sample(installation.storage)
+    api = Api(installation)
+    headers = {"Content-Type": "application/json"}
+
+    requests = list(example_requests())
+    for method, path, body in requests:
+        sent = None if body is None else json.dumps(body)
+        result = api.send(method, path, body=sent, headers=headers)
+        assert result.status_code == 200, (method, path, result.text)
+
+    assert len(requests) > 12
+    with installation.storage.read() as unit:
+        assert unit.guests.get(GUESTS[0].id) == GUESTS[0]
+        products = unit.products.page(SPA.center.id, PageRequest(page=1, size=100)).items
+    assert products == tuple(SPA.products())
+
+
+def test_only_what_differs_in_every_installation_has_no_example() -> None:
+    without = {
+        parameter["name"]
+        for operations in DOCUMENT["paths"].values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["required"] and not {"examples", "example"} & parameter.keys()
+    }
+    assert without == {"account_id", "token_id", "redirect_uri", "provider", "account"}

@@ -1,0 +1,68 @@
+"""The API in the browser: `/docs`, where people read the interface and try it out.
+
+Swagger UI shows the document at `/openapi.json`. Its files come with the package `offapi`; nothing
+is loaded from another host, and the page can send nothing to one.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Final
+
+import falcon
+
+_HERE: Final = Path(__file__).parent
+_JAVA_SCRIPT: Final = "text/javascript; charset=utf-8"
+
+_CONTENT_TYPES: Final = {
+    "show.js": _JAVA_SCRIPT,
+    "swagger_bundle.js": _JAVA_SCRIPT,
+    "swagger_style.css": "text/css; charset=utf-8",
+}
+"""Every file of the page. There are no others."""
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+class ApiDocs:
+    """The page, at `/docs`."""
+
+    def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
+        """Respond with the page."""
+        resp.content_type = "text/html; charset=utf-8"
+        resp.data = (_HERE / "templates/docs.html").read_bytes()
+        resp.set_header("Content-Security-Policy", _POLICY)
+        resp.set_header("Referrer-Policy", "no-referrer")
+
+
+class ApiDocsFiles:
+    """The scripts and the style sheet of the page, at `/docs/{name}`."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Respond with a file, or with 304 if the browser has it. Raises HTTPNotFound.
+
+        Browsers ask each time, so an upgrade reaches them with the next page.
+        """
+        if name not in _CONTENT_TYPES:
+            raise falcon.HTTPNotFound
+        content = _path(name).read_bytes()
+        fingerprint = sha256(content).hexdigest()
+        resp.etag = fingerprint
+        resp.set_header("Cache-Control", "no-cache")
+        if fingerprint in (req.if_none_match or ()):
+            resp.status = falcon.HTTP_304
+            return
+        resp.content_type = _CONTENT_TYPES[name]
+        resp.data = content
+
+
+def _path(name: str) -> Path:
+    if name == "show.js":
+        return _HERE / "static" / name
+    # The package is not imported: it would read 9 MB for its own templates.
+    return Path(str(distribution("offapi").locate_file(f"offapi/{name}")))

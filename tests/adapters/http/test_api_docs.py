@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from falcon import testing
+
+from tests.installation import Installation
+
+
+@pytest.fixture
+def client(installation: Installation) -> testing.TestClient:
+    return installation.client()
+
+
+PACKAGE_FILES = ("__init__.py", "redoc.js", "scalar.js", "templates.py", "url.json")
+
+
+def test_the_page_may_load_and_call_nothing_but_this_service(client: testing.TestClient) -> None:
+    page = client.simulate_get("/docs")
+
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    policy = dict(
+        each.split(" ", 1) for each in page.headers["content-security-policy"].split("; ")
+    )
+    assert policy.pop("img-src") == "data:"
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert {"default-src", "form-action", "frame-ancestors", "base-uri"} == {
+        name for name, allowed in policy.items() if allowed == "'none'"
+    }
+
+
+def test_every_file_that_the_page_names_is_served_and_asked_for_again_after_an_upgrade(
+    client: testing.TestClient,
+) -> None:
+    named = re.findall(r'(?:src|href)="(docs/[^"]+)"', client.simulate_get("/docs").text)
+
+    assert len(named) == 3
+    for path in named:
+        file = client.simulate_get(f"/{path}")
+        kind = "text/css" if path.endswith(".css") else "text/javascript"
+        assert (file.status_code, file.headers["content-type"]) == (200, f"{kind}; charset=utf-8")
+        assert file.headers["cache-control"] == "no-cache"
+        known = {"If-None-Match": file.headers["etag"]}
+        again = client.simulate_get(f"/{path}", headers=known)
+        assert (again.status_code, again.text) == (304, "")
+        old = {"If-None-Match": '"of-another-version"'}
+        assert client.simulate_get(f"/{path}", headers=old).text == file.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "..%2F..%2Fapp.py", *PACKAGE_FILES],
+)
+def test_no_other_file_is_served(client: testing.TestClient, name: str) -> None:
+    refused = client.simulate_get(f"/docs/{name}")
+
+    assert (refused.status_code, refused.json["type"]) == (404, "not_found")

@@ -1,0 +1,73 @@
+"""`/docs` of a running demo: a visitor authorizes with the printed token, and tries requests out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.pages import OpenPage, assert_fits, type_into
+from tests.demo import Demo, running_demo
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    with running_demo(tmp_path) as running:
+        yield running
+
+
+def authorize(page: Page, token: str) -> None:
+    page.get_by_role("button", name="Authorize").click()
+    type_into(page.get_by_label("auth-bearer-value"), token)
+    page.get_by_role("button", name="Apply credentials").first.click()
+    page.get_by_role("button", name="Close").first.click()
+
+
+def execute(page: Page, operation: str) -> Locator:
+    """Send the example of an operation as it stands there, and return the response."""
+    block = page.locator(f"#operations-{operation}")
+    block.locator(".opblock-summary-control").click()
+    block.get_by_role("button", name="Execute").click()
+    return block.locator(".live-responses-table .response")
+
+
+def test_a_visitor_lists_centers_and_adds_a_card(page: Page, demo: Demo) -> None:
+    # Another origin than the public base URL: requests must go to where the page came from.
+    origin = demo.api.replace("127.0.0.1", "localhost")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(f"{origin}/docs")
+    authorize(page, demo.token)
+
+    centers = execute(page, "Centers-listCenters")
+    expect(centers).to_contain_text("200")
+    expect(centers).to_contain_text("Still Water Spa")
+    added = execute(page, "Cards-addCard")
+    expect(added).to_contain_text("200")
+    expect(added).to_contain_text(f"{demo.api}/hosted-payments?token_id=")
+    (session,) = demo.call("/sessions")["sessions"]
+    expect(added).to_contain_text(session["token_id"])
+
+    assert {url for url in requests if not url.startswith(("data:", f"{origin}/"))} == set()
+    assert page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]") == [
+        "",
+        0,
+        0,
+    ]
+    assert demo.token not in "".join(requests)
+
+
+def test_the_order_of_calls_is_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> None:
+    page = open_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{demo.api}/docs")
+
+    expect(page.get_by_text("From a token to a card on file")).to_be_visible()
+    groups = page.locator("h3.opblock-tag")
+    expect(groups).to_have_text(
+        [re.compile(f"^{name}") for name in ("Centers", "Guests", "Cards", "Sessions")]
+        + [re.compile("^Products"), re.compile("^Service")]
+    )
+    assert_fits(page)
