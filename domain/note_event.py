@@ -72,7 +72,7 @@ def note_end_of_session(
             center_id=after.center_id,
             token_id=after.token_id,
             status=after.status.value,
-            reason=after.failure.message if after.failure else None,
+            reason=after.failure.type if after.failure else None,
         ),
     )
 

@@ -110,7 +110,7 @@ class TestWhatIsTold:
         failed = receiver.received[-1].content
         assert (failed["type"], failed["data"]["status"]) == ("session.failed", "failed")
         assert failed["data"]["token_id"] == session.token_id
-        assert failed["data"]["reason"] == "Payment method already exists"
+        assert failed["data"]["reason"] == "payment_method_already_exists"
 
     @pytest.mark.parametrize("is_opened", [False, True])
     def test_a_session_that_ends_without_a_card(
