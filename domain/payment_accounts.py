@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -84,6 +85,9 @@ class PaymentAccount(Card):
     most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
     names the text that the guest agreed to at `consented_at`. `expiry_notice_at` is when its client
     is told next that the card expires soon.
+
+    A guest with active accounts at a center has one default among them: the first account is, until
+    another is chosen. When the default is removed, the newest account left there becomes it.
     """
 
     account_id: AccountId
@@ -98,6 +102,7 @@ class PaymentAccount(Card):
     created_at: datetime
     removed_at: datetime | None = None
     expiry_notice_at: datetime | None = None
+    is_default: bool = False
 
     def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
         """Return whether `card` is this account's card, at the same merchant account."""
@@ -120,8 +125,13 @@ class PaymentAccount(Card):
         )
 
     def removed(self, now: datetime) -> PaymentAccount:
-        """Return this account as removed: no longer listed or charged."""
-        return replace(self, removed_at=now, expiry_notice_at=None)
+        """Return this account as removed: no longer listed, charged or a default."""
+        return replace(self, removed_at=now, expiry_notice_at=None, is_default=False)
+
+
+def has_default(accounts: Iterable[PaymentAccount]) -> bool:
+    """Return whether one of a guest's active accounts at a center is the default."""
+    return any(account.is_default for account in accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
@@ -334,16 +334,24 @@ class PaymentAccounts(Protocol):
         """Store a new account.
 
         Raises AlreadyStored for a second active account with the same guest, center, merchant
-        account and fingerprint, and for a second account of the same session.
+        account and fingerprint, for a second active default of the same guest and center, and for
+        a second account of the same session.
         """
         ...
 
     def get(self, account_id: AccountId) -> PaymentAccount | None:
-        """Return the account, removed or not, or None. A write unit locks it."""
+        """Return the account, removed or not, or None. A write unit locks it.
+
+        A unit that changes an account locks it by `active_at` instead: two units that lock an
+        account of the same guest each, and then the others, would wait for each other.
+        """
         ...
 
     def update(self, account: PaymentAccount) -> None:
-        """Store an account that exists."""
+        """Store an account that exists.
+
+        A second active default of the same guest and center is refused like any programming error.
+        """
         ...
 
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
@@ -377,6 +385,15 @@ class PaymentAccounts(Protocol):
         """Return the active accounts whose `expiry_notice_at` has come, the first ones.
 
         A write unit locks them, and leaves out those that another unit has locked.
+        """
+        ...
+
+    def page_expiring(
+        self, center_id: CenterId, *, before: date, request: PageRequest
+    ) -> Page[PaymentAccount]:
+        """Return a page of a center's active accounts that expire before a date, soonest first.
+
+        A card expires on the last day of its month. Accounts of the same month come oldest first.
         """
         ...
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.errors import PaymentAccountNotFound
 from domain.identifiers import AccountId, plain_uuid
 from domain.payment_accounts import PaymentAccount, PaymentReference
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
-from domain.ports import Storage, UnitOfWork
+from domain.ports import Storage, UnitOfWork, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +59,18 @@ def active_account(
     ):
         raise PaymentAccountNotFound
     return account
+
+
+def lock_account(
+    unit: WriteUnit, account: PaymentAccount
+) -> tuple[PaymentAccount, Sequence[PaymentAccount]]:
+    """Return an account as it is now, and the guest's other active accounts at its center.
+
+    The others come oldest first. All of them stay as they are until the unit ends, and no account
+    is added there. Raises PaymentAccountNotFound when the account has been removed meanwhile.
+    """
+    stored = unit.accounts.active_at(account.guest_id, account.center_id)
+    current = next((each for each in stored if each.account_id == account.account_id), None)
+    if current is None:
+        raise PaymentAccountNotFound
+    return current, [each for each in stored if each is not current]

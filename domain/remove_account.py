@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from domain.discard_tokens import note_discard_of_account
 from domain.events import EventType
 from domain.note_event import note_account_event
+from domain.payment_accounts import has_default
 from domain.permissions import MAY_REMOVE_CARDS, Caller
 from domain.ports import Clock, Ids, Storage, WriteUnit
-from domain.read_account import active_account
+from domain.read_account import active_account, lock_account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveAccount:
     """Use case: remove an active payment account of a guest.
 
-    The same commit notes the discard of its token at the PSP. Raises UserNotAuthorized, or
+    The same commit notes the discard of its token at the PSP and, if it was the default, makes the
+    guest's newest account left at the center the default. Raises UserNotAuthorized, or
     PaymentAccountNotFound, also when it is removed already.
     """
 
@@ -28,11 +30,15 @@ class RemoveAccount:
         """Remove the account and note the discard."""
         caller.require(MAY_REMOVE_CARDS)
         now = self.clock.now()
+        with self.storage.read() as reading:
+            found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
 
         def remove(unit: WriteUnit) -> None:
-            account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
+            account, others = lock_account(unit, found)
             removed = account.removed(now)
             unit.accounts.update(removed)
+            if others and not has_default(others):
+                unit.accounts.update(replace(others[-1], is_default=True))
             note_discard_of_account(unit, account, now=now)
             note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
             unit.commit()

@@ -22,7 +22,7 @@ from domain.events import EventType
 from domain.hosted_pages import CardCollected
 from domain.identifiers import AccountId
 from domain.note_event import note_account_event
-from domain.payment_accounts import PaymentAccount
+from domain.payment_accounts import PaymentAccount, has_default
 from domain.payment_configuration import CardsPerGuest
 from domain.ports import Ids, WriteUnit
 
@@ -44,6 +44,8 @@ def store_card(
     and its page is over. While its token is being discarded, the session waits. The caller commits.
     """
     configuration, card = session.configuration, collected.card
+    # Before the token is locked, as in every unit that locks both: none waits for another in turn.
+    stored = unit.accounts.active_at(session.guest_id, session.center_id)
     discard = unit.discards.get(
         configuration.provider, configuration.merchant_account, collected.token
     )
@@ -52,7 +54,6 @@ def store_card(
     if discard is not None and discard.was_done_after(collected.collected_at):
         note_discard_of_collected(unit, session, collected, now=now)
         return session.without_card(now)
-    stored = unit.accounts.active_at(session.guest_id, session.center_id)
     same = next((each for each in stored if each.is_same_card(card, configuration)), None)
     refusal = _refusal(unit, session, collected, stored, same)
     if refusal is not None:
@@ -83,6 +84,7 @@ def store_card(
             consented_at=collected.collected_at,
             created_at=now,
             expiry_notice_at=card.next_expiry_notice(now),
+            is_default=not has_default(stored),
         )
         unit.accounts.add(account)
         event_type = EventType.ACCOUNT_STORED

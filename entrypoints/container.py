@@ -30,6 +30,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.find_way_back import FindWayBack
@@ -42,6 +43,7 @@ from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_centers import ListCenters, ReadCenter
 from domain.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
+from domain.list_expiring_cards import ListExpiringCards
 from domain.list_products import ListProducts
 from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
@@ -253,6 +255,8 @@ class Container(containers.DeclarativeContainer):
         list_accounts=providers.Factory(ListAccounts, storage=storage),
         read_account=providers.Factory(ReadAccount, storage=storage),
         remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock, ids=ids),
+        choose_default_card=providers.Factory(ChooseDefaultCard, storage=storage),
+        list_expiring_cards=providers.Factory(ListExpiringCards, storage=storage),
         read_session=providers.Factory(ReadSession, storage=storage),
         list_sessions=providers.Factory(ListSessions, storage=storage),
         put_guest=providers.Factory(PutGuest, storage=storage),

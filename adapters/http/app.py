@@ -58,7 +58,7 @@ def create_app(
         clock=clock,
         wake_reconciler=wake_reconciler,
     ).add_to(app)
-    Centers(use_cases=use_cases, authenticate=authenticate).add_to(app)
+    Centers(use_cases=use_cases, authenticate=authenticate, clock=clock).add_to(app)
     Products(use_cases=use_cases, authenticate=authenticate).add_to(app)
     HostedPayments(use_cases=use_cases, wake_reconciler=wake_reconciler).add_to(app)
     webhooks = Webhooks(use_cases=use_cases, wake_reconciler=wake_reconciler)

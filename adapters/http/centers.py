@@ -1,4 +1,4 @@
-"""Centers: `/v1/centers`."""
+"""Centers and the cards that expire there: `/v1/centers`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ import falcon
 
 from adapters.http.authentication import Authentication
 from adapters.http.requests import Query
-from adapters.http.responses import CenterInfo, ListedCenters, json_body
+from adapters.http.responses import CenterInfo, ExpiringCards, ListedCenters, json_body
 from adapters.http.use_cases import UseCases
+from domain.ports import Clock
 
 
 @dataclass(frozen=True, kw_only=True)
 class Centers:
-    """List and read the caller's centers (interface, sections 4.14 and 4.15)."""
+    """The caller's centers, and cards that expire (sections 4.14, 4.15 and 4.19)."""
 
     use_cases: UseCases
     authenticate: Authentication
+    clock: Clock
 
     def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
         """Add the routes."""
         app.add_route("/v1/centers", self)
         app.add_route("/v1/centers/{center_id}", self, suffix="center")
+        app.add_route("/v1/centers/{center_id}/accounts", self, suffix="accounts")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's centers, by name."""
@@ -35,3 +38,16 @@ class Centers:
         """Read one of the caller's centers."""
         caller = self.authenticate(req)
         json_body(resp, CenterInfo.of(self.use_cases.read_center(caller, center_id=center_id)))
+
+    def on_get_accounts(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+        """List the center's cards on file that expire before a date, soonest first."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.use_cases.list_expiring_cards(
+            caller,
+            center_id=center_id,
+            expires_before=query.all("expires_before"),
+            pages=query.all("page"),
+            sizes=query.all("size"),
+        )
+        json_body(resp, ExpiringCards.of(page, self.clock.now()))

@@ -32,6 +32,8 @@ PRODUCT_IDS: Final = {
     ),
 }
 
+DATES: Final = {"next": _example("Cards that have expired or soon will", "2027-02-01")}
+
 
 def request_bodies(base_url: str) -> Mapping[str, Mapping[str, Example]]:
     """Return examples of request bodies by the name of the operation.

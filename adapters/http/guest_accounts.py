@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """Add, list, read and remove cards, list and read sessions (sections 4.1, 4.4 to 4.7 and 4.13)."""
+    """A guest's cards and card-addition sessions (sections 4.1, 4.4 to 4.7, 4.13 and 4.18)."""
 
     use_cases: UseCases
     authenticate: Authentication
@@ -44,6 +44,7 @@ class GuestAccounts:
         path = "/api/v1/guests/{guest_id}/accounts"
         app.add_route(path, self)
         app.add_route(path + "/{account_id}", self, suffix="account")
+        app.add_route(path + "/{account_id}/default", self, suffix="default")
         app.add_route(path + "/sessions", self, suffix="sessions")
         app.add_route(path + "/sessions/{token_id}", self, suffix="session")
 
@@ -87,6 +88,14 @@ class GuestAccounts:
         # After a backup is restored, these lines tell which cards have been removed since.
         log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
         self.wake_reconciler()
+        json_body(resp, Done())
+
+    def on_put_default(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Make a card the guest's default at its center. A body is ignored."""
+        caller = self.authenticate(req)
+        self.use_cases.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
         json_body(resp, Done())
 
     def on_get_sessions(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:

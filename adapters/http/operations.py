@@ -16,13 +16,14 @@ from adapters.http.errors import (
     RequestBodyTooLarge,
     UnsupportedMediaType,
 )
-from adapters.http.examples import CENTER_IDS, GUEST_IDS, PRODUCT_IDS, Example
+from adapters.http.examples import CENTER_IDS, DATES, GUEST_IDS, PRODUCT_IDS, Example
 from adapters.http.requests import AddCardBody, GuestBody, ProductBody
 from adapters.http.responses import (
     CardSessionStarted,
     CardSessionState,
     CenterInfo,
     Done,
+    ExpiringCards,
     GuestRecord,
     Health,
     ListedCenters,
@@ -34,6 +35,7 @@ from adapters.http.responses import (
 )
 from domain import errors
 from domain.errors import Refusal
+from domain.list_expiring_cards import EXPECTED_DATE
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
 from domain.permissions import (
     MAY_ADD_CARDS,
@@ -283,7 +285,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
         response=StoredCards,
         needs=MAY_VIEW_CARDS,
-        links={"readCard": _FIRST_CARD, "removeCard": _FIRST_CARD},
+        links={
+            "readCard": _FIRST_CARD,
+            "chooseDefaultCard": _FIRST_CARD,
+            "removeCard": _FIRST_CARD,
+        },
         refusals=(*_PAGING_REFUSALS, errors.InvalidCenterId(), *_GUEST_REFUSALS),
     ),
     Operation(
@@ -309,6 +315,19 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         response=Done,
         needs=MAY_REMOVE_CARDS,
+        links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="put",
+        path=_ACCOUNTS + "/{account_id}/default",
+        name="chooseDefaultCard",
+        tag=Tag.CARDS,
+        summary="Make a card the guest's default at its center",
+        description="Without a body; one that is sent is ignored.",
+        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        response=Done,
+        needs=MAY_ADD_CARDS,
         links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
@@ -358,6 +377,34 @@ OPERATIONS: Final[Sequence[Operation]] = (
         response=CenterInfo,
         needs=ANY_TOKEN,
         refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
+    ),
+    Operation(
+        method="get",
+        path=_CENTERS + "/{center_id}/accounts",
+        name="listExpiringCards",
+        tag=Tag.CARDS,
+        summary="List a center's cards on file that expire before a date",
+        description="Active cards of all guests, soonest first, with those that have expired.",
+        parameters=(
+            _CENTER_ID,
+            _parameter(
+                "expires_before",
+                "query",
+                "A card expires on the last day of its month.",
+                required=True,
+                known=DATES,
+                type="string",
+                format="date",
+            ),
+            *_PAGING,
+        ),
+        response=ExpiringCards,
+        needs=MAY_VIEW_CARDS,
+        refusals=(
+            *_PAGING_REFUSALS,
+            errors.InvalidCenterId(),
+            errors.InvalidField("expires_before", EXPECTED_DATE),
+        ),
     ),
     Operation(
         method="get",

@@ -158,6 +158,7 @@ class StoredCard(Struct, frozen=True, kw_only=True):
         Literal[1, 5], _example(1, "Where it was added: 1 web store, 5 mobile.", type="integer")
     ]
     created_at: Annotated[datetime, _time("When it was added.")]
+    is_default: Annotated[bool, _example(True, "Whether it is the guest's default at the center.")]
 
     @classmethod
     def of(cls, account: PaymentAccount, now: datetime) -> Self:
@@ -204,6 +205,25 @@ class StoredCards(Struct, frozen=True, kw_only=True):
     def of(cls, page: Page[PaymentAccount], now: datetime) -> StoredCards:
         """Return a page of cards as of `now`, which decides which of them have expired."""
         cards = [StoredCard.of(account, now) for account in page.items]
+        return cls(accounts=cards, page_info=PageInfo.of(page))
+
+
+class ExpiringCard(StoredCard, frozen=True, kw_only=True):
+    """A card on file of any guest."""
+
+    guest_id: Annotated[_Uuid, _uuid("The guest whose card it is.")]
+
+
+class ExpiringCards(Struct, frozen=True, kw_only=True):
+    """A page of a center's cards on file, by expiry date."""
+
+    accounts: list[ExpiringCard]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[PaymentAccount], now: datetime) -> ExpiringCards:
+        """Return a page of cards as of `now`, which decides which of them have expired."""
+        cards = [ExpiringCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
 
@@ -330,5 +350,8 @@ class Health(Struct, frozen=True):
 
 # msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
 # decoder registers the type here, while there is only one thread.
-for _type in (GuestRecord, PaymentReference, ListedSession, StoredCard, StoredCardDetails):
+for _type in (
+    *(GuestRecord, PaymentReference, ListedSession),
+    *(StoredCard, StoredCardDetails, ExpiringCard),
+):
     msgspec.json.Decoder(_type)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domain.add_card import AddCard
+from domain.choose_default_card import ChooseDefaultCard
 from domain.find_way_back import FindWayBack
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_centers import ListCenters, ReadCenter
+from domain.list_expiring_cards import ListExpiringCards
 from domain.list_products import ListProducts
 from domain.list_sessions import ListSessions
 from domain.open_hosted_page import OpenHostedPage
@@ -28,7 +30,9 @@ class UseCases:
     add_card: AddCard
     list_accounts: ListAccounts
     read_account: ReadAccount
+    choose_default_card: ChooseDefaultCard
     remove_account: RemoveAccount
+    list_expiring_cards: ListExpiringCards
     read_session: ReadSession
     list_sessions: ListSessions
     put_guest: PutGuest

@@ -207,6 +207,21 @@ MIGRATIONS: Final = {
         CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at)
             WHERE expiry_notice_at IS NOT NULL;
     """,
+    # Most cards are the only one of their guest at a center. The first statement sets the value of
+    # all rows without writing them, so that only the others are written.
+    "m010_default_cards": """
+        ALTER TABLE payment_accounts ADD COLUMN is_default boolean NOT NULL DEFAULT true;
+        ALTER TABLE payment_accounts ALTER COLUMN is_default SET DEFAULT false;
+        UPDATE payment_accounts AS each SET is_default = false WHERE removed_at IS NOT NULL OR EXISTS (
+            SELECT FROM payment_accounts AS older
+            WHERE older.guest_id = each.guest_id AND older.center_id = each.center_id
+                AND older.removed_at IS NULL AND older.sequence < each.sequence
+        );
+        CREATE UNIQUE INDEX payment_accounts_default ON payment_accounts (guest_id, center_id)
+            WHERE is_default AND removed_at IS NULL;
+        CREATE INDEX payment_accounts_expiring ON payment_accounts
+            (center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL;
+    """,
 }
 
 

@@ -9,7 +9,7 @@ the whole database.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
 
@@ -469,6 +469,21 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
             self._transaction,
             self._expiry_notice_due + self._dialect.skip_locked,
             {"now": now, "at_most": at_most},
+        )
+
+    @override
+    def page_expiring(
+        self, center_id: CenterId, *, before: date, request: PageRequest
+    ) -> Page[PaymentAccount]:
+        # The last day of a month is before a date if the month is before the date's month.
+        return _page(
+            self._transaction,
+            _ACCOUNTS,
+            "WHERE center_id = :center_id AND removed_at IS NULL "
+            "AND (expiry_year, expiry_month) < (:year, :month) ",
+            {"center_id": center_id, "year": before.year, "month": before.month},
+            order="expiry_year, expiry_month, sequence",
+            request=request,
         )
 
 

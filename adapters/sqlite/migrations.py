@@ -366,3 +366,22 @@ def m008_events(db: Database) -> None:
         "CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at) "
         "WHERE expiry_notice_at IS NOT NULL"
     )
+
+
+@MIGRATIONS()
+def m010_default_cards(db: Database) -> None:
+    """Mark the oldest active account of each guest and center as the default; index expiry."""
+    db.execute("ALTER TABLE payment_accounts ADD COLUMN is_default INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "UPDATE payment_accounts SET is_default = 1 WHERE sequence IN ("
+        "SELECT min(sequence) FROM payment_accounts WHERE removed_at IS NULL "
+        "GROUP BY guest_id, center_id)"
+    )
+    db.execute(
+        "CREATE UNIQUE INDEX payment_accounts_default ON payment_accounts "
+        "(guest_id, center_id) WHERE is_default AND removed_at IS NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_expiring ON payment_accounts "
+        "(center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL"
+    )

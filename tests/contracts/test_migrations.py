@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from sqlite_utils import Database
 
 from adapters.postgresql import migrations as postgresql
 from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sql.migrations import DatabaseIsNewer
 from adapters.sqlite import migrations as sqlite
 from tests.adapters.postgresql.by_hand import execute
+from tests.builders import OTHER_CENTER_ID, a_payment_account
 from tests.databases import make_database
 from tests.postgresql import empty_database, new_database
 
@@ -89,6 +91,34 @@ def test_a_database_of_an_earlier_release_takes_what_it_lacks(empty: Migrated) -
     assert empty.pending() == ["m006_worker_heartbeats"]
     assert empty.migrate() == ["m006_worker_heartbeats"]
     assert sorted(empty.execute(empty.columns)) == sorted(migrated)
+
+
+def test_the_oldest_card_of_an_earlier_release_becomes_the_default(empty: Migrated) -> None:
+    empty.migrate()
+    for statement in (
+        "DROP INDEX payment_accounts_default",
+        "DROP INDEX payment_accounts_expiring",
+        "ALTER TABLE payment_accounts DROP COLUMN is_default",
+        f"DELETE FROM {empty.applied.split()[0]} WHERE name = 'm010_default_cards'",
+    ):
+        empty.execute(statement)
+    for account in (
+        a_payment_account(9, removed_at=NOW),
+        a_payment_account(8),
+        a_payment_account(7),
+        a_payment_account(6, center_id=OTHER_CENTER_ID),
+        a_payment_account(5, guest_id=OTHER_GUEST_ID, removed_at=NOW),
+        a_payment_account(4, guest_id=OTHER_GUEST_ID),
+    ):
+        row = {field: value for field, value in asdict(account).items() if field != "is_default"}
+        values = ("NULL" if value is None else f"'{value}'" for value in row.values())
+        empty.execute(
+            f"INSERT INTO payment_accounts ({', '.join(row)}) VALUES ({', '.join(values)})"
+        )
+    assert empty.migrate() == ["m010_default_cards"]
+    assert empty.execute(
+        "SELECT CAST(account_id AS text) FROM payment_accounts WHERE is_default ORDER BY sequence"
+    ) == [(a_uuid(108),), (a_uuid(106),), (a_uuid(104),)]
 
 
 def test_of_many_at_once_one_applies_every_migration(empty: Migrated) -> None:

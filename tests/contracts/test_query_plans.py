@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,9 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "page at centers": lambda unit: unit.accounts.page(
         GUEST_ID, frozenset({CENTER_ID}), SECOND_PAGE
     ),
+    "expiring accounts": lambda unit: unit.accounts.page_expiring(
+        CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
+    ),
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
     "account": lambda unit: unit.accounts.get(a_payment_account().account_id),
     "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
@@ -74,8 +78,18 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
 }
 
 
-SEARCHED: Final = {"page of products": '"position" <=', "old keys": "used_at <"}
-"""Conditions that PostgreSQL must search for, though another index would fit somehow."""
+SEARCHED_IN_SQLITE: Final = {
+    "page of products": "position>? AND position<?",
+    "expiring accounts": "center_id=? AND (expiry_year,expiry_month)<(?,?)",
+}
+"""Conditions that SQLite must search for, though another index would fit somehow."""
+
+SEARCHED: Final = {
+    "page of products": '"position" <=',
+    "expiring accounts": "ROW(expiry_year, expiry_month) <",
+    "old keys": "used_at <",
+}
+"""The same for PostgreSQL."""
 
 
 def fill(unit: WriteUnit) -> None:
@@ -108,8 +122,8 @@ def test_sqlite_searches_an_index(tmp_path: Path, use: Callable[[WriteUnit], obj
     # A list of values within a statement is read from its start to its end.
     of_tables = [detail for detail in plan if not detail.startswith("SCAN json_each")]
     assert not any(re.search("SCAN|TEMP B-TREE", detail) for detail in of_tables), plan
-    if use is USES["page of products"]:
-        assert any("position>? AND position<?" in detail for detail in plan), plan
+    for name, searched in SEARCHED_IN_SQLITE.items():
+        assert use is not USES[name] or any(searched in detail for detail in plan), plan
 
 
 Plan = dict[str, Any]  # PostgreSQL's JSON

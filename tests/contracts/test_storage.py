@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
 from threading import Event
@@ -981,6 +981,26 @@ class TestPaymentAccounts:
             unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
         assert accounts_of(storage) == ([a_uuid(102)], 1)
 
+    def test_of_a_guests_active_cards_at_a_center_one_is_the_default(
+        self, storage: Storage
+    ) -> None:
+        with committed(storage) as unit:
+            unit.accounts.add(a_payment_account(1, is_default=True))
+            unit.accounts.add(a_payment_account(2))
+            unit.accounts.add(a_payment_account(3, is_default=True, guest_id=OTHER_GUEST_ID))
+            unit.accounts.add(a_payment_account(4, is_default=True, center_id=OTHER_CENTER_ID))
+            unit.accounts.add(a_payment_account(5, is_default=True, removed_at=NOW))
+            with pytest.raises(AlreadyStored):
+                unit.accounts.add(a_payment_account(9, is_default=True))
+        with pytest.raises(Exception, match="payment_accounts"), storage.write() as unit:
+            unit.accounts.update(a_payment_account(2, is_default=True))
+        with committed(storage) as unit:
+            unit.accounts.update(a_payment_account(1))
+            unit.accounts.update(a_payment_account(2, is_default=True))
+        with storage.read() as reading:
+            active = reading.accounts.active_at(GUEST_ID, CENTER_ID)
+        assert list(active) == [a_payment_account(1), a_payment_account(2, is_default=True)]
+
     def test_one_card_added_many_times_at_once_is_stored_once(self, storage: Storage) -> None:
         def add(number: int) -> bool:
             try:
@@ -1021,6 +1041,32 @@ class TestPaymentAccounts:
         with storage.read() as unit:
             active = unit.accounts.active_at(GUEST_ID, CENTER_ID)
         assert list(active) == [a_payment_account(number) for number in (5, 3, 4)]
+
+    def test_accounts_are_listed_by_expiry(self, storage: Storage) -> None:
+        def expiring(month: int, year: int, *, page: int = 1) -> tuple[list[AccountId], int]:
+            request = PageRequest(page=page, size=2)
+            with storage.read() as unit:
+                found = unit.accounts.page_expiring(
+                    CENTER_ID, before=date(year, month, 28), request=request
+                )
+            return [account.account_id for account in found.items], found.total
+
+        with committed(storage) as unit:
+            for account in (
+                a_payment_account(5, expiry_month=1, expiry_year=2028),
+                a_payment_account(9, expiry_month=12, expiry_year=2026),
+                a_payment_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
+                a_payment_account(1, expiry_month=11, expiry_year=2026),
+                a_payment_account(3, expiry_month=1, expiry_year=2026, removed_at=NOW),
+                a_payment_account(4, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
+            ):
+                unit.accounts.add(account)
+        assert expiring(11, 2026) == ([], 0)
+        assert expiring(12, 2026) == ([a_uuid(101)], 1)
+        assert expiring(1, 2028) == ([a_uuid(101), a_uuid(109)], 3)
+        assert expiring(1, 2028, page=2) == ([a_uuid(102)], 3)
+        assert expiring(2, 2028, page=2) == ([a_uuid(102), a_uuid(105)], 4)
+        assert expiring(12, 9999, page=3) == ([], 4)
 
     def test_accounts_of_other_centers_are_neither_shown_nor_counted(
         self, storage: Storage

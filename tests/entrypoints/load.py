@@ -216,7 +216,10 @@ class Client:
             connection.close()
 
     def add_cards_until(self, enough: Callable[[], bool]) -> None:
-        """Add cards one by one. Every second guest types the card, and some cards are removed."""
+        """Add cards one by one. Every second guest types the card, and some cards are removed.
+
+        Whichever card of a shared guest was stored last is made the default.
+        """
         while not enough():
             try:
                 if self._own_guests and self._random.random() < REMOVED:
@@ -225,6 +228,8 @@ class Client:
                     if len(self.added) % 2:
                         self._type_card(added, comes_back=self._random.random() < 0.7)
                     self.look_at(added)
+                    if added.status is SessionStatus.COMPLETED:
+                        self._ask(Request("PUT", f"{_account(added)}/default", self._token), 200)
             except Unexpected as unexpected:
                 self.unexpected.append(str(unexpected))
 
@@ -443,11 +448,15 @@ class StoredSession(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The stored sessions by id, the idempotency keys with their sessions, the active accounts."""
+    """The stored sessions by id, the idempotency keys with their sessions, the active accounts.
+
+    `defaults` has the number of default cards for each guest and center with active accounts.
+    """
 
     sessions: Mapping[str, StoredSession]
     keys: Mapping[str, str]
     active: Collection[str]
+    defaults: Mapping[tuple[str, str], int]
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
         """Return the add-cards whose session is missing, or differs from what the client read."""
@@ -462,6 +471,10 @@ class Records:
         may_be = Counter(each.redirect_uri for each in given_up)
         others = [each for each in self.sessions.values() if each.token_id not in answered]
         return list((Counter(each.redirect_uri for each in others) - may_be).elements())
+
+    def without_one_default(self) -> list[tuple[str, str]]:
+        """Return each guest and center with active accounts that has no default, or several."""
+        return [place for place, times in self.defaults.items() if times != 1]
 
     def _is_lost(self, added: Added) -> bool:
         session = self.sessions.get(added.token_id)
@@ -489,10 +502,17 @@ def records_of(url: str) -> Records:
     active = _select(
         url, "SELECT CAST(account_id AS text) FROM payment_accounts WHERE removed_at IS NULL"
     )
+    defaults = _select(
+        url,
+        "SELECT CAST(guest_id AS text), CAST(center_id AS text),"
+        " sum(CASE WHEN is_default THEN 1 ELSE 0 END) FROM payment_accounts"
+        " WHERE removed_at IS NULL GROUP BY guest_id, center_id",
+    )
     return Records(
         sessions={row[0]: StoredSession(*row) for row in sessions},
         keys=dict(keys),
         active={row[0] for row in active},
+        defaults={(guest_id, center_id): times for guest_id, center_id, times in defaults},
     )
 
 
@@ -514,6 +534,7 @@ class Aftermath:
     - `missing`: cards that were typed and are not on file, or were removed and are.
     - `stray`: tokens that either the PSP or an account has, but not both.
     - `endless`: sessions that are still open after their end.
+    - `without_one_default`: guests and centers with cards, and no default card or several.
     """
 
     lost: list[Added] = field(default_factory=list)
@@ -523,6 +544,7 @@ class Aftermath:
     missing: set[tuple[str, str]] = field(default_factory=set)
     stray: set[str] = field(default_factory=set)
     endless: list[StoredSession] = field(default_factory=list)
+    without_one_default: list[tuple[str, str]] = field(default_factory=list)
 
 
 def look_at(machines: Machines, *parts: Clients) -> Aftermath:
@@ -581,6 +603,7 @@ def look_at(machines: Machines, *parts: Clients) -> Aftermath:
         missing=typed ^ on_file.keys(),
         stray=stray,
         endless=[session for session in at_last if session.status == SessionStatus.OPEN],
+        without_one_default=records.without_one_default(),
     )
 
 

@@ -144,7 +144,7 @@ def fill(storage: Storage) -> None:
             )
             unit.accounts.add(a_payment_account(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
-        unit.accounts.add(a_payment_account(6, removed_at=NOW))
+        unit.accounts.add(a_payment_account(6, removed_at=NOW, is_default=True))
         unit.access_tokens.add(
             an_access_token(
                 token_hash="everywhere", caller=a_caller(centers=None), revoked_at=NOW + DAY

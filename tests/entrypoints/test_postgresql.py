@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,16 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.card_sessions import CardSession, SessionStatus
-from domain.errors import InvalidProductId, PaymentMethodAlreadyExists, ServiceUnavailable
+from domain.errors import (
+    InvalidProductId,
+    PaymentAccountNotFound,
+    PaymentMethodAlreadyExists,
+    ServiceUnavailable,
+)
 from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import TokenId
+from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import Permission
 from entrypoints.databases import in_a_sentence, refuse_read_only
@@ -34,9 +40,16 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused,
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
+from tests.installation import (
+    GOOD_CARD,
+    MISMATCHING_CARD,
+    OTHER_GOOD_CARD,
+    REDIRECT_URI,
+    Installation,
+)
 from tests.postgresql import PostgresqlServer, empty_database, new_database, own_server
 from tests.programs import free_port
+from tests.simulation.psp import LASTING_TOKENS, LastingTokens
 from tests.waiting import wait_until
 
 DEADLINE_SECONDS: Final = 60
@@ -521,6 +534,52 @@ class TestAtOnce:
                 )
             installation.reconcile_until_idle()
             assert installation.tokens_at_psp() == frozenset()
+
+    def test_cards_that_change_at_once_leave_one_default(
+        self, tmp_path: Path, own_url: str
+    ) -> None:
+        # Units that wait for each other in a circle fail, instead of being repeated.
+        name = own_url.rpartition("/")[2]
+        execute(own_url, f"ALTER DATABASE {name} SET deadlock_timeout = '1h'")
+        with installed(tmp_path, own_url) as installation, installed(tmp_path, own_url) as other:
+            # A card that is stored again gets the token that its removal locks too.
+            installation.configure(merchant_account=LASTING_TOKENS)
+            lasting = LastingTokens(installation.provider, installation.psp, late=frozenset())
+            installation.settle.providers[FAKE] = lasting
+            for again in range(6):
+                first, second = map(installation.stored_card, (GOOD_CARD, OTHER_GOOD_CARD))
+                session = installation.opened_session()
+                number = (GOOD_CARD, MISMATCHING_CARD)[again % 2]
+                installation.type_card(session, number, expiry=(9, 2035))
+
+                def change(
+                    number: int,
+                    first: PaymentAccount = first,
+                    second: PaymentAccount = second,
+                    token_id: TokenId = session.token_id,
+                ) -> None:
+                    cards = (installation, other)[number % 2].use_cases
+                    remove, choose = cards.remove_account, cards.choose_default_card
+                    caller = installation.caller
+                    changes: list[Callable[[], object]] = [
+                        lambda: installation.settle(token_id),
+                        lambda: remove(caller, guest_id=GUEST_ID, account_id=first.account_id),
+                        lambda: choose(caller, guest_id=GUEST_ID, account_id=first.account_id),
+                        lambda: choose(caller, guest_id=GUEST_ID, account_id=second.account_id),
+                    ]
+                    with suppress(PaymentAccountNotFound):
+                        changes[number // 2]()
+
+                at_once(8, change)
+                left = installation.accounts()
+                assert [each.is_default for each in left].count(True) == 1
+                for each in left:
+                    installation.use_cases.remove_account(
+                        installation.caller, guest_id=GUEST_ID, account_id=each.account_id
+                    )
+                installation.reconcile_until_idle()
+                # A card that was collected before its token was discarded is not stored.
+                installation.clock.advance(timedelta(seconds=1))
 
 
 class TestOutage:

@@ -85,6 +85,7 @@ def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
             note("damage", storage.damage())
             note("lost", records.lost(clients.added))
             note("unasked", records.unasked(clients.added, clients.given_up))
+            note("without one default", records.without_one_default())
             _ask_again(clients, known)
     note("exit status", filter(None, [machine.stop()]))
     note("unexpected", clients.unexpected)

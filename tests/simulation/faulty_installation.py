@@ -250,6 +250,7 @@ class FaultyInstallation(Installation):
                 each.fingerprint,
                 (each.expiry_month, each.expiry_year),
                 each.is_active,
+                each.is_default,
             )
             for each in stored.accounts.values()
         ]

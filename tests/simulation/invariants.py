@@ -83,7 +83,7 @@ class Known:
 
 
 class Invariants:
-    """Checks I1 to I8 of docs/reliability.md after every step."""
+    """Checks I1 to I9 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -97,6 +97,7 @@ class Invariants:
         self._confirmed_work_is_stored(snapshot)
         self._repeated_requests_start_one_session(snapshot)
         self._cards_are_stored_once(snapshot)
+        _guests_with_cards_have_one_default(snapshot)
         self._sessions_change_only_as_allowed(snapshot)
         self._cards_belong_where_they_were_typed(snapshot)
         self._failures_have_a_reason(snapshot)
@@ -243,6 +244,19 @@ class Invariants:
         ):
             for merchant_account, token in sorted(found):
                 raise Broken("I7", f"{token} at {merchant_account} {what}")
+
+
+def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:
+    defaults: Counter[tuple[str, str]] = Counter()
+    for account in snapshot.accounts.values():
+        if account.is_active:
+            defaults[account.guest_id, account.center_id] += account.is_default
+        else:
+            require(
+                not account.is_default, "I9", f"removed account {account.account_id} is default"
+            )
+    for (guest_id, center_id), times in defaults.items():
+        require(times == 1, "I9", f"{guest_id} has {times} default cards at {center_id}")
 
 
 def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:

@@ -49,7 +49,7 @@ from tests.simulation.invariants import (
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
 from tests.simulation.psp import LASTING_TOKENS, NEW_TOKENS, pages_at, token_of
-from tests.simulation.snapshot import Observer
+from tests.simulation.snapshot import AccountRow, Observer
 
 GUESTS: Final = (
     Guest(id=GuestId(a_uuid(11)), first_name="Ada", last_name="Lima", email="ada@guests.example"),
@@ -273,19 +273,19 @@ class Simulation:
         accounts = list(self._stored.accounts.values())
         active = [each for each in accounts if each.is_active]
         account = _recent(choices, choices.choice((active, active, accounts)) or accounts)
-        caller = choices.choice((SHOP, SHOP, KIOSK))
-        guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
-        result = self._call(
-            f"{caller.name} removes {self._names[account.account_id]} of {NAMES[guest_id]}",
-            process,
-            lambda: process.use_cases.remove_account(
-                caller, guest_id=guest_id, account_id=account.account_id
-            ),
+        result = self._change_card(
+            "removes", process, choices, account, process.use_cases.remove_account
         )
         if not isinstance(result, Exception):
-            may = guest_id == account.guest_id and caller.sees(CenterId(account.center_id))
-            require(may, "I5", "a client removed a card that it may not see")
             self._known.removed.add(account.account_id)
+
+    def a_client_chooses_a_default_card(self, process: Process, choices: Random) -> None:
+        if not self._stored.accounts:
+            return
+        account = _recent(choices, list(self._stored.accounts.values()))
+        self._change_card(
+            "makes the default", process, choices, account, process.use_cases.choose_default_card
+        )
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
         """Remove a card and add one again, which may get the token that is being discarded."""
@@ -631,6 +631,27 @@ class Simulation:
             require(is_theirs, "I5", "a client was shown a card that it may not see")
             require(account.account_id not in removed, "I1", "a removed card was shown")
 
+    def _change_card(
+        self,
+        what: str,
+        process: Process,
+        choices: Random,
+        account: AccountRow,
+        change: Callable[..., None],
+    ) -> object:
+        """Have a client change a card, through the path of its guest or of another."""
+        caller = choices.choice((SHOP, SHOP, KIOSK))
+        guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
+        result = self._call(
+            f"{caller.name} {what} {self._names[account.account_id]} of {NAMES[guest_id]}",
+            process,
+            lambda: change(caller, guest_id=guest_id, account_id=account.account_id),
+        )
+        if not isinstance(result, Exception):
+            may = guest_id == account.guest_id and caller.sees(CenterId(account.center_id))
+            require(may, "I5", "a client changed a card that it may not see")
+        return result
+
     def _come_back(self, process: Process, token_id: TokenId, *, cancels: bool = False) -> None:
         visit = self._visit_of[token_id]
         use_cases = process.use_cases
@@ -687,6 +708,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_sends_again: 2,
     Simulation.a_client_looks: 1,
     Simulation.a_client_removes_a_card: 2,
+    Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_guest_replaces_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
     Simulation.a_guest_types_a_card: 5,

@@ -64,6 +64,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     expiry_year: int
     consented_at: datetime
     removed_at: datetime | None
+    is_default: bool
 
     @property
     def is_active(self) -> bool:

@@ -15,6 +15,7 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
@@ -27,6 +28,7 @@ from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
 from domain.list_centers import ListCenters, ReadCenter
 from domain.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
+from domain.list_expiring_cards import ListExpiringCards
 from domain.list_products import ListProducts
 from domain.list_sessions import ListSessions
 from domain.list_tokens import ListTokens
@@ -209,6 +211,20 @@ def a_card_to_remove(it: FaultyInstallation) -> Attempt:
     return lambda: it.remove(account)
 
 
+def a_default_card_to_remove(it: FaultyInstallation) -> Attempt:
+    attempt = a_card_to_remove(it)
+    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    return attempt
+
+
+def a_card_to_make_the_default(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    account = it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    return lambda: it.use_cases.choose_default_card(
+        it.caller, guest_id=account.guest_id, account_id=account.account_id
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The situations of a use case, and its results when a call fails.
@@ -275,7 +291,8 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         next_try_after=LEASE,
     ),
     DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
-    RemoveAccount: Expected(situations=(a_card_to_remove,)),
+    RemoveAccount: Expected(situations=(a_card_to_remove, a_default_card_to_remove)),
+    ChooseDefaultCard: Expected(situations=(a_card_to_make_the_default,)),
 }
 
 STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
@@ -285,7 +302,7 @@ READ_ONLY: Final = frozenset(
     {
         *(CancelHostedPage, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters, ListEventDeliveries, ListEventEndpoints),
-        *(ListProducts, ListSessions, ListTokens),
+        *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(ReadAccount, ReadCenter, ReadGuest, ReadSession),
     }
 )

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from adapters.psp.contract.samples import GUEST_ID
 from domain.errors import (
     GuestNotFound,
     IncorrectBillingAddress,
@@ -21,6 +22,7 @@ from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_ba
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 
+EXPIRING = f"/v1/centers/{CENTER_ID}/accounts"
 BOTH_LISTS = pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS])
 
 
@@ -101,6 +103,7 @@ def test_a_stored_card_is_listed(api: Api) -> None:
                 "expired": False,
                 "source": 5,
                 "created_at": "2026-11-20T12:00:00Z",
+                "is_default": True,
             }
         ],
         "page_info": {"total": 1, "page": 1, "size": 10},
@@ -153,6 +156,44 @@ def test_a_card_is_removed_here_and_at_the_psp(api: Api) -> None:
     assert refused(api.send("DELETE", path)) == (404, "Payment account not found")
     api.installation.reconcile_until_idle()
     assert api.installation.tokens_at_psp() == {kept.token}
+
+
+def test_a_card_is_made_the_default(api: Api) -> None:
+    first = api.installation.stored_card(GOOD_CARD)
+    second = api.installation.stored_card(OTHER_GOOD_CARD)
+    path = f"{ACCOUNTS}/{second.account_id}"
+    assert api.get(path).json["is_default"] is False
+
+    for body in (None, "{", "x" * 20_000):
+        result = api.send("PUT", f"{path}/default", body=body)
+        assert result.json == {"success": True, "error": None}
+
+    listed = {each["account_id"]: each["is_default"] for each in api.get(ACCOUNTS).json["accounts"]}
+    assert listed == {first.account_id: False, second.account_id: True}
+    api.send("DELETE", path)
+    refusal = refused(api.send("PUT", f"{path}/default"))
+    assert refusal == (404, "Payment account not found")
+    assert api.get(f"{ACCOUNTS}/{first.account_id}").json["is_default"] is True
+
+
+def test_cards_that_expire_are_listed_without_their_payment_reference(api: Api) -> None:
+    account = api.installation.stored_card()
+    (card,) = api.get(ACCOUNTS).json["accounts"]
+
+    result = api.get(EXPIRING, "expires_before=2031-10-01")
+
+    assert result.json == {
+        "accounts": [{**card, "guest_id": GUEST_ID}],
+        "page_info": {"total": 1, "page": 1, "size": 10},
+    }
+    assert account.token not in result.text
+    assert account.guest_reference not in result.text
+    assert api.get(EXPIRING, "expires_before=2031-09-30").json["accounts"] == []
+    for query in ("", "expires_before=2031-10-01&expires_before=2031-10-01"):
+        assert refused_bare(api.get(EXPIRING, query)) == (
+            400,
+            "expires_before must be a date such as 2027-01-31",
+        )
 
 
 def test_the_state_of_a_session_is_read(api: Api) -> None:
