@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from domain.address_verification import require_billing_address
 from domain.billing import parse_billing_info
+from domain.card_limits import CardLimit, CountedPer
 from domain.card_sessions import CardSession, RequestFingerprint
+from domain.card_testing import require_below_limits
 from domain.centers import parse_center_id
 from domain.errors import (
     GuestNotFound,
@@ -54,11 +57,12 @@ class AddCard:
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
     RedirectUriInvalid, InvalidSource, BillingInfoInvalid, IdempotencyKeyInvalid or
     IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
-    PaymentMethodAlreadyExists, BillingInfoRequired or IncorrectBillingAddress. A refused request
-    stores nothing.
+    PaymentMethodAlreadyExists, BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A
+    refused request stores nothing. `limits` protect against card testing.
     """
 
     storage: Storage
+    limits: Sequence[CardLimit]
     postal_codes: PostalCodes
     clock: Clock
     ids: Ids
@@ -101,6 +105,12 @@ class AddCard:
                 raise PaymentMethodAlreadyExists
             if configuration.avs:
                 require_billing_address(billing_info, self.postal_codes)
+            counted_for = {
+                CountedPer.GUEST: guest_id,
+                CountedPer.CALLER: caller.name,
+                CountedPer.CENTER: center_id,
+            }
+            require_below_limits(unit, self.limits, counted_for, now)
         expires_at = now + configuration.session_lifetime
         session = CardSession(
             token_id=TokenId(self.ids.uuid()),

@@ -232,6 +232,15 @@ class TooManyRequests(Refusal):
         super().__init__()
 
 
+class CardLimitReached(TooManyRequests):
+    """A limit against card testing is reached. `counted` names it; `of` is whose it is."""
+
+    def __init__(self, *, counted: str, of: str, retry_after_seconds: int) -> None:
+        self.counted = counted
+        self.of = of
+        super().__init__(retry_after_seconds)
+
+
 class ServiceUnavailable(Refusal):
     """The storage cannot be read or written now. Nothing was done, except after an in-doubt commit."""
 

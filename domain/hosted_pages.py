@@ -103,9 +103,11 @@ class PageAttempt:
         return self.page is not None and not self.over
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """The guest is not done: nothing entered yet, a challenge open, or a card declined."""
+
+    refused_cards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ class CardCollected:
     card: Card
     avs: AvsResult
     collected_at: datetime
+    refused_cards: int = 0
 
     @property
     def guest_reference(self) -> GuestReference:
@@ -137,19 +140,29 @@ class NoCardCollected:
     guest_reference: GuestReference
     token: CardToken
     collected_at: datetime
+    refused_cards: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CardRefused:
     """The bank declined the last card. The guest may try another on the same page."""
 
+    refused_cards: int = 1
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PageClosed:
     """The page is over without a card, and cannot collect one any more."""
 
+    refused_cards: int = 0
+
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
+"""What became of a page.
+
+`refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
+further call. A smaller number than before is ignored.
+"""
 
 
 MAX_EVIDENCE: Final = 50

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from domain.card_limits import CardLimit, Counted, CountedPer
 from domain.card_sessions import MAX_ATTEMPTS, CardSession
+from domain.card_testing import require_below_limits
+from domain.errors import CardLimitReached
 from domain.hosted_links import HostedLinks
 from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import TokenId, plain_uuid
@@ -26,6 +30,14 @@ class LinkExpired(Exception):
     """The session is past its end, or has had its last page."""
 
 
+class LinkPaused(Exception):
+    """Too many of the guest's cards were refused in 24 hours, so there is no further page for now."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__()
+        self.retry_after_seconds = retry_after_seconds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
     """Use case: return the address that a link leads to.
@@ -33,11 +45,13 @@ class OpenHostedPage:
     The first opening starts an attempt; from then on the session ends with its page. A link that is
     opened again leads to the same page, or to a new one if that page is over. The link of a settled
     session leads to the stored redirect_uri.
-    Raises LinkUnknown, LinkAltered, LinkExpired, or ProviderUnavailable when the PSP creates no
-    page; the next opening tries again.
+    Raises LinkUnknown, LinkAltered, LinkExpired, LinkPaused, or ProviderUnavailable when the PSP
+    creates no page; the next opening tries again. Of `limits`, the one on the refused cards of a
+    guest counts here too: sessions started in advance get no page once it is reached.
     """
 
     storage: Storage
+    limits: Sequence[CardLimit]
     settle: SettleSession
     obtain_page: ObtainPage
     links: HostedLinks
@@ -89,6 +103,7 @@ class OpenHostedPage:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if number > MAX_ATTEMPTS:
             raise LinkExpired
+        self._require_few_refused_cards(unit, session)
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:
@@ -114,6 +129,18 @@ class OpenHostedPage:
             begun_at=self.clock.now(),
             live_until=session.expires_at,
         )
+
+    def _require_few_refused_cards(self, unit: WriteUnit, session: CardSession) -> None:
+        refused_cards = [
+            each
+            for each in self.limits
+            if (each.counted, each.per) == (Counted.REFUSED_CARDS, CountedPer.GUEST)
+        ]
+        of = {CountedPer.GUEST: session.guest_id}
+        try:
+            require_below_limits(unit, refused_cards, of, self.clock.now())
+        except CardLimitReached as reached:
+            raise LinkPaused(reached.retry_after_seconds) from reached
 
 
 def find_session(storage: Storage, token_id: str) -> CardSession:

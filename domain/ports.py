@@ -6,13 +6,14 @@ Each storage and each PSP adapter passes a contract suite: `tests/contracts/` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
+from domain.card_limits import CardLimit, CardsAtCenter, CountedPer, RefusedCard
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
@@ -287,6 +288,32 @@ class CardSessions(Protocol):
         Sessions of the merchant accounts in `except_at` are left out. The lease ends at `until`:
         then the session is due again, in case the process that took it has died. A row that cannot
         be decoded is taken like any other, so that it does not block the rest.
+        """
+        ...
+
+
+class RefusedCards(Protocol):
+    """Cards that were refused, and the limits on them and on sessions."""
+
+    def add(self, cards: Iterable[RefusedCard]) -> None:
+        """Store refused cards. Those that are stored already stay as they are."""
+        ...
+
+    def reached(
+        self, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], *, since: datetime
+    ) -> Mapping[CardLimit, datetime]:
+        """Return the limits that are reached, each with the time from which on it is full.
+
+        A limit of n is reached when `of[limit.per]` has n sessions or refused cards after `since`;
+        it is full from the n-th latest on. Costs as much as reading n entries of an index for each
+        limit, and locks nothing.
+        """
+        ...
+
+    def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
+        """Return the centers with at least that many refused cards after `since`.
+
+        Counts the latest 10,000 refused cards only.
         """
         ...
 
@@ -601,6 +628,11 @@ class UnitOfWork(Protocol):
     @property
     def sessions(self) -> CardSessions:
         """The card-addition sessions."""
+        ...
+
+    @property
+    def refused_cards(self) -> RefusedCards:
+        """The refused cards."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from domain.card_sessions import CardSession, DueSession
+from domain.card_testing import note_refused_cards
 from domain.discard_tokens import note_discard_of_collected
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
 from domain.identifiers import PspAccount, TokenId
@@ -93,7 +94,9 @@ class SettleSession:
         # Closed before the last question, so that no card can be collected after it.
         provider.close(attempt.request, attempt.page)
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
-        return last if isinstance(last, _COLLECTED) else PageClosed()
+        if isinstance(last, _COLLECTED):
+            return last
+        return PageClosed(refused_cards=max(outcome.refused_cards, last.refused_cards))
 
     def _evidence(self, session: CardSession) -> Sequence[Evidence]:
         with self.storage.read() as unit:
@@ -133,5 +136,6 @@ class SettleSession:
         changed = changed.keeping_webhook_due_at(current, since=asked)
         unit.sessions.update(changed)
         note_end_of_session(unit, self.ids, current, changed, now=now)
+        note_refused_cards(unit, asked, outcome, changed, now=now)
         unit.commit()
         return changed

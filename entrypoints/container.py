@@ -30,6 +30,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
@@ -247,10 +248,16 @@ class Container(containers.DeclarativeContainer):
     forget_idempotency_keys = providers.ThreadSafeSingleton(
         ForgetIdempotencyKeys, storage=storage, clock=clock
     )
+    find_card_testing = providers.ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
     use_cases = providers.ThreadSafeSingleton(
         UseCases,
         add_card=providers.Factory(
-            AddCard, storage=storage, postal_codes=postal_codes, clock=clock, ids=ids
+            AddCard,
+            storage=storage,
+            limits=settings.provided.card_testing_limits,
+            postal_codes=postal_codes,
+            clock=clock,
+            ids=ids,
         ),
         list_accounts=providers.Factory(ListAccounts, storage=storage),
         read_account=providers.Factory(ReadAccount, storage=storage),
@@ -268,6 +275,7 @@ class Container(containers.DeclarativeContainer):
         open_hosted_page=providers.Factory(
             OpenHostedPage,
             storage=storage,
+            limits=settings.provided.card_testing_limits,
             settle=settle_session,
             obtain_page=obtain_page,
             links=links,

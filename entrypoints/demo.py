@@ -29,7 +29,7 @@ from entrypoints.serve import (
     on_stop_signals,
     refuse_missing_psps,
 )
-from entrypoints.settings import Settings
+from entrypoints.settings import OFF, Setting, Settings
 
 HOST: Final = "127.0.0.1"
 HIGHEST_PORT: Final = 65_534
@@ -78,8 +78,14 @@ def run_demo(port: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    database_url = os.environ.get("CARDONFILE_DATABASE_URL") or DATABASE_URL
-    return {**os.environ, "CARDONFILE_DATABASE_URL": database_url}
+    database_url = os.environ.get(Setting.DATABASE_URL) or DATABASE_URL
+    # A visitor tries every test card for the same guest, also those that are refused.
+    limits = os.environ.get(Setting.CARD_TESTING_LIMITS) or OFF
+    return {
+        **os.environ,
+        Setting.DATABASE_URL: database_url,
+        Setting.CARD_TESTING_LIMITS: limits,
+    }
 
 
 def _issue_token(container: Container, name: str, permissions: frozenset[Permission]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError, is_loopback
+from domain.card_limits import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
@@ -26,9 +28,12 @@ DEFAULT_PORT: Final = 8000
 DEFAULT_DATABASE_URL: Final = "sqlite:///cardonfile.db"
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
+OFF: Final = "off"
+
 _PREFIX = "CARDONFILE_"
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+_CARD_LIMITS = re.compile(r"(guest|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})")
 _REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
 _FOR_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
 # Kubernetes sets such variables in each container for every service, Docker for every link:
@@ -58,6 +63,7 @@ class Setting(StrEnum):
     PSPS = PSPS_SETTING
     TRUSTED_PROXY = "CARDONFILE_TRUSTED_PROXY"
     ADD_CARD_LIMIT = "CARDONFILE_ADD_CARD_LIMIT"
+    CARD_TESTING_LIMITS = "CARDONFILE_CARD_TESTING_LIMITS"
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
@@ -87,6 +93,8 @@ class Settings:
     - `log_format`: the format of log lines.
     - `trusted_proxy`: the IP address of the proxy whose `X-Forwarded-For` is believed.
     - `add_card_limit`: how often a caller may add a card, such as `60/minute`.
+    - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
+      have in 24 hours.
     - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
       password, so `repr` leaves it out.
     - `event_networks`: the networks that are not public and where events may be sent all the same.
@@ -101,6 +109,7 @@ class Settings:
     log_format: LogFormat
     trusted_proxy: str | None
     add_card_limit: str | None
+    card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
     event_networks: tuple[IPv4Network | IPv6Network, ...]
     psps: Mapping[ProviderName, InstalledPsp]
@@ -144,6 +153,7 @@ class Settings:
             log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
             trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
             add_card_limit=optional(Setting.ADD_CARD_LIMIT, _rate_limit),
+            card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
             psps=_psps(given.get(Setting.PSPS), surroundings),
@@ -311,6 +321,29 @@ def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
         raise SettingsError(
             f"{Setting.EVENT_NETWORKS} must be networks separated by commas, such as 10.0.0.0/8"
         ) from None
+
+
+def _card_limits(value: str) -> Sequence[CardLimit]:
+    """Parse limits such as `guest=10/10,center=off/500`; what is not named keeps its default."""
+    if value == OFF:
+        return ()
+    set_by_operator: dict[CountedPer, list[CardLimit]] = {}
+    for part in value.split(",") if value else ():
+        found = _CARD_LIMITS.fullmatch(part.strip())
+        if found is None or found[1] in set_by_operator:
+            raise SettingsError(
+                "CARDONFILE_CARD_TESTING_LIMITS must be off, or look like "
+                "guest=10/10,caller=5000/500,center=1000/200: sessions and refused cards in "
+                "24 hours, each a number from 1 to 999999 or off"
+            )
+        per = CountedPer(found[1])
+        set_by_operator[per] = [
+            CardLimit(counted, per, int(at_most))
+            for counted, at_most in zip(Counted, found.groups()[1:], strict=True)
+            if at_most != OFF
+        ]
+    defaults = [each for each in DEFAULT_LIMITS if each.per not in set_by_operator]
+    return (*defaults, *chain.from_iterable(set_by_operator.values()))
 
 
 def _redis_url(url: str) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
+from domain.card_limits import WINDOW
+from domain.card_testing import FindCardTesting
 from domain.events import MAX_ENDPOINTS
+from domain.identifiers import CenterId
+from domain.ports import Clock
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.reconciler import Chore, Reconciler, deliveries, sessions_and_discards
 
 STOP_SECONDS: Final = 20
 HOUR: Final = timedelta(hours=1)
+LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
 log = structlog.get_logger()
 
@@ -39,6 +44,10 @@ class Worker:
                 Chore(every=HOUR, do=container.forget_idempotency_keys()),
                 Chore(every=HOUR, do=container.forget_event_deliveries()),
                 Chore(every=HOUR, do=container.notice_expiry()),
+                Chore(
+                    every=LOOK_FOR_CARD_TESTING_EVERY,
+                    do=CardTestingLog(container.find_card_testing(), container.clock()),
+                ),
             ],
         )
         # With a thread for every endpoint, none waits for another.
@@ -76,6 +85,32 @@ class Worker:
         stopping.append(sending)
         for thread in stopping:
             thread.join(STOP_SECONDS)
+
+
+class CardTestingLog:
+    """Logs the centers where unusually many cards were refused, each once in 24 hours."""
+
+    def __init__(self, find: FindCardTesting, clock: Clock) -> None:
+        self._find = find
+        self._clock = clock
+        self._logged_at: dict[CenterId, datetime] = {}
+
+    def __call__(self) -> None:
+        """Look once. Raises ServiceUnavailable."""
+        now = self._clock.now()
+        for center in self._find():
+            logged_at = self._logged_at.get(center.center_id)
+            if logged_at is not None and now - logged_at < WINDOW:
+                continue
+            self._logged_at[center.center_id] = now
+            log.warning(
+                "card_testing_suspected",
+                center_id=center.center_id,
+                refused_cards=center.refused_cards,
+                sessions=center.sessions,
+                do="find the caller that adds these cards, and revoke its token or have it stop; "
+                "see card testing in docs/operations.md",
+            )
 
 
 def _log_faults(do: Callable[[], None]) -> None:

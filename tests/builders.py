@@ -17,6 +17,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.access_tokens import AccessToken
 from domain.billing import BillingInfo
+from domain.card_limits import RefusedCard
 from domain.card_sessions import CardSession
 from domain.centers import Center
 from domain.discards import Discard
@@ -113,6 +114,20 @@ def a_session(**changes: Any) -> CardSession:
         due_at=NOW + timedelta(minutes=30),
     )
     return replace(session, **changes)
+
+
+def a_refused_card(**changes: Any) -> RefusedCard:
+    """Return the first card that the first page of a session refused."""
+    card = RefusedCard(
+        token_id=TOKEN_ID,
+        attempt=1,
+        number=1,
+        guest_id=GUEST_ID,
+        caller=CALLER,
+        center_id=CENTER_ID,
+        refused_at=NOW,
+    )
+    return replace(card, **changes)
 
 
 def an_evidence(**changes: Any) -> Evidence:

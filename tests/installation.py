@@ -51,7 +51,7 @@ from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, Result, WriteUnit
 from entrypoints.container import build
-from entrypoints.settings import Settings
+from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import make_database
 
@@ -159,7 +159,8 @@ class TroubledProvider(PaymentProvider):
 class Installation:
     """One center, one guest, and a caller with all permissions.
 
-    Its database is a new file in the folder, unless `environment` names a migrated one.
+    Its database is a new file in the folder, unless `environment` names a migrated one. The limits
+    against card testing are off, unless it sets them; empty means the defaults.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class Installation:
             {
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'cards.db'}",
                 "CARDONFILE_PUBLIC_BASE_URL": base_url,
+                "CARDONFILE_CARD_TESTING_LIMITS": OFF,
                 **environment,
             }
         )

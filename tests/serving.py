@@ -63,6 +63,7 @@ class Serving(Server):
             "CARDONFILE_DATABASE_URL": f"sqlite:///{self.installation.settings.database}",
             "CARDONFILE_PUBLIC_BASE_URL": self.base_url,
             "CARDONFILE_LOG_FORMAT": "json",
+            "CARDONFILE_CARD_TESTING_LIMITS": "off",
             **environment,
         }
         port = ("--port", str(self.port))

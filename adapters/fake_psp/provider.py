@@ -78,17 +78,21 @@ class FakeProvider(PaymentProvider):
                 is_held = found.card is not None and self.psp.holds(found.card.token)
         except UnknownPage:
             return PageClosed()
+        refused_cards = found.refused_cards
         match found.state:
             case PageState.COMPLETED if is_held and found.card and found.collected_at:
                 return CardCollected(
-                    card=found.card, avs=found.avs, collected_at=found.collected_at
+                    card=found.card,
+                    avs=found.avs,
+                    collected_at=found.collected_at,
+                    refused_cards=refused_cards,
                 )
             case PageState.COMPLETED | PageState.CLOSED:
-                return PageClosed()
+                return PageClosed(refused_cards=refused_cards)
             case PageState.OPEN if found.refusal:
-                return CardRefused()
+                return CardRefused(refused_cards=refused_cards)
             case _:
-                return Pending()
+                return Pending(refused_cards=refused_cards)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

@@ -72,6 +72,11 @@ class PspPage:
         """Whether the page takes no more cards: it has one, or is closed."""
         return self.state in (PageState.COMPLETED, PageState.CLOSED)
 
+    @property
+    def refused_cards(self) -> int:
+        """How many cards were refused: all that were tried, but not one held or being challenged."""
+        return self.attempts if self.refusal else max(0, self.attempts - 1)
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """An event in a webhook. `created` is in Unix seconds; `token_id` is the session's."""

@@ -17,6 +17,7 @@ import structlog
 from adapters.http.problem_page import UNREACHABLE, Problem, show_problem
 from adapters.http.responses import ErrorObject, Refused, json_body
 from domain.errors import (
+    CardLimitReached,
     PageParameterInvalid,
     Refusal,
     ServiceUnavailable,
@@ -131,6 +132,13 @@ def _on_refusal(
             "permission_refused",
             method=req.method,
             route=req.uri_template,
+            caller=req.context.get("caller"),
+        )
+    if isinstance(refusal, CardLimitReached):
+        log.warning(
+            "card_limit_reached",
+            limit=refusal.counted,
+            of=refusal.of,
             caller=req.context.get("caller"),
         )
     if isinstance(refusal, ServiceUnavailable):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import falcon
@@ -17,7 +17,7 @@ from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_
 from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
 from domain.errors import ServiceUnavailable
-from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
+from domain.open_hosted_page import LinkAltered, LinkExpired, LinkPaused, LinkUnknown
 from domain.ports import ProviderUnavailable
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
@@ -35,6 +35,11 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         status=410,
         title="This link has expired",
         advice="It can no longer be used. Please go back and ask for a new link.",
+    ),
+    LinkPaused: Problem(
+        status=429,
+        title="Too many cards were refused",
+        advice="No card can be added for now. Please go back, and try again tomorrow.",
     ),
     ProviderUnavailable: UNREACHABLE,
 }
@@ -82,6 +87,8 @@ class HostedPayments:
         self, req: falcon.Request, resp: falcon.Response, error: Exception, _: object
     ) -> None:
         problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
+        if isinstance(error, LinkPaused):
+            problem = replace(problem, retry_after_seconds=error.retry_after_seconds)
         way_back = None
         with suppress(ServiceUnavailable):
             way_back = self.use_cases.find_way_back(token_id=Query(req).only("token_id"))

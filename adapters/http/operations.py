@@ -230,7 +230,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description=(
             "Returns the link to a hosted page that collects the card. Redirect the guest's "
             "browser to it. The card is stored after the guest has entered it; the browser then "
-            "comes back to redirect_uri."
+            "comes back to redirect_uri. Against card testing, sessions and refused cards are limited "
+            "in 24 hours per guest, caller and center: after a 429, wait as long as Retry-After says."
         ),
         parameters=(
             _GUEST_ID,
@@ -458,6 +459,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             303: "To the hosted page, or back to redirect_uri once the session is settled.",
             400: "The link has been changed.",
             410: "The link has expired.",
+            429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
             **_LINK_PROBLEMS,
         },
     ),

@@ -222,6 +222,24 @@ MIGRATIONS: Final = {
         CREATE INDEX payment_accounts_expiring ON payment_accounts
             (center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL;
     """,
+    "m011_card_testing": """
+        CREATE TABLE refused_cards (
+            token_id uuid NOT NULL,
+            attempt integer NOT NULL,
+            number integer NOT NULL,
+            guest_id uuid NOT NULL,
+            caller text NOT NULL,
+            center_id uuid NOT NULL,
+            refused_at timestamptz NOT NULL,
+            PRIMARY KEY (token_id, attempt, number)
+        );
+        CREATE INDEX refused_cards_refused_at ON refused_cards (refused_at, center_id);
+        CREATE INDEX refused_cards_of_guest ON refused_cards (guest_id, refused_at);
+        CREATE INDEX refused_cards_of_caller ON refused_cards (caller, refused_at);
+        CREATE INDEX refused_cards_of_center ON refused_cards (center_id, refused_at);
+        CREATE INDEX card_sessions_of_caller ON card_sessions (caller, created_at);
+        CREATE INDEX card_sessions_of_center ON card_sessions (center_id, created_at);
+    """,
 }
 
 

@@ -8,7 +8,8 @@ the whole database.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
@@ -20,6 +21,7 @@ from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
+from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer, RefusedCard
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
@@ -50,6 +52,9 @@ from domain.products import Product
 MAX_FORGOTTEN: Final = 1_000
 """How many old rows one call deletes at most, to keep units of work short."""
 
+MAX_REFUSED_CARDS_LOOKED_AT: Final = 10_000
+"""How many of the latest refused cards are counted by center."""
+
 RecordId = TypeVar("RecordId", bound=str)
 
 _CENTERS = Rows("centers", Center, key=("id",))
@@ -59,6 +64,17 @@ _CONFIGURATIONS = Rows(
     "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
 )
 _SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
+_REFUSED_CARDS = Rows("refused_cards", RefusedCard, key=("token_id", "attempt", "number"))
+_COUNTED: Final = {
+    Counted.SESSIONS: ("card_sessions", "created_at"),
+    Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
+}
+"""The table of what a limit counts, and its time."""
+_COUNTED_PER: Final = {
+    CountedPer.GUEST: "guest_id",
+    CountedPer.CALLER: "caller",
+    CountedPer.CENTER: "center_id",
+}
 _EVIDENCE = Rows(
     "evidence",
     Evidence,
@@ -332,6 +348,65 @@ class CardSessions(_Repository, ports.CardSessions):
         return next(
             (DueSession(token_id, PspAccount(*account)) for token_id, *account in taken), None
         )
+
+
+class RefusedCards(_Repository, ports.RefusedCards):
+    """Cards that were refused, and the limits on them and on sessions."""
+
+    @override
+    def add(self, cards: Iterable[RefusedCard]) -> None:
+        self._transaction.execute_many(
+            _REFUSED_CARDS.insert + "ON CONFLICT DO NOTHING", map(_REFUSED_CARDS.row, cards)
+        )
+
+    @override
+    def reached(
+        self, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], *, since: datetime
+    ) -> Mapping[CardLimit, datetime]:
+        # One statement, because on PostgreSQL each costs a round trip.
+        full_since = self._transaction.one(
+            f"SELECT {', '.join(map(_nth_latest, limits))}",
+            {**{per.value: whose for per, whose in of.items()}, "since": since},
+        )
+        return {
+            limit: msgspec.convert(time, datetime)
+            for limit, time in zip(limits, full_since, strict=True)
+            if time is not None
+        }
+
+    @override
+    def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
+        refused = self._transaction.execute(
+            "SELECT center_id FROM refused_cards WHERE refused_at > :since "
+            "ORDER BY refused_at DESC LIMIT :limit",
+            {"since": since, "limit": MAX_REFUSED_CARDS_LOOKED_AT},
+        ).fetchall()
+        return [
+            CardsAtCenter(
+                center_id=CenterId(center_id),
+                sessions=self._sessions_at(center_id, since),
+                refused_cards=cards,
+            )
+            for (center_id,), cards in Counter(refused).items()
+            if cards >= at_least
+        ]
+
+    def _sessions_at(self, center_id: CenterId, since: datetime) -> int:
+        (sessions,) = self._transaction.one(
+            "SELECT count(*) FROM card_sessions "
+            "WHERE center_id = :center_id AND created_at > :since",
+            {"center_id": center_id, "since": since},
+        )
+        return int(sessions)
+
+
+def _nth_latest(limit: CardLimit) -> str:
+    """Return the query for the time from which on a limit is full, or NULL."""
+    table, time = _COUNTED[limit.counted]
+    return (
+        f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} = :{limit.per} "
+        f"AND {time} > :since ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
+    )
 
 
 class EvidenceLog(_Repository, ports.EvidenceLog):

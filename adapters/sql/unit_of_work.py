@@ -16,6 +16,7 @@ class UnitOfWork:
         self.products = repositories.Products(transaction)
         self.configurations = repositories.PaymentConfigurations(transaction)
         self.sessions = repositories.CardSessions(transaction)
+        self.refused_cards = repositories.RefusedCards(transaction)
         self.evidence = repositories.EvidenceLog(transaction)
         self.idempotency_keys = repositories.IdempotencyKeys(transaction)
         self.accounts = repositories.PaymentAccounts(transaction)

@@ -385,3 +385,27 @@ def m010_default_cards(db: Database) -> None:
         "CREATE INDEX payment_accounts_expiring ON payment_accounts "
         "(center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL"
     )
+
+
+@MIGRATIONS()
+def m011_card_testing(db: Database) -> None:
+    """Create refused cards, and index sessions and refused cards by what limits count."""
+    _create(
+        db,
+        "refused_cards",
+        {
+            "token_id": str,
+            "attempt": int,
+            "number": int,
+            "guest_id": str,
+            "caller": str,
+            "center_id": str,
+            "refused_at": str,
+        },
+        key=("token_id", "attempt", "number"),
+    )
+    db.table("refused_cards").create_index(["refused_at", "center_id"])
+    db.table("refused_cards").create_index(["guest_id", "refused_at"])
+    for table, time in (("card_sessions", "created_at"), ("refused_cards", "refused_at")):
+        db.table(table).create_index(["caller", time])
+        db.table(table).create_index(["center_id", time])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -144,7 +145,9 @@ class StripeProvider(PaymentProvider):
                 account=request.merchant_account,
                 do="switch Link off in Stripe's dashboard: Settings, Payment methods",
             )
-        return outcome
+        # The SetupIntent tells of the last card only; there is an event for each.
+        told = webhooks.refused_cards(evidence, since=request.begun_at)
+        return replace(outcome, refused_cards=max(outcome.refused_cards, told))
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

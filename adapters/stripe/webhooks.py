@@ -25,7 +25,8 @@ HEADER: Final = "stripe-signature"
 
 COMPLETED: Final = "checkout.session.completed"
 PAGE_EVENTS: Final = frozenset({COMPLETED, "checkout.session.expired"})
-INTENT_EVENTS: Final = frozenset({"setup_intent.setup_failed"})
+REFUSED: Final = "setup_intent.setup_failed"
+INTENT_EVENTS: Final = frozenset({REFUSED})
 
 _TIME: Final = re.compile(r"[0-9]{1,12}")
 
@@ -90,14 +91,21 @@ def read(
 
 def completed_at(evidence: Sequence[Evidence]) -> datetime | None:
     """Return when the first webhook about the completion of a page arrived, or None."""
-    return min(
-        (
-            each.received_at
-            for each in evidence
-            if each.origin is EvidenceOrigin.WEBHOOK and each.content.startswith(f"{COMPLETED} ")
-        ),
-        default=None,
-    )
+    return min(_times(COMPLETED, evidence), default=None)
+
+
+def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
+    """Return how many webhooks about a refused card came from `since`, when the page was begun."""
+    return sum(time >= since for time in _times(REFUSED, evidence))
+
+
+def _times(event: str, evidence: Sequence[Evidence]) -> list[datetime]:
+    """Return when each event of a type was received. Evidence holds an event once."""
+    return [
+        each.received_at
+        for each in evidence
+        if each.origin is EvidenceOrigin.WEBHOOK and each.content.startswith(f"{event} ")
+    ]
 
 
 def _require_signature(delivery: WebhookDelivery, keys: StripeKeys, now: datetime) -> None:

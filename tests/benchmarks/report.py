@@ -84,7 +84,7 @@ under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guest
 
 | Name | What it is |
 |---|---|
-| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`). |
+| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`). |
 | {ON_WAITRESS} | `cardonfile serve` with the same settings. |
 | FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models; access log to a file, its default. |
 | Flask | gunicorn with {FLASK_THREADS} threads, its best number, and scoped sessions; no access log, its default. |

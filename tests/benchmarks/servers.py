@@ -203,6 +203,7 @@ def _make_own(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     environment = {
         "CARDONFILE_DATABASE_URL": postgresql or f"sqlite:///{database}",
         "CARDONFILE_ADD_CARD_LIMIT": ADD_CARD_LIMIT,
+        "CARDONFILE_CARD_TESTING_LIMITS": "off",
         "FLOOR_DATABASE": str(database),
     }
     commands = (

@@ -159,6 +159,7 @@ def _type_card(port: int, token: str, guest_id: GuestId) -> TokenId:
 def _program(folder: Path, *command: str, **settings: str) -> Program:
     folder.mkdir()
     settings.setdefault("CARDONFILE_PUBLIC_BASE_URL", "http://127.0.0.1")
+    settings.setdefault("CARDONFILE_CARD_TESTING_LIMITS", "off")
     return Program(folder, SERVE, *command, CARDONFILE_LOG_FORMAT="json", **settings)
 
 

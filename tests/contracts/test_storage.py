@@ -24,6 +24,7 @@ from adapters.psp.contract.samples import (
     a_uuid,
 )
 from domain.billing import BillingInfo
+from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
 from domain.events import EventType
 from domain.guests import Guest
@@ -64,6 +65,7 @@ from tests.builders import (
     a_page,
     a_payment_account,
     a_product,
+    a_refused_card,
     a_session,
     an_access_token,
     an_attempt,
@@ -1291,6 +1293,105 @@ class TestLookingBeforeWriting:
         at_once(8, add_ten)
         with storage.read() as unit:
             assert len(unit.evidence.of(TOKEN_ID)) == 50
+
+
+class TestRefusedCards:
+    @pytest.mark.parametrize("counted", Counted)
+    @pytest.mark.parametrize(
+        ("per", "whose", "another"),
+        [
+            (CountedPer.GUEST, GUEST_ID, OTHER_GUEST_ID),
+            (CountedPer.CALLER, CALLER, "kiosk"),
+            (CountedPer.CENTER, CENTER_ID, OTHER_CENTER_ID),
+        ],
+    )
+    def test_a_limit_is_reached_by_the_records_of_one_within_the_window(
+        self, storage: Storage, counted: Counted, per: CountedPer, whose: str, another: str
+    ) -> None:
+        field = "caller" if per is CountedPer.CALLER else f"{per}_id"
+        with committed(storage) as unit:
+            for number, (whom, minutes) in enumerate(
+                [(whose, 0), (whose, 1), (whose, 2), (whose, 3), (another, 4)]
+            ):
+                changes = {field: whom, "token_id": TokenId(a_uuid(500 + number))}
+                time = NOW + minutes * MINUTE
+                if counted is Counted.SESSIONS:
+                    unit.sessions.add(a_session(**changes, created_at=time))
+                else:
+                    unit.refused_cards.add([a_refused_card(**changes, refused_at=time)])
+        limits = [CardLimit(counted, per, at_most) for at_most in range(1, 5)]
+        with storage.read() as unit:
+            # The first record counts no more at the moment when it is 24 hours old.
+            reached = unit.refused_cards.reached(limits, {per: whose}, since=NOW)
+            of_another = unit.refused_cards.reached(limits, {per: another}, since=NOW)
+        assert reached == {
+            limits[0]: NOW + 3 * MINUTE,
+            limits[1]: NOW + 2 * MINUTE,
+            limits[2]: NOW + MINUTE,
+        }
+        assert of_another == {limits[0]: NOW + 4 * MINUTE}
+
+    def test_several_limits_are_looked_up_together(self, storage: Storage) -> None:
+        with committed(storage) as unit:
+            unit.sessions.add(a_session())
+            unit.refused_cards.add([a_refused_card(refused_at=NOW + MINUTE)])
+        limits = [CardLimit(counted, per, 1) for counted in Counted for per in CountedPer]
+        of = {
+            CountedPer.GUEST: OTHER_GUEST_ID,
+            CountedPer.CALLER: CALLER,
+            CountedPer.CENTER: CENTER_ID,
+        }
+        with storage.read() as unit:
+            reached = unit.refused_cards.reached(limits, of, since=NOW - DAY)
+        assert reached == {
+            CardLimit(Counted.SESSIONS, CountedPer.CALLER, 1): NOW,
+            CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1): NOW,
+            CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 1): NOW + MINUTE,
+            CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 1): NOW + MINUTE,
+        }
+
+    def test_a_card_that_is_added_again_stays_as_it_is(self, storage: Storage) -> None:
+        for minutes in (0, 1):
+            cards = [
+                a_refused_card(number=number, refused_at=NOW + minutes * MINUTE)
+                for number in range(minutes + 1)
+            ]
+            with committed(storage) as unit:
+                unit.refused_cards.add(cards)
+        limits = [CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, most) for most in (1, 2, 3)]
+        with storage.read() as unit:
+            reached = unit.refused_cards.reached(
+                limits, {CountedPer.GUEST: GUEST_ID}, since=NOW - DAY
+            )
+        assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
+
+    def test_centers_are_found_by_their_refused_cards_within_the_window(
+        self, storage: Storage
+    ) -> None:
+        with committed(storage) as unit:
+            for minutes in (0, 1):
+                unit.sessions.add(
+                    a_session(
+                        token_id=TokenId(a_uuid(500 + minutes)), created_at=NOW + minutes * MINUTE
+                    )
+                )
+            unit.refused_cards.add(a_refused_card(number=n) for n in range(3))
+            unit.refused_cards.add(
+                a_refused_card(attempt=2, number=n, refused_at=NOW + MINUTE) for n in range(2)
+            )
+            unit.refused_cards.add(
+                [a_refused_card(attempt=3, center_id=OTHER_CENTER_ID, refused_at=NOW + MINUTE)]
+            )
+        with storage.read() as unit:
+            found = [
+                unit.refused_cards.at_centers(since=since, at_least=at_least)
+                for since, at_least in ((NOW - DAY, 2), (NOW, 2), (NOW, 3))
+            ]
+        assert found == [
+            [CardsAtCenter(center_id=CENTER_ID, sessions=2, refused_cards=5)],
+            [CardsAtCenter(center_id=CENTER_ID, sessions=1, refused_cards=2)],
+            [],
+        ]
 
 
 def test_all_access_tokens_are_listed_oldest_first(storage: Storage) -> None:

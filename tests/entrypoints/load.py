@@ -111,6 +111,7 @@ class Machines:
             "CARDONFILE_FAKE_PSP_DATABASE": str(folder / "fake-psp.db"),
             "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{ports[0]}",
             "CARDONFILE_LOG_FORMAT": "json",
+            "CARDONFILE_CARD_TESTING_LIMITS": "off",
         }
         self.url = url
         self.psp_database = folder / "fake-psp.db"

@@ -16,6 +16,7 @@ from adapters.psp.settings import SettingsError
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSettings
 from adapters.stripe.plugin import NAME as STRIPE
+from domain.card_limits import Counted, CountedPer
 from domain.identifiers import MerchantAccount
 from entrypoints.settings import (
     LogFormat,
@@ -149,6 +150,15 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("ADD_CARD_LIMIT", "60"),
         ("ADD_CARD_LIMIT", "0/minute"),
         ("ADD_CARD_LIMIT", "60/minute;1/second"),
+        ("CARD_TESTING_LIMITS", "10"),
+        ("CARD_TESTING_LIMITS", "no"),
+        ("CARD_TESTING_LIMITS", "guest=10"),
+        ("CARD_TESTING_LIMITS", "guest=0/10"),
+        ("CARD_TESTING_LIMITS", "guest=off"),
+        ("CARD_TESTING_LIMITS", "guest=1000000/10"),
+        ("CARD_TESTING_LIMITS", "shop=10/10"),
+        ("CARD_TESTING_LIMITS", "guest=10/10,guest=20/20"),
+        ("CARD_TESTING_LIMITS", "guest=10/10,"),
         ("RATE_LIMIT_STORAGE", "memory://"),
         ("RATE_LIMIT_STORAGE", "redis://:s3cret@"),
         ("RATE_LIMIT_STORAGE", "redis://:s3cret@host:0"),
@@ -164,10 +174,36 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", "guest 10 10, caller 5000 500, center 1000 200"),
+        ("off", ""),
+        (
+            "guest=10/10,caller=5000/500,center=1000/200",
+            "guest 10 10, caller 5000 500, center 1000 200",
+        ),
+        ("caller=20000/off", "guest 10 10, caller 20000 off, center 1000 200"),
+        ("center=off/50, guest=off/off", "caller 5000 500, center off 50"),
+    ],
+)
+def test_limits_against_card_testing_are_on_and_each_may_be_set(value: str, expected: str) -> None:
+    limits = Settings.read({"CARDONFILE_CARD_TESTING_LIMITS": value}).card_testing_limits
+    at_most = {(each.per, each.counted): str(each.at_most) for each in limits}
+    assert len(at_most) == len(limits)
+    described = [
+        f"{per} {' '.join(at_most.get((per, counted), 'off') for counted in Counted)}"
+        for per in CountedPer
+        if any(each.per is per for each in limits)
+    ]
+    assert ", ".join(described) == expected
+
+
 pieces = st.sampled_from(
     (
         *("sqlite:///", "postgresql://", "redis://", "https://", "host", "s3cret", "127.0.0.1"),
         *("[::1]", ":6379", ":99999", "/0", "%zz", "60/minute", "json", *"/@:?#[1 \u00b2\n"),
+        *("guest=10/10", "center=off/", "off", ","),
     )
 )
 # No environment variable can hold a NUL.

@@ -17,7 +17,7 @@ TABLES = (
     *("access_tokens", "card_sessions", "centers", "discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
-    *("payment_configurations", "products", "worker_heartbeats"),
+    *("payment_configurations", "products", "refused_cards", "worker_heartbeats"),
 )
 
 

@@ -14,9 +14,10 @@ from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.identifiers import PspAccount
 from entrypoints.reconciler import Chore, Reconciler
-from entrypoints.worker import Worker
+from entrypoints.worker import CardTestingLog, Worker
 from tests.adapters.http.api import Api
-from tests.installation import Installation
+from tests.builders import CENTER_ID, a_refused_card
+from tests.installation import DECLINED_CARD, Installation
 from tests.waiting import wait_until
 
 MISSING = {"status": "ready, but no worker has run for a minute"}
@@ -99,6 +100,49 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
 
     wait_until(is_done)
     worker.stop()
+
+
+def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
+    installation: Installation,
+) -> None:
+    def ten_cards_are_refused() -> None:
+        for _ in range(2):
+            session = installation.opened_session()
+            for _ in range(5):
+                installation.type_card(session, DECLINED_CARD)
+            installation.settle(session.token_id)
+
+    look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
+    with capture_logs() as logs:
+        ten_cards_are_refused()
+        look()
+        assert logs == []
+        ten_cards_are_refused()
+        look()
+        ten_cards_are_refused()
+        look()
+        installation.clock.advance(timedelta(hours=24))
+        ten_cards_are_refused()
+        ten_cards_are_refused()
+        look()
+
+    told = [(line["event"], line["log_level"], line["center_id"]) for line in logs]
+    assert told == [("card_testing_suspected", "warning", CENTER_ID)] * 2
+    assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
+
+
+def test_a_worker_looks_for_card_testing(installation: Installation) -> None:
+    with installation.storage.write() as unit:
+        unit.refused_cards.add(
+            a_refused_card(number=number, refused_at=installation.clock.now())
+            for number in range(20)
+        )
+        unit.commit()
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    with capture_logs() as logs:
+        worker.start()
+        wait_until(lambda: "card_testing_suspected" in [line["event"] for line in logs])
+        worker.stop()
 
 
 class Broken:

@@ -255,7 +255,8 @@ class FaultyInstallation(Installation):
             for each in stored.accounts.values()
         ]
         discards = [each.done_at is not None for each in stored.discards]
-        return sorted(sessions), sorted(accounts), sorted(discards), len(stored.tokens)
+        refused = sorted(map(sorted, stored.refused_cards.values()))
+        return sorted(sessions), sorted(accounts), sorted(discards), refused, len(stored.tokens)
 
     def run_to_end(self) -> None:
         """Move the clock on and run the reconciler until no work is left."""

@@ -67,7 +67,8 @@ class Known:
     sent with an idempotency key. `removed`: the accounts whose removal was confirmed.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
     reports by webhook only. `places`: all guests, centers and configurations; `there` and `missing`:
-    those that existed, or did not, at any time since the last check.
+    those that existed, or did not, at any time since the last check. `max_sessions`: how many
+    sessions a guest may have in 24 hours; None means any number.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -80,10 +81,11 @@ class Known:
     places: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
+    max_sessions: int | None = None
 
 
 class Invariants:
-    """Checks I1 to I9 of docs/reliability.md after every step."""
+    """Checks I1 to I9 and S23 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -106,6 +108,8 @@ class Invariants:
             is_open = each.status == "open"
             require(not is_open or each.due_at, "I4", f"open session {each.token_id} is never due")
         _each_session_has_one_page(snapshot, now)
+        _each_refused_card_is_counted_once(snapshot)
+        self._no_guest_has_too_many_sessions(snapshot)
         self._before = snapshot.sessions
         known.there, known.missing = there, known.places - there
 
@@ -224,6 +228,20 @@ class Invariants:
             reason = f"session {session.token_id} failed with a wrong reason: {session.failure}"
             require(is_true, "I3", reason)
 
+    def _no_guest_has_too_many_sessions(self, snapshot: Snapshot) -> None:
+        most = self._known.max_sessions
+        if most is None:
+            return
+        times = defaultdict(list)
+        for session in snapshot.sessions.values():
+            times[session.guest_id].append(session.created_at)
+        for guest_id, all_times in times.items():
+            all_times.sort()
+            window = timedelta(hours=24) - MAX_CLOCK_SKEW
+            for first, one_too_many in zip(all_times, all_times[most:], strict=False):
+                is_later = one_too_many - first >= window
+                require(is_later, "S23", f"guest {guest_id} has too many sessions in 24 hours")
+
     def _no_token_is_forgotten(self, snapshot: Snapshot) -> None:
         held, tokens = snapshot.held, snapshot.tokens
         to_discard = {
@@ -294,6 +312,24 @@ def _each_session_has_one_page(snapshot: Snapshot, now: datetime) -> None:
     )
     for token_id, pages in live.items():
         require(pages == 1, "F20", f"session {token_id} has {pages} live pages at the PSP")
+
+
+def _each_refused_card_is_counted_once(snapshot: Snapshot) -> None:
+    refused: dict[tuple[str, int], int] = {
+        (page.request.token_id, page.request.attempt): page.refused_cards for page in snapshot.pages
+    }
+    for (token_id, attempt), numbers in snapshot.refused_cards.items():
+        by_page = numbers - {0}
+        is_dense = by_page == set(range(1, len(by_page) + 1))
+        is_true = is_dense and len(by_page) <= refused.get((token_id, attempt), 0)
+        require(is_true, "S23", f"cards of session {token_id} are counted that nobody refused")
+    counted = {key for key, numbers in snapshot.refused_cards.items() if 0 in numbers}
+    failed = {
+        (each.token_id, each.attempt)
+        for each in snapshot.sessions.values()
+        if each.status == "failed"
+    }
+    require(counted == failed, "S23", "the failed sessions are not those that count as refused")
 
 
 def _places(snapshot: Snapshot) -> set[str]:

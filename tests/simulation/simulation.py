@@ -27,16 +27,16 @@ from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, Ses
 from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
-from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown
+from domain.open_hosted_page import LinkAltered, LinkExpired, LinkPaused, LinkUnknown
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
 from entrypoints.container import build
-from entrypoints.settings import Settings
+from entrypoints.settings import OFF, Settings
 from tests.databases import make_database
 from tests.installation import BASE_URL
-from tests.simulation.faults import Fault, Faults, Step
+from tests.simulation.faults import MAX_STEPS_AT_ONCE, Fault, Faults, Step
 from tests.simulation.invariants import (
     MAX_CLOCK_SKEW,
     Invariants,
@@ -83,6 +83,12 @@ ADDRESS: Final = {"address": "1 Main St", "country_code": "US", "zipcode": "9810
 EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
 
+CARD_TESTING_LIMITS: Final = "guest=6/3,caller=off/off,center=off/off"
+"""The limits of every second seed; the others have none."""
+
+MAX_SESSIONS: Final = 6 + MAX_STEPS_AT_ONCE - 1
+"""How many sessions a guest may have in 24 hours by them: requests at once may go over the limit."""
+
 CALLS_UNTIL_FAULT: Final = 16
 """A step has its fault at one of its first calls to ports, if it makes that many."""
 
@@ -106,7 +112,7 @@ Result = TypeVar("Result")
 Thing = TypeVar("Thing")
 
 ERRORS: Final = (
-    *(Refusal, LinkUnknown, LinkAltered, LinkExpired),
+    *(Refusal, LinkUnknown, LinkAltered, LinkExpired, LinkPaused),
     *(ProviderUnavailable, WebhookRejected),
 )
 """The errors that a use case may raise."""
@@ -146,11 +152,15 @@ class Simulation:
             {
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{database}",
                 "CARDONFILE_PUBLIC_BASE_URL": BASE_URL,
+                "CARDONFILE_CARD_TESTING_LIMITS": CARD_TESTING_LIMITS if seed % 2 else OFF,
             }
         )
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
         self._faults = Faults(log=self._log, interrupt=self._interrupt, has_page=self._has_page)
-        self._known = Known(places={*NAMES, *map(configuration_of, CONFIGURATIONS)})
+        self._known = Known(
+            places={*NAMES, *map(configuration_of, CONFIGURATIONS)},
+            max_sessions=MAX_SESSIONS if seed % 2 else None,
+        )
         self._processes = []
         for name in ("A", "B"):
             container = build(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,13 +89,15 @@ class DiscardRow(Struct, frozen=True, kw_only=True):
 class Snapshot:
     """Everything that is stored here and at the PSP at one moment.
 
-    `evidence` names, for each piece, its session and its origin.
+    `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
+    of the refused cards of each session and attempt.
     """
 
     sessions: Mapping[str, SessionRow]
     accounts: Mapping[str, AccountRow]
     discards: Sequence[DiscardRow]
     evidence: frozenset[tuple[str, str]]
+    refused_cards: Mapping[tuple[str, int], frozenset[int]]
     guests: frozenset[str]
     centers: frozenset[str]
     configurations: frozenset[str]
@@ -169,6 +172,7 @@ class Observer:
                 accounts={each.account_id: each for each in accounts},
                 discards=self._rows("SELECT * FROM discards", DiscardRow),
                 evidence=self._pairs("SELECT token_id, origin FROM evidence"),
+                refused_cards=self._refused_cards(),
                 guests=self._ids("SELECT id FROM guests"),
                 centers=self._ids("SELECT id FROM centers"),
                 configurations=self._ids("SELECT center_id FROM payment_configurations"),
@@ -188,6 +192,13 @@ class Observer:
 
     def _pairs(self, query: str) -> frozenset[tuple[str, str]]:
         return frozenset((str(one), str(two)) for one, two in self._db.execute(query).fetchall())
+
+    def _refused_cards(self) -> Mapping[tuple[str, int], frozenset[int]]:
+        numbers = defaultdict(set)
+        query = "SELECT token_id, attempt, number FROM refused_cards"
+        for token_id, attempt, number in self._db.execute(query).fetchall():
+            numbers[str(token_id), int(attempt)].add(int(number))
+        return {of: frozenset(each) for of, each in numbers.items()}
 
     def _ids(self, query: str) -> frozenset[str]:
         return frozenset(str(value) for (value,) in self._db.execute(query).fetchall())

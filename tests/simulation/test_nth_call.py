@@ -15,6 +15,7 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
@@ -53,7 +54,7 @@ from domain.settle_session import SettleSession
 from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.installation import CHALLENGED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
+from tests.installation import CHALLENGED_CARD, DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
 from tests.simulation.faulty_installation import (
     Attempt,
     Bug,
@@ -181,6 +182,13 @@ def a_page_without_a_card(it: FaultyInstallation) -> Attempt:
     return lambda: it.status_after_settling(session)
 
 
+def a_page_with_refused_cards(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session, DECLINED_CARD)
+    it.type_card(session, DECLINED_CARD)
+    return lambda: it.status_after_settling(session)
+
+
 def a_page_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
     session = it.session_without_page()
     return lambda: it.status_after_settling(session)
@@ -280,6 +288,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
             a_card_whose_token_is_to_be_discarded,
             a_card_whose_token_is_being_discarded,
             a_page_without_a_card,
+            a_page_with_refused_cards,
             a_page_requested_while_the_psp_was_down,
         ),
         without_psp=("open",),
@@ -300,7 +309,7 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 
 READ_ONLY: Final = frozenset(
     {
-        *(CancelHostedPage, FindWayBack, IsWorkerMissing),
+        *(CancelHostedPage, FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters, ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(ReadAccount, ReadCenter, ReadGuest, ReadSession),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
@@ -194,6 +196,22 @@ def test_the_same_key_returns_the_same_session(api: Api) -> None:
         422,
         "Idempotency-Key was used with a different request",
     )
+
+
+def test_an_eleventh_session_of_a_guest_is_refused_and_the_log_says_why(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="")
+    api = Api(installation)
+    assert {api.post(GOOD_BODY).status_code for _ in range(10)} == {200}
+
+    with capture_logs() as logs:
+        result = api.post(GOOD_BODY)
+
+    assert refused(result) == (429, "Too many requests")
+    assert result.headers["retry-after"] == str(24 * 3600)
+    (line,) = (each for each in logs if each["event"] == "card_limit_reached")
+    assert (line["limit"], line["of"]) == ("sessions per guest", GUEST_ID)
+    assert (line["caller"], line["log_level"]) == (installation.caller.name, "warning")
+    installation.close()
 
 
 def test_add_card_can_be_limited_per_caller(tmp_path_factory: pytest.TempPathFactory) -> None:

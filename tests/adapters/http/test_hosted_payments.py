@@ -4,6 +4,7 @@ import re
 from contextlib import closing
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -94,6 +95,22 @@ def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
 
     assert api.installation.session(session.token_id).status is SessionStatus.OPEN
     assert api.installation.accounts() == ()
+
+
+def test_a_guest_with_too_many_refused_cards_reads_to_try_again_later(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=off/5")
+    api = Api(installation)
+    in_advance, session = installation.add_card(), installation.opened_session()
+    for _ in range(5):
+        installation.type_card(session, DECLINED_CARD)
+    sent_back(api, session)
+
+    result = opened(api, in_advance)
+
+    assert result.status_code == 429
+    assert result.headers["retry-after"] == str(24 * 3600)
+    assert shown(result) == (CENTER, "Too many cards were refused", REDIRECT_URI)
+    installation.close()
 
 
 def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:

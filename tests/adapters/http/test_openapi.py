@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from itertools import product
 from typing import Final
+from urllib.parse import urlencode
 
 import openapi_spec_validator
 from falcon import inspect as falcon_inspect
@@ -152,8 +153,13 @@ def example_requests() -> Iterator[tuple[str, str, object]]:
                     *([each["value"] for each in known["examples"].values()] for known in needed),
                     [each["value"] for each in bodies.values()],
                 ):
-                    in_path = dict(zip(names, ids, strict=True))
-                    yield method.upper(), path.format(**in_path), body
+                    values = dict(zip(names, ids, strict=True))
+                    query = {
+                        each["name"]: values[each["name"]]
+                        for each in needed
+                        if each["in"] == "query"
+                    }
+                    yield method.upper(), f"{path.format(**values)}?{urlencode(query)}", body
 
 
 def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_no_record(

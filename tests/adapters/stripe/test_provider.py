@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.billing import BillingInfo
 from domain.hosted_pages import (
+    CardCollected,
+    CardRefused,
     Evidence,
     EvidenceOrigin,
     HostedPage,
@@ -25,7 +27,7 @@ from domain.hosted_pages import (
 )
 from domain.identifiers import CardToken, GuestReference
 from domain.ports import ProviderRefused, ProviderUnavailable
-from tests.adapters.stripe.conftest import CALM, GOOD, KEYS
+from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_SECRET
 
@@ -259,6 +261,31 @@ class TestOutcome:
         assert isinstance(outcome, NoCardCollected)
         provider.discard(MAIN, outcome.guest_reference, outcome.token)
         assert provider.outcome(REQUEST, page, ()) == Pending()
+
+    def test_each_refused_card_counts_by_its_webhook(
+        self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
+    ) -> None:
+        def refused(event: str, *, received_at: datetime) -> Evidence:
+            return Evidence(
+                origin=EvidenceOrigin.WEBHOOK,
+                content=f"setup_intent.setup_failed {event}",
+                received_at=received_at,
+            )
+
+        page = provider.start(REQUEST)
+        of_earlier_page = refused("evt_1", received_at=REQUEST.begun_at - timedelta(seconds=1))
+        evidence = [of_earlier_page]
+        for number in (1, 2):
+            server.stripe.submit_card(page.reference, DECLINED)
+            # Without a webhook, Stripe tells of the last card only.
+            assert provider.outcome(REQUEST, page, [of_earlier_page]) == CardRefused()
+            evidence.append(refused(f"evt_{1 + number}", received_at=clock.now()))
+            assert provider.outcome(REQUEST, page, evidence) == CardRefused(refused_cards=number)
+
+        server.stripe.submit_card(page.reference, GOOD)
+        collected = provider.outcome(REQUEST, page, evidence)
+        assert isinstance(collected, CardCollected)
+        assert collected.refused_cards == 2
 
     def test_a_detached_card_closes_its_page_a_minute_after_the_webhook(
         self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock

@@ -1,0 +1,79 @@
+"""Limits on the cards that may be tried in 24 hours, against card testing.
+
+Criminals try stolen card numbers on any page that adds a card. Two things show it, and both are
+counted: sessions, and cards that were refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from domain.identifiers import CallerName, CenterId, GuestId, TokenId
+
+WINDOW: Final = timedelta(hours=24)
+"""How long a session or a refused card counts."""
+
+
+class Counted(StrEnum):
+    """What a limit counts."""
+
+    SESSIONS = "sessions"
+    REFUSED_CARDS = "refused cards"
+
+
+class CountedPer(StrEnum):
+    """Whose sessions and refused cards a limit counts."""
+
+    GUEST = "guest"
+    CALLER = "caller"
+    CENTER = "center"
+
+
+@dataclass(frozen=True, slots=True)
+class CardLimit:
+    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours."""
+
+    counted: Counted
+    per: CountedPer
+    at_most: int
+
+
+DEFAULT_LIMITS: Final = (
+    CardLimit(Counted.SESSIONS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 10),
+    CardLimit(Counted.SESSIONS, CountedPer.CALLER, 5_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 500),
+    CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
+)
+"""The limits unless an operator sets others. docs/operations.md says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedCard:
+    """A card that was refused in a session.
+
+    `attempt` is the attempt whose page it was tried on. `number` counts the cards that the page
+    refused, from 1; it is 0 for the card that the page collected and our rules refused. So the same
+    refusal, reported again, is the same record. `refused_at` is when we learned of it.
+    """
+
+    token_id: TokenId
+    attempt: int
+    number: int
+    guest_id: GuestId
+    caller: CallerName
+    center_id: CenterId
+    refused_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardsAtCenter:
+    """How many sessions and refused cards a center had in the last 24 hours."""
+
+    center_id: CenterId
+    sessions: int
+    refused_cards: int

@@ -1,0 +1,96 @@
+"""Protection against card testing: note refused cards, apply the limits, find suspicious centers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from domain.card_limits import WINDOW, CardLimit, CardsAtCenter, CountedPer, RefusedCard
+from domain.card_sessions import CardSession, SessionStatus
+from domain.errors import CardLimitReached
+from domain.hosted_pages import Outcome
+from domain.ports import Clock, Storage, UnitOfWork, WriteUnit
+
+MAX_REFUSED_ON_PAGE: Final = 100
+"""How many refused cards of one page are noted, whatever the PSP reports."""
+
+MANY_REFUSED_CARDS: Final = 20
+SESSIONS_PER_REFUSED_CARD: Final = 4
+
+
+def require_below_limits(
+    unit: UnitOfWork, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], now: datetime
+) -> None:
+    """Raise CardLimitReached if one of the limits is reached; change nothing.
+
+    `of` has the guest, the caller and the center, as far as the limits need them. The time to wait
+    lasts until no limit is reached any more. Nothing is locked: of several requests at once, each
+    may be the last one that is allowed.
+    """
+    reached = unit.refused_cards.reached(limits, of, since=now - WINDOW) if limits else {}
+    if reached:
+        limit, full_since = max(reached.items(), key=lambda each: each[1])
+        wait = full_since + WINDOW - now
+        raise CardLimitReached(
+            counted=f"{limit.counted} per {limit.per}",
+            of=of[limit.per],
+            retry_after_seconds=max(1, math.ceil(wait.total_seconds())),
+        )
+
+
+def note_refused_cards(
+    unit: WriteUnit,
+    asked: CardSession,
+    outcome: Outcome | None,
+    changed: CardSession,
+    *,
+    now: datetime,
+) -> None:
+    """Note the cards that the page of `asked` has refused, and the one that made it fail.
+
+    `changed` is the session after the outcome was applied. May be called again: each card is noted
+    once. The caller commits.
+    """
+    by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
+    refused = [(asked, number) for number in range(1, by_page + 1)]
+    if changed.status is SessionStatus.FAILED:
+        refused.append((changed, 0))
+    if refused:
+        unit.refused_cards.add(
+            RefusedCard(
+                token_id=session.token_id,
+                attempt=session.current_attempt.request.attempt,
+                number=number,
+                guest_id=session.guest_id,
+                caller=session.caller,
+                center_id=session.center_id,
+                refused_at=now,
+            )
+            for session, number in refused
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCardTesting:
+    """Use case: find the centers where unusually many cards were refused in the last 24 hours.
+
+    That is at least 20 cards, and more than one for every four sessions. Banks refuse
+    roughly one card in ten. May be called any number of times; it changes nothing. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self) -> Sequence[CardsAtCenter]:
+        """Return these centers, each with its numbers."""
+        since = self.clock.now() - WINDOW
+        with self.storage.read() as unit:
+            centers = unit.refused_cards.at_centers(since=since, at_least=MANY_REFUSED_CARDS)
+        return [
+            center
+            for center in centers
+            if center.refused_cards * SESSIONS_PER_REFUSED_CARD > center.sessions
+        ]

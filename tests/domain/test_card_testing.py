@@ -1,0 +1,276 @@
+"""Protection against card testing: what is counted, what is refused, and which centers stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.card_limits import CardsAtCenter
+from domain.card_sessions import CardSession, SessionStatus
+from domain.errors import CardLimitReached, GuestNotFound
+from domain.identifiers import CallerName, GuestId
+from domain.open_hosted_page import LinkPaused
+from domain.permissions import Caller, Permission
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.installation import (
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    GOOD_CARD,
+    MISMATCHING_CARD,
+    Installation,
+)
+
+DAY = timedelta(hours=24)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Iterator[Callable[[str], Installation]]:
+    """Return a function that makes an installation with two guests, two centers and limits."""
+    made: list[Installation] = []
+
+    def make(limits: str) -> Installation:
+        installed = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS=limits)
+        made.append(installed)
+        installed.has_guest(a_guest(id=OTHER_GUEST_ID))
+        installed.has_center(a_center(id=OTHER_CENTER_ID))
+        installed.configure(OTHER_CENTER_ID)
+        return installed
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@contextmanager
+def refused(counted: str, of: str, wait: timedelta) -> Iterator[None]:
+    with pytest.raises(CardLimitReached) as reached:
+        yield
+    assert (reached.value.counted, reached.value.of) == (counted, of)
+    assert reached.value.retry_after_seconds == wait.total_seconds()
+
+
+def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
+    """Return what the center had in the last 24 hours; a center without refusals is not listed."""
+    with installation.storage.read() as unit:
+        found = unit.refused_cards.at_centers(since=installation.clock.now() - DAY, at_least=1)
+    return (found[0].sessions, found[0].refused_cards) if found else (0, 0)
+
+
+def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("")
+    for _ in range(10):
+        installation.add_card()
+        installation.clock.advance(MINUTE)
+
+    with refused("sessions per guest", GUEST_ID, DAY - 10 * MINUTE):
+        installation.add_card(KIOSK)
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+
+    # As the answer said: then the first session no longer counts, but the refused request never did.
+    installation.clock.advance(DAY - 10 * MINUTE - SECOND)
+    with refused("sessions per guest", GUEST_ID, SECOND):
+        installation.add_card()
+    installation.clock.advance(SECOND)
+    installation.add_card()
+    with refused("sessions per guest", GUEST_ID, MINUTE):
+        installation.add_card()
+
+
+@pytest.mark.parametrize(
+    ("limits", "counted", "free"),
+    [
+        ("guest=2/off,caller=off/off,center=off/off", "sessions per guest", "guest"),
+        ("guest=off/2,caller=off/off,center=off/off", "refused cards per guest", "guest"),
+        ("guest=off/off,caller=2/off,center=off/off", "sessions per caller", "caller"),
+        ("guest=off/off,caller=off/2,center=off/off", "refused cards per caller", "caller"),
+        ("guest=off/off,caller=off/off,center=2/off", "sessions per center", "center"),
+        ("guest=off/off,caller=off/off,center=off/2", "refused cards per center", "center"),
+    ],
+)
+def test_each_limit_stops_one_guest_caller_or_center_and_no_other(
+    limited: Callable[[str], Installation], limits: str, counted: str, free: str
+) -> None:
+    installation = limited(limits)
+    add = installation.add_card
+    others: dict[str, Callable[[], CardSession]] = {
+        "guest": lambda: add(guest_id=OTHER_GUEST_ID),
+        "caller": lambda: add(KIOSK),
+        "center": lambda: add(center_id=OTHER_CENTER_ID),
+    }
+    for _ in range(2):
+        session = installation.opened_session()
+        installation.type_card(session, DECLINED_CARD)
+        installation.return_to_shop(session)
+    of = {"guest": GUEST_ID, "caller": installation.caller.name, "center": CENTER_ID}
+
+    with refused(counted, of[free], DAY):
+        add()
+    for name, add_of_another in others.items():
+        if name != free:
+            with refused(counted, of[free], DAY):
+                add_of_another()
+    others[free]()
+
+    installation.clock.advance(DAY)
+    add()
+
+
+def test_without_limits_nothing_is_refused(installation: Installation) -> None:
+    for _ in range(11):
+        session = installation.opened_session()
+        installation.type_card(session, DECLINED_CARD)
+        installation.return_to_shop(session)
+    assert sessions_and_refused_cards(installation) == (11, 11)
+
+
+def test_a_repeated_request_is_neither_counted_nor_refused(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=2/off")
+    first = installation.add_card(idempotency_key="key")
+    assert installation.add_card(idempotency_key="key") == first
+    installation.add_card()
+
+    assert installation.add_card(idempotency_key="key") == first
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card(idempotency_key="another")
+
+
+def test_what_is_wrong_with_a_request_is_said_before_the_limit(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("caller=1/off")
+    installation.add_card()
+    with pytest.raises(GuestNotFound):
+        installation.add_card(guest_id=GuestId(a_uuid(999)))
+
+
+def test_the_wait_lasts_until_no_limit_is_reached(limited: Callable[[str], Installation]) -> None:
+    installation = limited("guest=1/off,center=2/off")
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+    installation.clock.advance(MINUTE)
+    installation.add_card()
+
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card()
+
+
+def test_each_refused_card_of_a_page_is_counted_once(installation: Installation) -> None:
+    session = installation.opened_session()
+    for number, counted in ((DECLINED_CARD, 1), (DECLINED_CARD, 2), ("4242424242424241", 3)):
+        installation.type_card(session, number)
+        for _ in range(2):
+            installation.settle(session.token_id)
+            assert sessions_and_refused_cards(installation) == (1, counted)
+
+    installation.type_card(session, CHALLENGED_CARD)
+    installation.settle(session.token_id)
+    assert sessions_and_refused_cards(installation) == (1, 3)
+
+
+def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, CHALLENGED_CARD)
+    installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
+    installation.type_card(session, GOOD_CARD)
+    installation.return_to_shop(session)
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, DECLINED_CARD)
+    installation.clock.advance(MINUTE * 30)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_each_page_of_a_session_has_its_own_refused_cards(installation: Installation) -> None:
+    session = installation.opened_session()
+    for _ in range(2):
+        installation.type_card(session, DECLINED_CARD)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.open_page(session)
+
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    session = installation.opened_session(billing_info=address)
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, MISMATCHING_CARD)
+    for _ in range(2):
+        installation.settle(session.token_id)
+
+    assert installation.session(session.token_id).status is SessionStatus.FAILED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_links_of_a_guest_with_too_many_refused_cards_open_no_further_page(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/3")
+    in_advance = installation.add_card()
+    of_another = installation.add_card(guest_id=OTHER_GUEST_ID)
+    session = installation.opened_session()
+    for _ in range(3):
+        installation.type_card(session, DECLINED_CARD)
+    installation.settle(session.token_id)
+
+    with pytest.raises(LinkPaused) as paused:
+        installation.open_page(in_advance)
+    assert paused.value.retry_after_seconds == DAY.total_seconds()
+    assert installation.session(in_advance.token_id) == in_advance
+    # The page that is open stays open, and others are not affected.
+    assert "/fake-psp/pages/" in installation.open_page(session)
+    assert "/fake-psp/pages/" in installation.open_page(of_another)
+
+
+@pytest.mark.parametrize(("refused_cards", "sessions"), [(19, 4), (20, 80), (20, 200)])
+def test_a_center_with_few_refused_cards_does_not_stand_out(
+    installation: Installation, refused_cards: int, sessions: int
+) -> None:
+    has_tried(installation, refused_cards, sessions)
+    assert installation.container.find_card_testing()() == []
+
+
+def test_a_center_where_unusually_many_cards_were_refused_stands_out_for_24_hours(
+    installation: Installation,
+) -> None:
+    has_tried(installation, refused_cards=20, sessions=79)
+    find = installation.container.find_card_testing()
+    assert find() == [CardsAtCenter(center_id=CENTER_ID, sessions=79, refused_cards=20)]
+    installation.clock.advance(DAY)
+    assert find() == []
+
+
+def has_tried(installation: Installation, refused_cards: int, sessions: int) -> None:
+    """Let guests try cards at the center, five on a page."""
+    for number in range(sessions):
+        session = installation.add_card()
+        tries = min(5, max(0, refused_cards - 5 * number))
+        if tries:
+            installation.open_page(session)
+            for _ in range(tries):
+                installation.type_card(session, DECLINED_CARD)
+            installation.settle(session.token_id)
