@@ -24,6 +24,7 @@ from domain.errors import (
 )
 from domain.guests import parse_guest_id
 from domain.identifiers import TokenId, plain_uuid
+from domain.link_minutes import MAX_LINK_MINUTES, parse_link_minutes
 from domain.payment_configuration import CardsPerGuest
 from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.ports import Clock, Ids, PostalCodes, Storage, WriteUnit
@@ -44,6 +45,7 @@ class AddCardRequest:
     redirect_uri: object
     source: object = DEFAULT_SOURCE.value
     billing_info: object = None
+    link_minutes: object = None
     idempotency_key: str | None = None
 
 
@@ -55,10 +57,11 @@ class AddCard:
     request of the same caller under the same idempotency key within 24 hours returns the same
     session.
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, IdempotencyKeyInvalid or
-    IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone,
-    PaymentMethodAlreadyExists, BillingInfoRequired or IncorrectBillingAddress, CardLimitReached. A
-    refused request stores nothing. `limits` protect against card testing.
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes),
+    IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
+    PaymentConfigurationNotDone, PaymentMethodAlreadyExists, BillingInfoRequired or
+    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
+    against card testing.
     """
 
     storage: Storage
@@ -82,6 +85,8 @@ class AddCard:
             redirect_uri = parse_redirect_uri(request.redirect_uri, allowed=allowed)
             source = parse_source(request.source)
             billing_info = parse_billing_info(request.billing_info)
+            longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
+            link_minutes = parse_link_minutes(request.link_minutes, at_most=longest)
             key = _parse_idempotency_key(request.idempotency_key)
             if key:
                 fingerprint = RequestFingerprint(
@@ -90,6 +95,7 @@ class AddCard:
                     redirect_uri=redirect_uri,
                     source=source,
                     billing_info=billing_info,
+                    link_minutes=link_minutes,
                 )
                 used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
                 if used_for:
@@ -111,7 +117,7 @@ class AddCard:
                 CountedPer.CENTER: center_id,
             }
             require_below_limits(unit, self.limits, counted_for, now)
-        expires_at = now + configuration.session_lifetime
+        expires_at = now + configuration.link_lifetime(link_minutes)
         session = CardSession(
             token_id=TokenId(self.ids.uuid()),
             guest_id=guest_id,
@@ -120,6 +126,7 @@ class AddCard:
             source=source,
             redirect_uri=redirect_uri,
             billing_info=billing_info,
+            link_minutes=link_minutes,
             configuration=configuration,
             created_at=now,
             expires_at=expires_at,

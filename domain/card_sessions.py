@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import ceil
 from typing import Final, NamedTuple
 
 from domain.billing import BillingInfo
@@ -27,7 +28,10 @@ from domain.retries import next_retry
 from domain.sources import Source
 
 MAX_ATTEMPTS: Final = 20
-"""How many pages one session may have: each may prolong the session, and every session must end."""
+"""How many pages a session may have for each day of its link: each may prolong the session, and
+every session must end."""
+
+DAY: Final = timedelta(days=1)
 
 POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
 POLL_EVERY: Final = timedelta(minutes=10)
@@ -51,6 +55,15 @@ class SessionStatus(StrEnum):
     EXPIRED = "expired"
 
 
+class Progress(StrEnum):
+    """What the guest did last; `CANCELLED` also when the client cancelled the session."""
+
+    CREATED = "created"
+    OPENED = "opened"
+    RETURNED = "returned"
+    CANCELLED = "cancelled"
+
+
 class RequestFingerprint(NamedTuple):
     """The content of an add-card request, to compare requests under one Idempotency-Key.
 
@@ -62,6 +75,7 @@ class RequestFingerprint(NamedTuple):
     redirect_uri: str
     source: Source
     billing_info: BillingInfo | None
+    link_minutes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +111,11 @@ class DueSession(NamedTuple):
 class CardSession:
     """One addition of a card, from the request to its end.
 
-    `configuration` is the center's payment configuration at the time of add-card. `expires_at` is
-    the last time to open the link, then the end of the page. `due_at` is when the session is
-    processed next: a poll of the PSP, a retry, its expiry, or the end of a lease; None means not
-    before a webhook comes. `unanswered_since` is set while the PSP
-    does not respond.
+    `configuration` is the center's payment configuration at the time of add-card. `link_minutes` is
+    how long the client asked the link to live. `expires_at` is the end of the link, or of its page
+    if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
+    its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
+    set while the PSP does not respond, `cancelled_at` once the client has cancelled the session.
     """
 
     token_id: TokenId
@@ -115,12 +129,15 @@ class CardSession:
     created_at: datetime
     expires_at: datetime
     due_at: datetime | None
+    link_minutes: int | None = None
     status: SessionStatus = SessionStatus.OPEN
+    progress: Progress = Progress.CREATED
     attempt: PageAttempt | None = None
     unanswered_since: datetime | None = None
     account_id: AccountId | None = None
     failure: Failure | None = None
     ended_at: datetime | None = None
+    cancelled_at: datetime | None = None
 
     @property
     def request_fingerprint(self) -> RequestFingerprint:
@@ -131,6 +148,7 @@ class CardSession:
             redirect_uri=self.redirect_uri,
             source=self.source,
             billing_info=self.billing_info,
+            link_minutes=self.link_minutes,
         )
 
     @property
@@ -151,11 +169,63 @@ class CardSession:
 
     def is_past_end(self, now: datetime) -> bool:
         """Return whether it is too late to open the link, or to use the page."""
-        return self.status is SessionStatus.EXPIRED or now >= self.expires_at
+        is_over = self.status is SessionStatus.EXPIRED or self.cancelled_at is not None
+        return is_over or now >= self.expires_at
+
+    def is_page_past_end(self, now: datetime) -> bool:
+        """Return whether it is too late to use the page. The link may outlive it."""
+        page = self.attempt.page if self.attempt else None
+        return self.is_past_end(now) or (page is not None and now >= page.ends_at)
+
+    def is_old(self, now: datetime) -> bool:
+        """Return whether the session was started more than 24 hours ago."""
+        return now - self.created_at > DAY
+
+    def opens_by_click_alone(self, now: datetime) -> bool:
+        """Return whether a guest must confirm that the link is to be opened.
+
+        Messengers open the links in their messages for previews. Links that live for days are sent
+        by messenger, so an old one opens no page by itself.
+        """
+        return self.is_old(now) and not self.is_settled and not self.is_past_end(now)
+
+    def may_have_page(self, number: int, now: datetime) -> bool:
+        """Return whether the session may have this many pages by now.
+
+        They are 20 for each day of the link's life that has begun, so that one day cannot use up
+        the pages of the next.
+        """
+        lifetime = self.configuration.link_lifetime(self.link_minutes)
+        days = ceil(min(now - self.created_at, lifetime) / DAY)
+        return number <= MAX_ATTEMPTS * max(days, 1)
 
     def due_now(self, now: datetime) -> CardSession:
         """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
+
+    def with_progress(self, progress: Progress) -> CardSession:
+        """Note what the guest did.
+
+        Nothing changes before the link is opened, and once the session is settled or cancelled.
+        """
+        if self.attempt is None or self.is_settled or self.cancelled_at is not None:
+            return self
+        return replace(self, progress=progress)
+
+    def cancelled(self, now: datetime) -> CardSession:
+        """Note that the client has cancelled the session, which ends at once.
+
+        It is settled next. Nothing changes unless the session is open, or a second time.
+        """
+        if self.status is not SessionStatus.OPEN or self.cancelled_at is not None:
+            return self
+        return replace(
+            self,
+            progress=Progress.CANCELLED,
+            cancelled_at=now,
+            expires_at=min(self.expires_at, now),
+            due_at=now,
+        )
 
     def keeping_webhook_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
         """Keep the webhook's `due_at` if one changed it between `since` and `current`.
@@ -168,15 +238,17 @@ class CardSession:
 
     def with_attempt(self, request: HostedPageRequest) -> CardSession:
         """Note an attempt, before the PSP is asked for its page."""
-        return _polled(replace(self, attempt=PageAttempt(request=request)), request.begun_at)
+        attempt = PageAttempt(request=request)
+        return _polled(replace(self, attempt=attempt, progress=Progress.OPENED), request.begun_at)
 
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:
-        """Note the page that the PSP made. The session now ends with the page.
+        """Note the page that the PSP made. The session lives as long as its page, or longer.
 
         A session past its end does not become longer: its guest has already been told.
         """
         attempt = replace(self.current_attempt, page=page)
-        expires_at = self.expires_at if self.is_past_end(now) else page.ends_at
+        is_past_end = self.is_past_end(now)
+        expires_at = self.expires_at if is_past_end else max(self.expires_at, page.ends_at)
         return _polled(replace(self, attempt=attempt, expires_at=expires_at), now)
 
     def still_pending(self, now: datetime) -> CardSession:
@@ -225,8 +297,9 @@ def _ended(session: CardSession, status: SessionStatus, now: datetime) -> CardSe
 
 
 def _polled(session: CardSession, now: datetime) -> CardSession:
-    next_poll = next_poll_at(session.current_attempt.request.begun_at, now)
-    return session.postponed(min(next_poll, session.expires_at))
+    attempt = session.current_attempt
+    next_poll = min(next_poll_at(attempt.request.begun_at, now), session.expires_at)
+    return session.postponed(min(next_poll, attempt.page.ends_at) if attempt.page else next_poll)
 
 
 def next_poll_at(opened_at: datetime, now: datetime) -> datetime:

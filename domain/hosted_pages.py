@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -38,14 +38,19 @@ CONSENT_LANGUAGE: Final = "en"
 """The language of the consent text (RFC 5646). The page should be in the same language."""
 
 
+MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
+"""The longest life that a page is asked for. A link that lives longer leads to several pages."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPageRequest:
     """Every parameter of the call that creates the page of one attempt.
 
     It is committed before the PSP is called, so that a retry makes the same call.
     `guest_reference` is the PSP's reference for the guest, if there is one. The page must live
-    until `live_until`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin
-    that the guest reaches after the return and cancel addresses.
+    until `live_until`, which is at most 24 hours after `begun_at`, or longer if the PSP's minimum
+    is longer. `redirect_origin` is the origin that the guest reaches after the return and cancel
+    addresses.
     """
 
     token_id: TokenId

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from domain.card_sessions import CardSession
+from domain.card_sessions import CardSession, Progress
 from domain.errors import ServiceUnavailable
 from domain.hosted_pages import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.open_hosted_page import find_session
@@ -25,8 +25,9 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 class ReturnFromHostedPage:
     """Use case: the guest has finished the page; settle the session if that is possible at once.
 
-    The query parameters that the PSP's adapter needs are stored as evidence, and no others. If the
-    session cannot be settled now, the reconciler settles it. Raises LinkUnknown.
+    The return is noted first. The query parameters that the PSP's adapter needs are stored as
+    evidence, and no others. If the session cannot be settled now, the reconciler settles it. Raises
+    LinkUnknown.
     """
 
     storage: Storage
@@ -38,33 +39,30 @@ class ReturnFromHostedPage:
         """Store the evidence and settle. Return the stored redirect_uri."""
         session = find_session(self.storage, token_id)
         if not session.is_settled:
+            evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected in any case.
-            with suppress(ServiceUnavailable, ProviderUnavailable):
-                self._keep_evidence(session, parameters)
+            with suppress(ServiceUnavailable):
+                _note(self.storage, session, Progress.RETURNED, evidence)
             with suppress(ServiceUnavailable):
                 self.settle(session.token_id)
         return session.redirect_uri
 
-    def _keep_evidence(self, session: CardSession, parameters: Mapping[str, str]) -> None:
-        needed = self.providers[session.configuration.provider].return_parameters
+    def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
+        """Return the parameters that the PSP's adapter needs, or None."""
+        try:
+            needed = self.providers[session.configuration.provider].return_parameters
+        except ProviderUnavailable:
+            return None
         kept = {name: value for name, value in parameters.items() if name in needed}
         content = json.dumps(kept, sort_keys=True)
         if not kept or len(content) > MAX_EVIDENCE_LENGTH:
-            return
-        evidence = Evidence(
-            origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now()
-        )
-
-        def keep(unit: WriteUnit) -> None:
-            unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
-            unit.commit()
-
-        self.storage.transact(keep)
+            return None
+        return Evidence(origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelHostedPage:
-    """Use case: the guest leaves the page without a card. The session stays open until it expires.
+    """Use case: the guest leaves the page without a card; it is noted, and the link still works.
 
     Raises LinkUnknown.
     """
@@ -72,5 +70,25 @@ class CancelHostedPage:
     storage: Storage
 
     def __call__(self, *, token_id: str) -> str:
-        """Return the stored redirect_uri; changes nothing."""
-        return find_session(self.storage, token_id).redirect_uri
+        """Note it, if that is possible now. Return the stored redirect_uri."""
+        session = find_session(self.storage, token_id)
+        with suppress(ServiceUnavailable):
+            _note(self.storage, session, Progress.CANCELLED)
+        return session.redirect_uri
+
+
+def _note(
+    storage: Storage, seen: CardSession, progress: Progress, evidence: Evidence | None = None
+) -> None:
+    """Store how the guest left the page of a session, as it is by now, and any evidence."""
+
+    def note(unit: WriteUnit) -> None:
+        session = unit.sessions.get(seen.token_id) or seen
+        left = session.with_progress(progress)
+        if left != session:
+            unit.sessions.update(left)
+        if evidence is not None:
+            unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
+        unit.commit()
+
+    storage.transact(note)

@@ -56,10 +56,11 @@ def note_end_of_session(
     """Note that a session has ended without a card, if it has just done so. The caller commits."""
     if after.status is before.status:
         return
-    if after.status is SessionStatus.FAILED:
-        event_type = EventType.SESSION_FAILED
+    if after.failure is not None:
+        event_type, reason = EventType.SESSION_FAILED, after.failure.type
     elif after.status is SessionStatus.EXPIRED:
         event_type = EventType.SESSION_EXPIRED
+        reason = "cancelled" if after.cancelled_at else "not_finished"
     else:
         return
     _note(
@@ -72,7 +73,7 @@ def note_end_of_session(
             center_id=after.center_id,
             token_id=after.token_id,
             status=after.status.value,
-            reason=after.failure.type if after.failure else None,
+            reason=reason,
         ),
     )
 

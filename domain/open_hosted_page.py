@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.card_limits import CardLimit, Counted, CountedPer
-from domain.card_sessions import MAX_ATTEMPTS, CardSession
+from domain.card_sessions import CardSession, Progress
 from domain.card_testing import require_below_limits
 from domain.errors import CardLimitReached
 from domain.hosted_links import HostedLinks
-from domain.hosted_pages import HostedPageRequest, consent_for
+from domain.hosted_pages import MAX_PAGE_LIFETIME, HostedPageRequest, consent_for
 from domain.identifiers import TokenId, plain_uuid
 from domain.obtain_page import ObtainPage
 from domain.ports import Clock, ProviderUnavailable, Storage, WriteUnit
@@ -38,16 +38,20 @@ class LinkPaused(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class ClickNeeded(Exception):
+    """The link is older than 24 hours, so only the guest's click opens it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
     """Use case: return the address that a link leads to.
 
-    The first opening starts an attempt; from then on the session ends with its page. A link that is
-    opened again leads to the same page, or to a new one if that page is over. The link of a settled
-    session leads to the stored redirect_uri.
-    Raises LinkUnknown, LinkAltered, LinkExpired, LinkPaused, or ProviderUnavailable when the PSP
-    creates no page; the next opening tries again. Of `limits`, the one on the refused cards of a
-    guest counts here too: sessions started in advance get no page once it is reached.
+    The first opening starts an attempt; from then on the session lives at least as long as its
+    page. A link that is opened again leads to the same page, or to a new one if that page is over.
+    The link of a settled session leads to the stored redirect_uri.
+    Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
+    when the PSP creates no page; the next opening tries again. Of `limits`, the one on the refused
+    cards of a guest counts here too: sessions started in advance get no page once it is reached.
     """
 
     storage: Storage
@@ -57,15 +61,22 @@ class OpenHostedPage:
     links: HostedLinks
     clock: Clock
 
-    def __call__(self, *, token_id: str, redirect_uri: str) -> str:
-        """Ensure that there is a page; return the address to redirect the browser to."""
+    def __call__(self, *, token_id: str, redirect_uri: str, by_click: bool = False) -> str:
+        """Ensure that there is a page; return the address to redirect the browser to.
+
+        `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
+        written and the PSP was not called.
+        """
         session = find_session(self.storage, token_id)
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
+        now = self.clock.now()
+        if not by_click and session.opens_by_click_alone(now):
+            raise ClickNeeded
         if (
             session.attempt is not None
             and session.attempt.has_live_page
-            and not session.is_past_end(self.clock.now())
+            and not session.is_past_end(now)
         ):
             self.settle(session.token_id)
         session = self._with_attempt(session)
@@ -76,6 +87,8 @@ class OpenHostedPage:
         page = session.current_attempt.page
         if page is None or session.current_attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
+        if self.clock.now() >= page.ends_at:
+            raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         return page.address
 
     def _with_attempt(self, seen: CardSession) -> CardSession:
@@ -91,17 +104,20 @@ class OpenHostedPage:
             if session.is_past_end(self.clock.now()):
                 raise LinkExpired
             if session.attempt is not None and not session.attempt.over:
-                return session
-            session = session.with_attempt(self._next_request(unit, session))
-            unit.sessions.update(session)
-            unit.commit()
-            return session
+                opened = session.with_progress(Progress.OPENED)
+            else:
+                opened = session.with_attempt(self._next_request(unit, session))
+            if opened != session:
+                unit.sessions.update(opened)
+                unit.commit()
+            return opened
 
         return self.storage.transact(note)
 
     def _next_request(self, unit: WriteUnit, session: CardSession) -> HostedPageRequest:
+        now = self.clock.now()
         number = session.attempt.request.attempt + 1 if session.attempt else 1
-        if number > MAX_ATTEMPTS:
+        if not session.may_have_page(number, now):
             raise LinkExpired
         self._require_few_refused_cards(unit, session)
         guest = unit.guests.get(session.guest_id)
@@ -120,14 +136,15 @@ class OpenHostedPage:
             guest_name=f"{guest.first_name} {guest.last_name}",
             guest_email=guest.email,
             center_name=center.name,
-            billing_info=session.billing_info,
+            # Who opens an old link may not be the guest for whom it was made.
+            billing_info=None if session.is_old(now) else session.billing_info,
             avs=configuration.avs,
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),
             redirect_origin=redirect_origin(session.redirect_uri) or "",
             consent=consent_for(center.name),
-            begun_at=self.clock.now(),
-            live_until=session.expires_at,
+            begun_at=now,
+            live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
         )
 
     def _require_few_refused_cards(self, unit: WriteUnit, session: CardSession) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
+from domain.link_minutes import MAX_LINK_MINUTES
 from domain.redirects import parse_allowed_origin
 
 MIN_SESSION_MINUTES: Final = 15
@@ -32,7 +33,8 @@ class PaymentConfiguration:
 
     `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`)
     that a guest may be sent back to; an empty list allows every http and https address.
-    `session_minutes` is how long a link may wait to be opened.
+    `session_minutes` is how long a link may wait to be opened, unless add-card asks for another
+    time. `link_minutes` is the longest time that it may ask for; None means `session_minutes`.
     """
 
     provider: ProviderName
@@ -41,6 +43,7 @@ class PaymentConfiguration:
     cards_per_guest: CardsPerGuest = CardsPerGuest.MANY
     redirect_origins: tuple[str, ...] = ()
     session_minutes: int = 30
+    link_minutes: int | None = None
 
     @classmethod
     def parse(
@@ -52,6 +55,7 @@ class PaymentConfiguration:
         cards_per_guest: CardsPerGuest,
         redirect_origins: Iterable[str],
         session_minutes: int,
+        link_minutes: int | None = None,
     ) -> PaymentConfiguration:
         """Read a configuration that comes from outside. Raises InvalidField.
 
@@ -65,6 +69,8 @@ class PaymentConfiguration:
             raise InvalidField(
                 "session_minutes", f"from {MIN_SESSION_MINUTES} to {MAX_SESSION_MINUTES}"
             )
+        if link_minutes is not None and not session_minutes <= link_minutes <= MAX_LINK_MINUTES:
+            raise InvalidField("link_minutes", f"from {session_minutes} to {MAX_LINK_MINUTES}")
         try:
             origins = tuple(dict.fromkeys(map(parse_allowed_origin, redirect_origins)))
         except ValueError as error:
@@ -79,6 +85,7 @@ class PaymentConfiguration:
             cards_per_guest=cards_per_guest,
             redirect_origins=origins,
             session_minutes=session_minutes,
+            link_minutes=link_minutes,
         )
 
     @property
@@ -87,6 +94,10 @@ class PaymentConfiguration:
         return PspAccount(self.provider, self.merchant_account)
 
     @property
-    def session_lifetime(self) -> timedelta:
-        """How long the link of a session may wait to be opened."""
-        return timedelta(minutes=self.session_minutes)
+    def max_link_minutes(self) -> int:
+        """The longest time in minutes that add-card may ask for."""
+        return self.link_minutes or self.session_minutes
+
+    def link_lifetime(self, link_minutes: int | None) -> timedelta:
+        """Return how long a link may wait to be opened; None means as configured."""
+        return timedelta(minutes=link_minutes or self.session_minutes)

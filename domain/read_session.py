@@ -8,7 +8,7 @@ from domain.card_sessions import CardSession
 from domain.errors import SessionNotFound
 from domain.identifiers import TokenId, plain_uuid
 from domain.permissions import MAY_VIEW_CARDS, Caller
-from domain.ports import Storage
+from domain.ports import Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,20 @@ class ReadSession:
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
         """Look the session up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
-        known_id = plain_uuid(token_id)
         with self.storage.read() as unit:
-            session = unit.sessions.get(TokenId(known_id)) if known_id else None
-        if (
-            session is None
-            or session.guest_id != plain_uuid(guest_id)
-            or not caller.sees(session.center_id)
-        ):
-            raise SessionNotFound
-        return session
+            return session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
+
+
+def session_of_guest(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, token_id: str
+) -> CardSession:
+    """Return a guest's session that the caller may see. Raises SessionNotFound."""
+    known_id = plain_uuid(token_id)
+    session = unit.sessions.get(TokenId(known_id)) if known_id else None
+    if (
+        session is None
+        or session.guest_id != plain_uuid(guest_id)
+        or not caller.sees(session.center_id)
+    ):
+        raise SessionNotFound
+    return session

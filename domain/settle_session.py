@@ -89,7 +89,7 @@ class SettleSession:
             return PageClosed()
         provider = self.providers[session.configuration.provider]
         outcome = provider.outcome(attempt.request, attempt.page, self._evidence(session))
-        if isinstance(outcome, _COLLECTED) or not session.is_past_end(self.clock.now()):
+        if isinstance(outcome, _COLLECTED) or not session.is_page_past_end(self.clock.now()):
             return outcome
         # Closed before the last question, so that no card can be collected after it.
         provider.close(attempt.request, attempt.page)

@@ -41,11 +41,15 @@ def store_card(
 
     Return the updated session: completed, or failed if a rule refuses the card. The token of a
     refused card is scheduled for discard. A card whose token was discarded already is not stored,
-    and its page is over. While its token is being discarded, the session waits. The caller commits.
+    and its page is over; so is one that was collected after the client had cancelled. While its
+    token is being discarded, the session waits. The caller commits.
     """
     configuration, card = session.configuration, collected.card
     # Before the token is locked, as in every unit that locks both: none waits for another in turn.
     stored = unit.accounts.active_at(session.guest_id, session.center_id)
+    if session.cancelled_at is not None and collected.collected_at > session.cancelled_at:
+        note_discard_of_collected(unit, session, collected, now=now)
+        return session.without_card(now)
     discard = unit.discards.get(
         configuration.provider, configuration.merchant_account, collected.token
     )

@@ -207,6 +207,13 @@ class PspName(click.ParamType[str]):
     show_default=True,
     help="How long a link may wait to be opened, from 15 to 1440.",
 )
+@click.option(
+    "--link-minutes",
+    type=int,
+    metavar="N",
+    help="The longest time that a client may ask for instead, up to 43200 (30 days).  "
+    "[default: as --session-minutes]",
+)
 @click.pass_context
 def configure_payments(
     context: click.Context,
@@ -219,6 +226,7 @@ def configure_payments(
     cards_per_guest: str,
     redirect_origins: tuple[str, ...],
     session_minutes: int,
+    link_minutes: int | None,
 ) -> None:
     """Set up how a center takes cards.
 
@@ -249,6 +257,7 @@ def configure_payments(
                 cards_per_guest=CardsPerGuest(cards_per_guest),
                 redirect_origins=redirect_origins,
                 session_minutes=session_minutes,
+                link_minutes=link_minutes,
             )
             _require_psp(container, provider, configuration.merchant_account)
         known_id = CenterId(parse_uuid("center_id", center_id))

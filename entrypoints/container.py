@@ -30,6 +30,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.cancel_session import CancelSession
 from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
@@ -265,6 +266,9 @@ class Container(containers.DeclarativeContainer):
         choose_default_card=providers.Factory(ChooseDefaultCard, storage=storage),
         list_expiring_cards=providers.Factory(ListExpiringCards, storage=storage),
         read_session=providers.Factory(ReadSession, storage=storage),
+        cancel_session=providers.Factory(
+            CancelSession, storage=storage, settle=settle_session, clock=clock
+        ),
         list_sessions=providers.Factory(ListSessions, storage=storage),
         put_guest=providers.Factory(PutGuest, storage=storage),
         read_guest=providers.Factory(ReadGuest, storage=storage),

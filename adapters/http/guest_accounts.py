@@ -30,7 +30,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """A guest's cards and card-addition sessions (sections 4.1, 4.4 to 4.7, 4.13 and 4.18)."""
+    """Add, list, read and remove cards, choose a default; list, read and cancel sessions.
+
+    Sections 4.1, 4.4 to 4.7, 4.13, 4.17 and 4.18 of the interface.
+    """
 
     use_cases: UseCases
     authenticate: Authentication
@@ -113,4 +116,13 @@ class GuestAccounts:
         """Read a session's status, and its account or failure once it has ended."""
         caller = self.authenticate(req)
         session = self.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
+        json_body(resp, CardSessionState.of(session))
+
+    def on_delete_session(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
+    ) -> None:
+        """Cancel a session, and return its state."""
+        caller = self.authenticate(req)
+        session = self.use_cases.cancel_session(caller, guest_id=guest_id, token_id=token_id)
+        self.wake_reconciler()
         json_body(resp, CardSessionState.of(session))

@@ -1,7 +1,7 @@
 """The guest's browser: `/hosted-payments`, and its `return` and `cancel`.
 
 Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
-neither is possible, the guest sees a page that says why.
+neither is possible, the guest sees a page that says why. An old link shows a page with a button.
 """
 
 from __future__ import annotations
@@ -13,11 +13,19 @@ from typing import Final
 
 import falcon
 
+from adapters.http.continue_page import show_continue_page
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
 from domain.errors import ServiceUnavailable
-from domain.open_hosted_page import LinkAltered, LinkExpired, LinkPaused, LinkUnknown
+from domain.find_way_back import WayBack
+from domain.open_hosted_page import (
+    ClickNeeded,
+    LinkAltered,
+    LinkExpired,
+    LinkPaused,
+    LinkUnknown,
+)
 from domain.ports import ProviderUnavailable
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
@@ -60,12 +68,22 @@ class HostedPayments:
         app.add_route("/hosted-payments/cancel", self, suffix="cancel")
         for error in _PROBLEMS:
             app.add_error_handler(error, self._show_problem)
+        app.add_error_handler(ClickNeeded, self._show_button)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now."""
+        """Redirect to the PSP's page, which is created now; an old link shows a button."""
+        self._open(req, resp, by_click=False)
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Redirect to the PSP's page, which is created now: the guest clicked the button."""
+        self._open(req, resp, by_click=True)
+
+    def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
         query = Query(req)
         address = self.use_cases.open_hosted_page(
-            token_id=query.only("token_id"), redirect_uri=query.only("redirect_uri")
+            token_id=query.only("token_id"),
+            redirect_uri=query.only("redirect_uri"),
+            by_click=by_click,
         )
         self.wake_reconciler()
         _redirect(resp, address)
@@ -80,7 +98,7 @@ class HostedPayments:
         _redirect(resp, address)
 
     def on_get_cancel(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the shop. The link can be used again until the session ends."""
+        """Note it, and redirect to the shop. The link works until the session ends."""
         _redirect(resp, self.use_cases.cancel_hosted_page(token_id=Query(req).only("token_id")))
 
     def _show_problem(
@@ -89,10 +107,17 @@ class HostedPayments:
         problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
         if isinstance(error, LinkPaused):
             problem = replace(problem, retry_after_seconds=error.retry_after_seconds)
-        way_back = None
+        show_problem(resp, problem, self._way_back(req))
+
+    def _show_button(
+        self, req: falcon.Request, resp: falcon.Response, _: ClickNeeded, __: object
+    ) -> None:
+        show_continue_page(resp, self._way_back(req))
+
+    def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
-            way_back = self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
-        show_problem(resp, problem, way_back)
+            return self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
+        return None
 
 
 def _redirect(resp: falcon.Response, address: str) -> None:

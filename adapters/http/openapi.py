@@ -149,7 +149,9 @@ def _needed(any_of: Collection[Permission] | None) -> str:
 
 
 def _responses(operation: Operation) -> dict[str, Json]:
-    responses = {str(status): _page(status, text) for status, text in operation.pages.items()}
+    responses = {
+        str(status): _page(operation.path, status, text) for status, text in operation.pages.items()
+    }
     if operation.response is None:
         return responses
     responses["200"] = {"description": "Done.", "content": _json(_ref(operation.response))}
@@ -208,11 +210,11 @@ def _of_types(schema: Json, types: Sequence[str]) -> Json:
     return schema | (error if is_bare else {"properties": {"error": error}})
 
 
-def _page(status: int, description: str) -> Json:
+def _page(path: str, status: int, description: str) -> Json:
     if status == 303:
         location: Json = {"required": True, "schema": {"type": "string", "format": "uri"}}
         return {"description": description, "headers": {"Location": location}}
-    if status == 200:
+    if status == 200 and path == "/openapi.json":
         return {"description": description, "content": _json({"type": "object"})}
     return {"description": description, "content": {"text/html": {"schema": {"type": "string"}}}}
 

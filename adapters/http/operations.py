@@ -169,6 +169,34 @@ _CENTER_OF_PRODUCT: Final = {**_CENTER_ID, "examples": {"spa": CENTER_IDS["spa"]
 _PRODUCT_ID: Final = _parameter("product_id", "path", "The product.", known=PRODUCT_IDS)
 _BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
 
+_LINK: Final = Operation(
+    method="get",
+    path="/hosted-payments",
+    name="openHostedPage",
+    tag=Tag.SESSIONS,
+    summary="The link to which the client redirects the guest's browser",
+    description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
+    parameters=(
+        _LINK_TOKEN,
+        _parameter(
+            "redirect_uri",
+            "query",
+            "The redirect_uri of the add-card request.",
+            required=True,
+            type="string",
+            format="uri",
+        ),
+    ),
+    pages={
+        200: "After 24 hours: a page with a button, which sends the same address as a POST.",
+        303: "To the hosted page, or back to redirect_uri once the session is settled.",
+        400: "The link has been changed.",
+        410: "The link has expired.",
+        429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
+        **_LINK_PROBLEMS,
+    },
+)
+
 _WEBHOOK: Final = Operation(
     method="post",
     path="/webhooks/{provider}",
@@ -263,6 +291,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.RedirectUriInvalid(),
             errors.InvalidSource(),
             errors.BillingInfoInvalid("email"),
+            errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
             errors.IdempotencyKeyInvalid(),
             errors.IdempotencyKeyReused(),
             *_GUEST_REFUSALS,
@@ -357,6 +386,22 @@ OPERATIONS: Final[Sequence[Operation]] = (
         refusals=(errors.SessionNotFound(),),
     ),
     Operation(
+        method="delete",
+        path=_ACCOUNTS + "/sessions/{token_id}",
+        name="cancelSession",
+        tag=Tag.SESSIONS,
+        summary="Cancel a card-addition session",
+        description=(
+            "Its link and its page are closed. A card that was collected before is stored. A "
+            "session that has ended does not change."
+        ),
+        parameters=(_GUEST_ID, _TOKEN_ID),
+        response=CardSessionState,
+        needs=MAY_ADD_CARDS,
+        links={"readSession": {**_SAME_GUEST, "token_id": "$request.path.token_id"}},
+        refusals=(errors.SessionNotFound(),),
+    ),
+    Operation(
         method="get",
         path=_CENTERS,
         name="listCenters",
@@ -437,31 +482,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.InvalidField("code", "1 to 100 characters, not blank"),
         ),
     ),
-    Operation(
-        method="get",
-        path="/hosted-payments",
-        name="openHostedPage",
-        tag=Tag.SESSIONS,
-        summary="The link to which the client redirects the guest's browser",
-        description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
-        parameters=(
-            _LINK_TOKEN,
-            _parameter(
-                "redirect_uri",
-                "query",
-                "The redirect_uri of the add-card request.",
-                required=True,
-                type="string",
-                format="uri",
-            ),
-        ),
-        pages={
-            303: "To the hosted page, or back to redirect_uri once the session is settled.",
-            400: "The link has been changed.",
-            410: "The link has expired.",
-            429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
-            **_LINK_PROBLEMS,
-        },
+    _LINK,
+    replace(
+        _LINK,
+        method="post",
+        name="openHostedPageByClick",
+        summary="The button of the page that an old link shows",
+        description="As above, whatever the age of the link.",
+        pages={each: meaning for each, meaning in _LINK.pages.items() if each != 200},
     ),
     Operation(
         method="get",

@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader
 
 from domain.find_way_back import WayBack
 
-_PAGE: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True).get_template(
-    "problem.html"
-)
+TEMPLATES: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True)
+
+_PAGE: Final = TEMPLATES.get_template("problem.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,13 @@ def show_problem(resp: falcon.Response, problem: Problem, way_back: WayBack | No
     protect_page(resp, style=f"'nonce-{nonce}'")
 
 
-def protect_page(resp: falcon.Response, *, style: str = "'none'") -> None:
+def protect_page(
+    resp: falcon.Response, *, style: str = "'none'", form_action: str = "'none'"
+) -> None:
     """Set the headers that forbid loading anything, framing the page and sending a referrer."""
     resp.set_header(
         "Content-Security-Policy",
-        f"default-src 'none'; style-src {style}; form-action 'none'; frame-ancestors 'none'; "
-        "base-uri 'none'",
+        f"default-src 'none'; style-src {style}; form-action {form_action}; "
+        "frame-ancestors 'none'; base-uri 'none'",
     )
     resp.set_header("Referrer-Policy", "no-referrer")

@@ -20,6 +20,7 @@ from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, Unsupp
 from domain.add_card import AddCardRequest
 from domain.billing import MAX_LENGTHS
 from domain.guests import MAX_NAME_LENGTH as MAX_GUEST_NAME_LENGTH
+from domain.link_minutes import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.products import MAX_CODE_LENGTH, MAX_DESCRIPTION_LENGTH
 from domain.products import MAX_NAME_LENGTH as MAX_PRODUCT_NAME_LENGTH
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
@@ -89,6 +90,15 @@ class AddCardBody(Struct, frozen=True, kw_only=True):
         object,
         _field("1 = web store, 5 = mobile.", type="integer", enum=[each.value for each in Source]),
     ] = DEFAULT_SOURCE.value
+    link_minutes: Annotated[
+        object,
+        _field(
+            "How long the link may wait to be opened: up to the center's link_minutes.",
+            type=["integer", "null"],
+            minimum=MIN_LINK_MINUTES,
+            maximum=MAX_LINK_MINUTES,
+        ),
+    ] = None
 
 
 class GuestBody(Struct, frozen=True, kw_only=True):
@@ -158,6 +168,7 @@ def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
         redirect_uri=body.redirect_uri,
         source=body.source,
         billing_info=body.billing_info,
+        link_minutes=body.link_minutes,
         idempotency_key=req.get_header("Idempotency-Key"),
     )
 

@@ -91,17 +91,25 @@ class CardSessionStarted(Done, frozen=True, kw_only=True):
 _SessionStatus = Annotated[
     Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
 ]
+_SessionProgress = Annotated[
+    Literal["created", "opened", "returned", "cancelled"],
+    _example("returned", "What the guest did last.", type="string"),
+]
 _StoredCardId = Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
 _SessionFailure = Annotated[
     ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
 ]
-_SessionEnd = Annotated[datetime, _time("When the link expires; once opened, when its page does.")]
+_SessionEnd = Annotated[
+    datetime,
+    _time("When the link expires, or its page if that is later; or when it was cancelled."),
+]
 
 
 class CardSessionState(Done, frozen=True, kw_only=True):
     """The state of a card-addition session."""
 
     status: _SessionStatus
+    progress: _SessionProgress
     account_id: _StoredCardId
     failure: _SessionFailure
     expires_at: _SessionEnd
@@ -112,6 +120,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
         failure = session.failure
         return cls(
             status=session.status.value,
+            progress=session.progress.value,
             account_id=session.account_id,
             failure=ErrorObject(failure.code, failure.message, failure.type) if failure else None,
             expires_at=session.expires_at,
@@ -233,6 +242,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     token_id: Annotated[_Uuid, _uuid("The token of the card-addition session.")]
     center_id: Annotated[_Uuid, _uuid("The center that the card is added at.")]
     status: _SessionStatus
+    progress: _SessionProgress
     account_id: _StoredCardId
     failure: _SessionFailure
     created_at: Annotated[datetime, _time("When the session was started.")]
@@ -273,6 +283,10 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
             ["https://shop.example"], "The origins that redirect_uri may have; if empty, any."
         ),
     ]
+    link_minutes: Annotated[
+        int | None,
+        _example(43_200, "The longest link_minutes of add-card; null if it takes no cards."),
+    ]
 
     @classmethod
     def of(cls, found: ConfiguredCenter) -> CenterInfo:
@@ -285,6 +299,7 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
             avs=configuration is not None and configuration.avs,
             cards_per_guest=configuration.cards_per_guest.value if configuration else None,
             redirect_origins=list(configuration.redirect_origins) if configuration else [],
+            link_minutes=configuration.max_link_minutes if configuration else None,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from domain.add_card import AddCard
+from domain.cancel_session import CancelSession
 from domain.choose_default_card import ChooseDefaultCard
 from domain.find_way_back import FindWayBack
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -34,6 +35,7 @@ class UseCases:
     remove_account: RemoveAccount
     list_expiring_cards: ListExpiringCards
     read_session: ReadSession
+    cancel_session: CancelSession
     list_sessions: ListSessions
     put_guest: PutGuest
     read_guest: ReadGuest

@@ -207,6 +207,15 @@ MIGRATIONS: Final = {
         CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at)
             WHERE expiry_notice_at IS NOT NULL;
     """,
+    # The default is for a release before this one, which may still be running.
+    "m009_sessions_that_say_more": """
+        ALTER TABLE card_sessions
+            ADD COLUMN progress text NOT NULL DEFAULT 'created',
+            ADD COLUMN cancelled_at timestamptz,
+            ADD COLUMN link_minutes integer;
+        ALTER TABLE payment_configurations ADD COLUMN link_minutes integer;
+        UPDATE card_sessions SET progress = 'opened' WHERE attempt IS NOT NULL;
+    """,
     # Most cards are the only one of their guest at a center. The first statement sets the value of
     # all rows without writing them, so that only the others are written.
     "m010_default_cards": """

@@ -369,6 +369,17 @@ def m008_events(db: Database) -> None:
 
 
 @MIGRATIONS()
+def m009_sessions_that_say_more(db: Database) -> None:
+    """Add the progress of sessions, the time they were cancelled at, and the life of links."""
+    # The default is for a release before this one, which may still be running.
+    db.execute("ALTER TABLE card_sessions ADD COLUMN progress TEXT NOT NULL DEFAULT 'created'")
+    db.execute("ALTER TABLE card_sessions ADD COLUMN cancelled_at TEXT")
+    db.execute("ALTER TABLE card_sessions ADD COLUMN link_minutes INTEGER")
+    db.execute("ALTER TABLE payment_configurations ADD COLUMN link_minutes INTEGER")
+    db.execute("UPDATE card_sessions SET progress = 'opened' WHERE attempt IS NOT NULL")
+
+
+@MIGRATIONS()
 def m010_default_cards(db: Database) -> None:
     """Mark the oldest active account of each guest and center as the default; index expiry."""
     db.execute("ALTER TABLE payment_accounts ADD COLUMN is_default INTEGER NOT NULL DEFAULT 0")

@@ -25,7 +25,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.billing import BillingInfo
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
-from domain.card_sessions import CardSession, DueSession, Failure, SessionStatus
+from domain.card_sessions import CardSession, DueSession, Failure, Progress, SessionStatus
 from domain.events import EventType
 from domain.guests import Guest
 from domain.hosted_pages import EvidenceOrigin
@@ -303,6 +303,7 @@ class TestRecords:
                 ended_at=NOW.replace(microsecond=0),
             ),
             a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),
+            a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
             an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
             a_payment_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
             a_payment_account(removed_at=NOW),
@@ -354,6 +355,7 @@ class TestRecords:
                     cards_per_guest=CardsPerGuest.ONE,
                     redirect_origins=(),
                     session_minutes=1440,
+                    link_minutes=43_200,
                 ),
             ),
             (

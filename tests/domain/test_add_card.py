@@ -22,6 +22,7 @@ from domain.errors import (
     IdempotencyKeyReused,
     IncorrectBillingAddress,
     InvalidCenterId,
+    InvalidField,
     InvalidSource,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
@@ -242,6 +243,36 @@ def test_a_postal_code_must_have_its_countrys_format(
             installation.add_card(billing_info=address)
 
 
+def test_a_link_lives_as_long_as_is_asked_for_within_the_limit_of_the_center(
+    installation: Installation,
+) -> None:
+    installation.configure(session_minutes=60, link_minutes=43_200)
+
+    def lives_for(link_minutes: int | None) -> timedelta:
+        session = installation.add_card(link_minutes=link_minutes)
+        return session.expires_at - session.created_at
+
+    assert lives_for(None) == timedelta(minutes=60)
+    assert lives_for(15) == timedelta(minutes=15)
+    assert lives_for(43_200) == timedelta(days=30)
+
+
+@pytest.mark.parametrize("link_minutes", [14, 61, 0, -60, True, 60.0, "60", [60], 10**30])
+def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
+    installation: Installation, link_minutes: object
+) -> None:
+    installation.configure(session_minutes=60)
+
+    with pytest.raises(InvalidField) as refused:
+        installation.add_card(link_minutes=link_minutes, idempotency_key="not one")
+    assert refused.value.message == "link_minutes must be a whole number from 15 to 60"
+    with pytest.raises(BillingInfoInvalid):
+        installation.add_card(link_minutes=link_minutes, billing_info=[])
+    installation.unconfigure()
+    with pytest.raises(PaymentConfigurationNotDone):
+        installation.add_card(link_minutes=43_200)
+
+
 def test_the_same_key_and_request_give_the_same_session(installation: Installation) -> None:
     asked: dict[str, Any] = {
         "redirect_uri": "https://shop.example/all",
@@ -261,6 +292,7 @@ OTHERWISE: dict[str, list[object]] = {
     "redirect_uri": ["https://shop.example/other"],
     "source": [5],
     "billing_info": [{"city": "Lyon"}],
+    "link_minutes": [15],
 }
 
 

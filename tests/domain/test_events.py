@@ -127,6 +127,20 @@ class TestWhatIsTold:
         (expired,) = receiver.received
         assert expired.content["type"] == "session.expired"
         assert expired.content["data"]["token_id"] == session.token_id
+        assert expired.content["data"]["reason"] == "not_finished"
+
+    def test_a_session_that_the_client_cancels(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        session = installation.opened_session()
+        installation.use_cases.cancel_session(
+            installation.caller, guest_id=GUEST_ID, token_id=session.token_id
+        )
+        installation.reconcile_until_idle()
+
+        (expired,) = receiver.received
+        assert expired.content["type"] == "session.expired"
+        assert expired.content["data"]["reason"] == "cancelled"
 
     def test_a_session_whose_page_the_psp_refuses_after_its_end(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint

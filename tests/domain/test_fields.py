@@ -40,6 +40,7 @@ VALID: Final[dict[Any, dict[str, object]]] = {
         "cards_per_guest": CardsPerGuest.ONE,
         "redirect_origins": ["https://shop.example"],
         "session_minutes": 60,
+        "link_minutes": 43_200,
     },
 }
 
@@ -62,6 +63,7 @@ def test_fields_of_the_right_form_are_kept() -> None:
         cards_per_guest=CardsPerGuest.ONE,
         redirect_origins=("https://shop.example",),
         session_minutes=60,
+        link_minutes=43_200,
     )
 
 
@@ -102,6 +104,9 @@ def test_an_origin_in_two_spellings_is_kept_once() -> None:
         (PaymentConfiguration, "merchant_account", "x" * 64),
         (PaymentConfiguration, "session_minutes", 15),
         (PaymentConfiguration, "session_minutes", 1440),
+        (PaymentConfiguration, "link_minutes", None),
+        (PaymentConfiguration, "link_minutes", 60),
+        (PaymentConfiguration, "link_minutes", 43_200),
     ],
 )
 def test_the_bounds_belong_to_what_is_taken(record: Any, field: str, value: object) -> None:
@@ -148,6 +153,7 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     (PaymentConfiguration, "merchant_account", ACCOUNT, ["", "x" * 65, "caf\u00e9", "two words"]),
     (PaymentConfiguration, "redirect_origins", ORIGIN, [["https://shop.example", "shop.example"]]),
     (PaymentConfiguration, "session_minutes", "from 15 to 1440", [14, 1441]),
+    (PaymentConfiguration, "link_minutes", "from 60 to 43200", [0, 59, 43_201]),
 ]
 
 

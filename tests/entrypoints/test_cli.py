@@ -216,6 +216,7 @@ class TestConfigurePayments:
             *("--account", "Harbor_spa-2", "--avs", "--cards-per-guest", "one"),
             *("--redirect-origin", "https://shop.example", "--redirect-origin", "myspa://"),
             *("--redirect-origin", "HTTPS://Shop.Example/", "--session-minutes", "1440"),
+            *("--link-minutes", "43200"),
         )
 
         assert configuration(with_center) == PaymentConfiguration(
@@ -225,6 +226,7 @@ class TestConfigurePayments:
             cards_per_guest=CardsPerGuest.ONE,
             redirect_origins=("https://shop.example", "myspa://"),
             session_minutes=1440,
+            link_minutes=43_200,
         )
 
     def test_stripe_is_taken_for_an_account_with_keys(self, with_center: CommandLine) -> None:
@@ -288,6 +290,7 @@ class TestConfigurePayments:
             (("--account", "two words"), "--account must be 1 to 64 letters, digits"),
             (("--redirect-origin", "shop.example"), "--redirect-origin must be an origin such as"),
             (("--session-minutes", "14"), "--session-minutes must be from 15 to 1440"),
+            (("--link-minutes", "29"), "--link-minutes must be from 30 to 43200"),
         ],
         ids=str,
     )

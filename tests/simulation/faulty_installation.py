@@ -160,6 +160,14 @@ class FaultyInstallation(Installation):
         )
         self.known.removed.add(account.account_id)
 
+    def cancel(self, session: CardSession) -> str:
+        """Cancel a session as a client; return its status and progress."""
+        cancelled = self.use_cases.cancel_session(
+            self.caller, guest_id=session.guest_id, token_id=session.token_id
+        )
+        self.known.cancelled.add(session.token_id)
+        return f"{cancelled.status} {cancelled.progress}"
+
     def follow_link(self, session: CardSession) -> str:
         """Open the link of a session; return where it leads."""
         address = self.open_page(session)
@@ -235,6 +243,9 @@ class FaultyInstallation(Installation):
                 (
                     each.redirect_uri,
                     each.status,
+                    # Nobody waits for a settled session any more.
+                    "" if each.is_settled else each.progress,
+                    each.cancelled_at is not None,
                     each.failure or "",
                     each.due_at is not None and each.due_at <= now,
                     # A settled session needs no evidence.

@@ -12,7 +12,7 @@ from typing import Final
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
-from tests.simulation.psp import token_of
+from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import AccountRow, SessionRow, Snapshot
 
 MAX_CLOCK_SKEW: Final = timedelta(minutes=5)
@@ -64,11 +64,12 @@ class Known:
     `started`: guest, center and redirect_uri of each session that a client was told of.
     `sends`: how often each redirect_uri was sent; no two visits share one.
     `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
-    sent with an idempotency key. `removed`: the accounts whose removal was confirmed.
+    sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `cancelled`:
+    the sessions whose cancellation was confirmed, unless they had ended.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
-    reports by webhook only. `places`: all guests, centers and configurations; `there` and `missing`:
-    those that existed, or did not, at any time since the last check. `max_sessions`: how many
-    sessions a guest may have in 24 hours; None means any number.
+    reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
+    configurations; `there` and `missing`: those that existed, or did not, at any time since the last
+    check. `max_sessions`: how many sessions a guest may have in 24 hours; None means any number.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -76,8 +77,10 @@ class Known:
     sent_for: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     keyed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
     typed: dict[str, str] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
+    was_late: set[str] = field(default_factory=set)
     places: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
@@ -101,6 +104,7 @@ class Invariants:
         self._cards_are_stored_once(snapshot)
         _guests_with_cards_have_one_default(snapshot)
         self._sessions_change_only_as_allowed(snapshot)
+        self._cancelling_decides_by_the_time(snapshot)
         self._cards_belong_where_they_were_typed(snapshot)
         self._failures_have_a_reason(snapshot)
         self._no_token_is_forgotten(snapshot)
@@ -163,6 +167,29 @@ class Invariants:
                 is_allowed = now.status in _NEXT_STATUS[before.status]
                 step = f"from {before.status} to {now.status}"
                 require(is_allowed, "I3", f"session {token_id} went {step}")
+
+    def _cancelling_decides_by_the_time(self, snapshot: Snapshot) -> None:
+        for token_id in sorted(self._known.cancelled):
+            is_noted = snapshot.sessions[token_id].cancelled_at
+            require(is_noted, "I1", f"the cancellation of session {token_id} is lost")
+        for session in snapshot.sessions.values():
+            cancelled_at = session.cancelled_at
+            if cancelled_at is None:
+                continue
+            name = f"session {session.token_id}, which was cancelled,"
+            before = self._before.get(session.token_id)
+            require(session.expires_at <= cancelled_at, "I3", f"{name} goes on")
+            if before and before.cancelled_at:
+                is_same = (before.cancelled_at, before.attempt) == (cancelled_at, session.attempt)
+                require(is_same, "I3", f"{name} has changed")
+            for page in snapshot.pages_with_card(session.token_id):
+                if page.request.attempt != session.attempt or page.collected_at is None:
+                    continue
+                if page.collected_at > cancelled_at:
+                    require(session.status != "completed", "I3", f"{name} stored a later card")
+                elif session.status == "expired" and (before is None or before.status == "open"):
+                    is_excused = page.reference in self._known.was_late or _is_dead(page, snapshot)
+                    require(is_excused, "I3", f"{name} lost an earlier card")
 
     def _cards_belong_where_they_were_typed(self, snapshot: Snapshot) -> None:
         for account in snapshot.accounts.values():
@@ -298,6 +325,17 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
     require(not is_mismatch, "I5", f"{name} stored a card with a wrong billing address")
+
+
+def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
+    """Return whether the token of a page was discarded because of another session."""
+    account = page.request.merchant_account
+    tokens = {each.token for each in snapshot.discards if each.merchant_account == account}
+    return (
+        account == LASTING_TOKENS
+        and page.card is not None
+        and (token_of(account, page.card) in tokens)
+    )
 
 
 def _will_be_asked_about(page: PspPage, snapshot: Snapshot) -> bool:

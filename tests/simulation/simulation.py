@@ -27,7 +27,13 @@ from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, Ses
 from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
-from domain.open_hosted_page import LinkAltered, LinkExpired, LinkPaused, LinkUnknown
+from domain.open_hosted_page import (
+    ClickNeeded,
+    LinkAltered,
+    LinkExpired,
+    LinkPaused,
+    LinkUnknown,
+)
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
@@ -62,8 +68,12 @@ GARDEN: Final = Center(id=CenterId(a_uuid(2)), name="Garden")
 SUMMIT: Final = Center(id=CenterId(a_uuid(3)), name="Summit")
 CENTERS: Final = (HARBOR, GARDEN, SUMMIT)
 
+LONG_LINK_MINUTES: Final = 2 * 24 * 60
+
 CONFIGURATIONS: Final[Mapping[CenterId, PaymentConfiguration]] = {
-    HARBOR.id: PaymentConfiguration(provider=FAKE, merchant_account=NEW_TOKENS),
+    HARBOR.id: PaymentConfiguration(
+        provider=FAKE, merchant_account=NEW_TOKENS, link_minutes=LONG_LINK_MINUTES
+    ),
     GARDEN.id: PaymentConfiguration(provider=FAKE, merchant_account=LASTING_TOKENS, avs=True),
     SUMMIT.id: PaymentConfiguration(
         provider=FAKE,
@@ -112,7 +122,7 @@ Result = TypeVar("Result")
 Thing = TypeVar("Thing")
 
 ERRORS: Final = (
-    *(Refusal, LinkUnknown, LinkAltered, LinkExpired, LinkPaused),
+    *(Refusal, ClickNeeded, LinkUnknown, LinkAltered, LinkExpired, LinkPaused),
     *(ProviderUnavailable, WebhookRejected),
 )
 """The errors that a use case may raise."""
@@ -239,6 +249,7 @@ class Simulation:
             center_id=center.id,
             redirect_uri=f"https://shop.example/cards?visit={number}",
             billing_info=ADDRESS if choices.randrange(6) < 5 else None,
+            link_minutes=choices.choice((None, LONG_LINK_MINUTES)) if center == HARBOR else None,
             idempotency_key=f"visit-{number}" if choices.randrange(3) else None,
         )
         caller = choices.choice((SHOP, SHOP, APP, APP, SHOP, KIOSK))
@@ -297,6 +308,33 @@ class Simulation:
             "makes the default", process, choices, account, process.use_cases.choose_default_card
         )
 
+    def a_client_cancels_a_session(self, process: Process, choices: Random) -> None:
+        """Cancel a session: before it is opened, with a card on its page, twice, or too late."""
+        sessions = list(self._visit_of.items())
+        if not sessions:
+            return
+        under_way = self._under_way(sessions)
+        token_id, visit = _recent(choices, choices.choice((under_way, sessions)) or sessions)
+        caller = choices.choice((SHOP, SHOP, KIOSK))
+        guest = choices.choice(GUESTS) if choices.randrange(4) == 3 else visit.guest
+        began_at = self._clock.now()
+        was_cancelled = self._stored.sessions[token_id].cancelled_at is not None
+        result = self._call(
+            f"{caller.name} cancels {self._names[token_id]} of {guest.first_name}",
+            process,
+            lambda: process.use_cases.cancel_session(caller, guest_id=guest.id, token_id=token_id),
+            lambda session: f"{session.status}, {session.progress}",
+        )
+        if isinstance(result, Exception):
+            return
+        may = guest == visit.guest and caller.sees(visit.center.id)
+        require(may, "I5", "a client cancelled a session that it may not see")
+        require(result.cancelled_at or result.status != "open", "I3", "it was not cancelled")
+        if result.cancelled_at:
+            self._known.cancelled.add(token_id)
+            is_now = began_at <= result.cancelled_at <= self._clock.now() + MAX_CLOCK_SKEW
+            require(is_now or was_cancelled, "I3", "it was cancelled at a wrong time")
+
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
         """Remove a card and add one again, which may get the token that is being discarded."""
         self.a_client_removes_a_card(process, choices)
@@ -313,11 +351,14 @@ class Simulation:
             return
         token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
         is_altered = choices.randrange(12) == 11
+        by_click = choices.randrange(4) > 0
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', altered' * is_altered}",
             process,
             lambda: process.use_cases.open_hosted_page(
-                token_id=token_id, redirect_uri=visit.redirect_uri + "x" * is_altered
+                token_id=token_id,
+                redirect_uri=visit.redirect_uri + "x" * is_altered,
+                by_click=by_click,
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
@@ -400,6 +441,7 @@ class Simulation:
         elif what == 1 and self._pages:
             token_id, page = _recent(choices, self._pages)
             self._known.late.add(page)
+            self._known.was_late.add(page)
             self._log(f"the PSP reports a card on the page of {self._names[token_id]} late")
         elif what < 4:
             self._faults.lasting = {}
@@ -719,6 +761,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_looks: 1,
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_client_chooses_a_default_card: 2,
+    Simulation.a_client_cancels_a_session: 2,
     Simulation.a_guest_replaces_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
     Simulation.a_guest_types_a_card: 5,

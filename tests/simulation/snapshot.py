@@ -32,10 +32,12 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     caller: str
     redirect_uri: str
     status: str
+    progress: str
     created_at: datetime
     expires_at: datetime
     due_at: datetime | None
     ended_at: datetime | None
+    cancelled_at: datetime | None
     account_id: str | None
     failure: str | None
     merchant_account: str
@@ -139,8 +141,8 @@ def _token(page: PspPage) -> Token | None:
 
 
 _SESSIONS: Final = """
-    SELECT token_id, guest_id, center_id, caller, redirect_uri, status, created_at, expires_at,
-        due_at, ended_at, account_id, json_extract(failure, '$.message') AS failure,
+    SELECT token_id, guest_id, center_id, caller, redirect_uri, status, progress, created_at,
+        expires_at, due_at, ended_at, cancelled_at, account_id, json_extract(failure, '$.message') AS failure,
         json_extract(configuration, '$.merchant_account') AS merchant_account,
         json_extract(configuration, '$.avs') AS avs,
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,

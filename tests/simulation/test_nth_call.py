@@ -15,6 +15,7 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
+from domain.cancel_session import CancelSession
 from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
@@ -124,6 +125,32 @@ def a_guest_with_an_unanswered_challenge(it: FaultyInstallation) -> Attempt:
     session = it.opened_session()
     it.type_card(session, CHALLENGED_CARD)
     return lambda: it.come_back(session)
+
+
+def a_guest_who_goes_back(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.use_cases.cancel_hosted_page(token_id=session.token_id)
+
+
+def a_link_to_cancel(it: FaultyInstallation) -> Attempt:
+    session = it.add_card()
+    return lambda: it.cancel(session)
+
+
+def a_page_to_cancel(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    return lambda: it.cancel(session)
+
+
+def a_page_to_cancel_that_has_a_card(it: FaultyInstallation) -> Attempt:
+    session = it.opened_session()
+    it.type_card(session)
+    return lambda: it.cancel(session)
+
+
+def a_page_to_cancel_that_was_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
+    session = it.session_without_page()
+    return lambda: it.cancel(session)
 
 
 def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
@@ -278,6 +305,19 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_storage=(REDIRECT_URI,),
         without_psp=(REDIRECT_URI,),
     ),
+    CancelHostedPage: Expected(
+        situations=(a_guest_who_goes_back,), needs=2, without_storage=(REDIRECT_URI,)
+    ),
+    CancelSession: Expected(
+        situations=(
+            a_link_to_cancel,
+            a_page_to_cancel,
+            a_page_to_cancel_that_has_a_card,
+            a_page_to_cancel_that_was_requested_while_the_psp_was_down,
+        ),
+        without_storage=(ServiceUnavailable, "open cancelled"),
+        without_psp=("open cancelled", "expired cancelled"),
+    ),
     ForgetIdempotencyKeys: Expected(situations=(a_key_of_yesterday,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
@@ -309,7 +349,7 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 
 READ_ONLY: Final = frozenset(
     {
-        *(CancelHostedPage, FindCardTesting, FindWayBack, IsWorkerMissing),
+        *(FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters, ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(ReadAccount, ReadCenter, ReadGuest, ReadSession),

@@ -24,6 +24,7 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
         "token_id": account.token_id,
         "center_id": CENTER_ID,
         "status": "completed",
+        "progress": "returned",
         "account_id": account.account_id,
         "failure": None,
         "created_at": session["created_at"],
@@ -68,7 +69,9 @@ def test_permission_comes_before_the_body(installation: Installation) -> None:
 
 
 def test_a_center_says_how_it_takes_cards(api: Api) -> None:
-    api.installation.configure(avs=True, redirect_origins=("https://shop.example", "myspa://"))
+    api.installation.configure(
+        avs=True, redirect_origins=("https://shop.example", "myspa://"), link_minutes=43_200
+    )
     center = api.get(f"/v1/centers/{CENTER_ID}").json
 
     assert center == {
@@ -78,6 +81,7 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
         "avs": True,
         "cards_per_guest": "many",
         "redirect_origins": ["https://shop.example", "myspa://"],
+        "link_minutes": 43_200,
     }
     listed = api.get("/v1/centers").json
     assert listed == {"centers": [center], "page_info": {"total": 1, "page": 1, "size": 10}}
@@ -87,7 +91,10 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
         "avs": False,
         "cards_per_guest": None,
         "redirect_origins": [],
+        "link_minutes": None,
     }
+    api.installation.configure(session_minutes=60)
+    assert api.get(f"/v1/centers/{CENTER_ID}").json["link_minutes"] == 60
 
 
 def test_a_product_is_put_and_listed(api: Api) -> None:

@@ -203,6 +203,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
         "success": True,
         "error": None,
         "status": "open",
+        "progress": "opened",
         "account_id": None,
         "failure": None,
         "expires_at": "2026-11-20T12:30:00Z",

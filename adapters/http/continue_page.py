@@ -1,0 +1,27 @@
+"""The HTML page of an old link, whose button opens the hosted page."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+from urllib.parse import urlsplit
+
+import falcon
+
+from adapters.http.problem_page import TEMPLATES, protect_page
+from domain.find_way_back import WayBack
+
+_PAGE: Final = TEMPLATES.get_template("continue.html")
+
+
+def show_continue_page(resp: falcon.Response, way_back: WayBack | None) -> None:
+    """Respond with the page. Its form is sent to the address that it was loaded from."""
+    nonce = secrets.token_urlsafe(16)
+    resp.content_type = "text/html; charset=utf-8"
+    resp.text = _PAGE.render(nonce=nonce, way_back=way_back)
+    # Browsers check the redirect after a form too. It leads to the PSP, whose address is not known
+    # yet, or to the shop, which may be an app.
+    schemes = {"http:", "https:"}
+    if way_back is not None:
+        schemes.add(f"{urlsplit(way_back.redirect_uri).scheme}:")
+    protect_page(resp, style=f"'nonce-{nonce}'", form_action=" ".join(sorted(schemes)))
