@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
+from pysqlite3 import dbapi2
 
 from adapters.system.clock import SystemClock
 from entrypoints.cli import main
 from entrypoints.demo_sample import CLINIC, SPA, SampleCenter
-from tests.browser.pages import type_into
+from tests.browser.pages import assert_accessible, assert_fits, type_into
 from tests.demo import ADA, Demo, running_demo
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
@@ -137,6 +139,33 @@ def test_the_way_back_leaves_the_link_good(demo: Demo, page: Page) -> None:
     page.goto(checkout)
     type_card(page)
 
+    expect_card(page, demo, "4242")
+
+
+@pytest.mark.parametrize("viewport", [(360, 640), (1280, 900)])
+def test_an_old_link_shows_a_button_that_leads_to_stripe(
+    demo: Demo, page: Page, stripe: FakeStripeServer, viewport: tuple[int, int]
+) -> None:
+    asked = {"center_id": SPA.center.id, "redirect_uri": f"{demo.shop}/guests/{ADA}"}
+    session = demo.call("", asked)
+    with closing(dbapi2.connect(str(demo.log.with_name("demo.db")))) as db, db:
+        db.execute(
+            "UPDATE card_sessions SET created_at = '2026-01-01T00:00:00.000000+00:00' "
+            "WHERE token_id = ?",
+            (session["token_id"],),
+        )
+    page.set_viewport_size(ViewportSize(width=viewport[0], height=viewport[1]))
+    pages = len(stripe.stripe.main.sessions)
+
+    page.goto(session["hosted_payment_uri"])
+
+    expect(page.get_by_role("heading", level=1)).to_have_text(SPA.center.name)
+    assert_fits(page)
+    assert_accessible(page)
+    assert len(stripe.stripe.main.sessions) == pages
+    page.get_by_role("button", name="Continue to the payment page").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Save your card")
+    type_card(page)
     expect_card(page, demo, "4242")
 
 

@@ -121,6 +121,30 @@ def test_the_oldest_card_of_an_earlier_release_becomes_the_default(empty: Migrat
     ) == [(a_uuid(108),), (a_uuid(106),), (a_uuid(104),)]
 
 
+def test_sessions_of_an_earlier_release_are_opened_if_they_have_an_attempt(
+    empty: Migrated,
+) -> None:
+    empty.migrate()
+    table = empty.applied.split()[0]
+    empty.execute(f"DELETE FROM {table} WHERE name = 'm009_sessions_that_say_more'")
+    for column in ("card_sessions.progress", "card_sessions.cancelled_at"):
+        empty.execute("ALTER TABLE {} DROP COLUMN {}".format(*column.split(".")))
+    for name in ("card_sessions", "payment_configurations"):
+        empty.execute(f"ALTER TABLE {name} DROP COLUMN link_minutes")
+    for number, attempt in ((1, "NULL"), (2, "'{}'")):
+        empty.execute(
+            "INSERT INTO card_sessions (token_id, guest_id, center_id, caller, source, "
+            "redirect_uri, configuration, created_at, expires_at, status, attempt) "
+            f"VALUES ('{a_uuid(number)}', '{a_uuid(3)}', '{a_uuid(4)}', 'shop', 1, "
+            f"'https://shop.example', '{{}}', '2026-11-20', '2026-11-20', 'open', {attempt})"
+        )
+
+    assert empty.migrate() == ["m009_sessions_that_say_more"]
+
+    sessions = "SELECT progress FROM card_sessions ORDER BY token_id"
+    assert empty.execute(sessions) == [("created",), ("opened",)]
+
+
 def test_of_many_at_once_one_applies_every_migration(empty: Migrated) -> None:
     assert sorted(at_once(6, lambda _: empty.migrate())) == [*[[]] * 5, ALL]
     assert empty.pending() == []

@@ -59,6 +59,8 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
         ({"billing_info": []}, "billing_info is invalid"),
         ({"billing_info": {"zipcode": 98101}}, "billing_info.zipcode is invalid"),
         ({"billing_info": {"city": "x" * 101}}, "billing_info.city is invalid"),
+        ({"link_minutes": True}, "link_minutes must be a whole number from 15 to 30"),
+        ({"link_minutes": 30.0}, "link_minutes must be a whole number from 15 to 30"),
     ],
 )
 def test_a_wrong_field_is_refused_and_nothing_is_stored(

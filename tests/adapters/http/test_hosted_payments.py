@@ -188,6 +188,46 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
     assert f"Go back to {CENTER}" in result.text
 
 
+def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) -> None:
+    api.installation.configure(redirect_origins=("myspa://",), link_minutes=43_200)
+    session = api.installation.add_card(redirect_uri="myspa://cards", link_minutes=43_200)
+    query = urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
+    api.installation.clock.advance(timedelta(hours=25))
+
+    result = opened(api, session)
+
+    assert result.status_code == 200
+    assert CENTER in result.text
+    assert '<form method="post">' in result.text
+    policy = result.headers["content-security-policy"]
+    assert "form-action http: https: myspa:; frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert result.headers["referrer-policy"] == "no-referrer"
+    assert result.headers["cache-control"] == "no-store"
+    assert api.installation.provider.calls == []
+
+    clicked = api.send("POST", "/hosted-payments", query=query, authenticated=False)
+
+    assert clicked.status_code == 303
+    assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
+    altered = api.send("POST", "/hosted-payments", query=f"{query}x", authenticated=False)
+    assert shown(altered) == (CENTER, "This link has been changed", "myspa://cards")
+
+
+def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
+    api.installation.configure(link_minutes=43_200)
+    session = api.installation.add_card(link_minutes=43_200)
+    api.installation.clock.advance(timedelta(hours=25))
+
+    def unavailable(*, token_id: str) -> None:
+        raise ServiceUnavailable
+
+    api.installation.container.use_cases().__dict__["find_way_back"] = unavailable
+
+    assert "Continue to the payment page" in opened(api, session).text
+
+
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)

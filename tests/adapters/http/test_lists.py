@@ -1,4 +1,4 @@
-"""Lists, cards and sessions over HTTP: sections 4.2 to 4.7 and 7.2 of the interface."""
+"""Lists, cards and sessions over HTTP: sections 4.2 to 4.7, 4.17 and 7.2 of the interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.errors import (
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 EXPIRING = f"/v1/centers/{CENTER_ID}/accounts"
 BOTH_LISTS = pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS])
@@ -194,6 +194,33 @@ def test_cards_that_expire_are_listed_without_their_payment_reference(api: Api) 
             400,
             "expires_before must be a date such as 2027-01-31",
         )
+
+
+def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
+    session = api.installation.opened_session()
+    path = f"{ACCOUNTS}/sessions/{session.token_id}"
+    api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    work = api.installation.container.work_for_reconciler()
+    work.clear()
+
+    waiting = api.send("DELETE", path)
+
+    assert waiting.status_code == 200
+    assert waiting.json == {
+        "success": True,
+        "error": None,
+        "status": "open",
+        "progress": "cancelled",
+        "account_id": None,
+        "failure": None,
+        "expires_at": "2026-11-20T12:00:00Z",
+    }
+    assert work.is_set()
+    api.installation.provider.recover()
+    ended = api.send("DELETE", path)
+    assert ended.json == {**waiting.json, "status": "expired"}
+    assert ended.json == api.get(path).json == api.send("DELETE", path).json
+    assert refused(api.send("DELETE", f"{ACCOUNTS}/sessions/x")) == (404, "Session not found")
 
 
 def test_the_state_of_a_session_is_read(api: Api) -> None:
