@@ -502,6 +502,28 @@ def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session)
+
+    def have_a_card_refused_on_the_next_page() -> None:
+        give_another_page(installation, session)
+        installation.type_card(session, DECLINED_CARD)
+        installation.settle(session.token_id)
+
+    installation.provider.meanwhile["outcome"] = have_a_card_refused_on_the_next_page
+    installation.settle(session.token_id)
+
+    with installation.storage.read() as unit:
+        (center,) = unit.refused_cards.at_centers(
+            since=session.created_at - timedelta(days=1), at_least=1
+        )
+    assert center.refused_cards == 2
+
+
 def test_a_card_of_an_earlier_page_is_discarded_also_when_the_next_has_ended_the_session(
     installation: Installation,
 ) -> None:

@@ -60,6 +60,11 @@ def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_pat
     assert demo.log.read_text() == ""
 
 
+def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        assert all(run_printed_curl_line(demo)["success"] for _ in range(11))
+
+
 def test_a_taken_port_is_refused_in_one_sentence() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
