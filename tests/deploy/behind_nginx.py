@@ -103,6 +103,17 @@ def site(
         assert serving.stop() == [0] * len(serving.programs)
 
 
+def test_the_api_in_the_browser_comes_whole_and_is_not_sent_again(site: Site) -> None:
+    page, html = site.ask("GET", "/docs")
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+
+    for path in re.findall(r'(?:src|href)="(docs/[^"]+)"', html):
+        file, text = site.ask("GET", f"/{path}")
+        assert (file.status, str(len(text.encode()))) == (200, file.headers["Content-Length"])
+        again, _ = site.ask("GET", f"/{path}", **{"If-None-Match": file.headers["ETag"]})
+        assert again.status == 304
+
+
 def test_a_card_is_added_by_a_guest(site: Site) -> None:
     added, text = site.add_card()
     assert added.status == 200
