@@ -20,8 +20,8 @@ _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
 # RFC 4291 and IANA's registry: no other IPv6 address is assigned for unicast.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 # Not public by IANA's registries of special-purpose addresses, which `is_global` follows only in
-# newer versions of Python. The IPv6 networks are tunnels to an IPv4 address, and documentation.
-_SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2001::/32", "2002::/16", "3fff::/20")))
+# newer versions of Python: protocol assignments, tunnels to IPv4 addresses (6to4), documentation.
+_SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2002::/16", "3fff::/20")))
 
 
 def parse_address(text: str) -> Address:

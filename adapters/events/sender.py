@@ -85,8 +85,8 @@ class HttpEventSender(EventSender):
                 look_up=self._addresses,
             ) as connection:
                 response = connection.request("POST", _target(url), headers, body)
-                # The status says all. The rest is read because a receiver that cannot send it may
-                # take the event for not received.
+                # The status says all. Some of the rest is read, because a receiver that cannot
+                # send it may take the event for not received.
                 with suppress(OSError, HTTPException):
                     response.read(MAX_BODY_BYTES)
                 return response.status

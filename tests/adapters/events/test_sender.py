@@ -277,7 +277,7 @@ class TestResponse:
 
     @pytest.mark.parametrize(
         "framing",
-        [b"Content-Length: 104857600\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"],
+        [b"Content-Length: 1000000000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"],
     )
     def test_one_of_100_megabytes_is_not_read_for_long(
         self, receiver: ListeningServer, framing: bytes
@@ -330,6 +330,15 @@ class TestResponse:
         assert raised.value.__context__ is None
         assert len(receiver.requests) == 1
 
+    @pytest.mark.parametrize(
+        ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
+    )
+    def test_answers_a_request_for_the_path_and_query_of_the_endpoint(
+        self, receiver: ListeningServer, rest: str, target: str
+    ) -> None:
+        assert send(receiver.url + rest) == 200
+        assert receiver.requests[0].path == target
+
     @pytest.mark.parametrize("act", [break_off, responding(500)])
     def test_nothing_is_sent_twice(self, receiver: ListeningServer, act: Act) -> None:
         receiver.acts = [act, responding(200)]
@@ -356,16 +365,18 @@ class TestConnection:
         assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
 
     def test_to_a_name_whose_servers_hang(self) -> None:
-        answered = threading.Event()
+        released, has_answered = threading.Event(), threading.Event()
 
         def look_up(host: str, port: int) -> Iterable[AddressInfo]:
-            answered.wait(30)
+            released.wait(LONG_SECONDS)
+            has_answered.set()
             return finding(PUBLIC)(host, port)
 
         reason = not_sent(f"https://{NAME}", look_up=look_up, total_seconds=HURRIED)
-        answered.set()
 
         assert reason == "no response in time"
+        assert not has_answered.is_set()
+        released.set()
 
     def test_ignores_the_proxies_of_the_environment(
         self, receiver: ListeningServer, monkeypatch: pytest.MonkeyPatch
