@@ -278,6 +278,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         needs=MAY_ADD_CARDS,
         links={
             "readSession": {**_SAME_GUEST, "token_id": "$response.body#/token_id"},
+            "cancelSession": {**_SAME_GUEST, "token_id": "$response.body#/token_id"},
             "openHostedPage": {
                 "token_id": "$response.body#/token_id",
                 "redirect_uri": "$request.body#/redirect_uri",

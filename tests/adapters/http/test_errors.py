@@ -30,7 +30,7 @@ def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
     [
         (ACCOUNTS, "GET, POST"),
         (f"{ACCOUNTS}/x", "DELETE, GET"),
-        (f"{ACCOUNTS}/sessions/x", "GET"),
+        (f"{ACCOUNTS}/sessions/x", "DELETE, GET"),
         (PRODUCTS, "GET"),
         ("/webhooks/fake", "POST"),
         ("/openapi.json", "GET"),
