@@ -45,12 +45,12 @@ class DeliverEvent:
 
         return self.storage.transact(take)
 
-    def __call__(self, delivery: EventDelivery) -> EventDelivery:
-        """Send it, unless another process has taken it over. Return the updated delivery."""
+    def __call__(self, delivery: EventDelivery) -> EventDelivery | None:
+        """Send it, and return the updated delivery; None if another process has taken it over."""
         with self.storage.read() as unit:
             endpoint = unit.event_endpoints.get(delivery.endpoint_id)
             if not _is_ours(unit, delivery):
-                return delivery
+                return None
         changed = self._attempt(delivery, endpoint)
 
         def keep(unit: WriteUnit) -> None:

@@ -44,6 +44,28 @@ class Chore:
     due_at: float = 0.0
 
 
+class StorageLog:
+    """Logs when the storage becomes unavailable and when it is back, once each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_without_storage = False
+
+    def note(self, unavailable: ServiceUnavailable | None) -> None:
+        """Note a failure, or with None that the storage was used."""
+        with self._lock:
+            was_without = self._is_without_storage
+            self._is_without_storage = unavailable is not None
+        if unavailable is not None and not was_without:
+            log.error(
+                "reconciler_without_storage",
+                cause=cause_of(unavailable),
+                note="nothing is lost; look at the disk, permissions and other writers",
+            )
+        if unavailable is None and was_without:
+            log.warning("reconciler_storage_back")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job(Generic[Target]):
     """A piece of work that was taken. `target` is what it calls.
@@ -78,11 +100,13 @@ class Reconciler(Generic[Target]):
         threads_per_target: int,
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
+        storage_log: StorageLog | None = None,
     ) -> None:
         """Take the kinds of work, and `work`, the event that wakes the reconciler.
 
         `threads` is how many jobs it does at once, and `threads_per_target` how many of them for
-        one target. `capacities` returns the targets that get less for now.
+        one target. `capacities` returns the targets that get less for now. Reconcilers of one
+        process share their `storage_log`.
         """
         self._take = take
         self._clock = clock
@@ -95,7 +119,7 @@ class Reconciler(Generic[Target]):
         self._under_way: Counter[Target] = Counter()
         self._done: Counter[str] = Counter()
         self._stopping = threading.Event()
-        self._is_without_storage = False
+        self._storage_log = storage_log or StorageLog()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> None:
@@ -126,11 +150,11 @@ class Reconciler(Generic[Target]):
                     not self._is_full() and self._submit(pool, take(self._busy()))
                     for take in self._take
                 ]
-                self._note_storage(None)
+                self._storage_log.note(None)
                 self._report(is_idle=not any(submitted))
                 return any(submitted)
             except ServiceUnavailable as unavailable:
-                self._note_storage(unavailable)
+                self._storage_log.note(unavailable)
             except Exception as fault:
                 log.error("reconciler_fault", exc_info=fault)
         return False
@@ -164,7 +188,7 @@ class Reconciler(Generic[Target]):
             try:
                 is_silent = is_alarming(job.do(), self._clock.now())
             except ServiceUnavailable as unavailable:
-                self._note_storage(unavailable)
+                self._storage_log.note(unavailable)
             except Exception as fault:
                 log.error("reconciling_one_failed", exc_info=fault)
         with self._lock:
@@ -177,20 +201,6 @@ class Reconciler(Generic[Target]):
             if time.monotonic() >= chore.due_at:
                 chore.do()
                 chore.due_at = time.monotonic() + chore.every.total_seconds()
-
-    def _note_storage(self, unavailable: ServiceUnavailable | None) -> None:
-        """Log once that the storage is unavailable, and once that it is back."""
-        with self._lock:
-            was_without = self._is_without_storage
-            self._is_without_storage = unavailable is not None
-        if unavailable is not None and not was_without:
-            log.error(
-                "reconciler_without_storage",
-                cause=cause_of(unavailable),
-                note="nothing is lost; look at the disk, permissions and other writers",
-            )
-        if unavailable is None and was_without:
-            log.warning("reconciler_storage_back")
 
     def _report(self, *, is_idle: bool) -> None:
         with self._lock:
@@ -248,7 +258,13 @@ def deliveries(deliver: DeliverEvent) -> Sequence[Take[EndpointId]]:
         if delivery is None:
             return None
         taken = delivery
-        return Job(target=taken.endpoint_id, kind="events", do=lambda: note_result(deliver(taken)))
+
+        def deliver_it() -> None:
+            attempted = deliver(taken)
+            if attempted is not None:
+                note_result(attempted)
+
+        return Job(target=taken.endpoint_id, kind="events", do=deliver_it)
 
     return (take_delivery,)
 

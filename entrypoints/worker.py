@@ -16,7 +16,13 @@ from domain.identifiers import CenterId
 from domain.ports import Clock
 from domain.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
-from entrypoints.reconciler import Chore, Reconciler, deliveries, sessions_and_discards
+from entrypoints.reconciler import (
+    Chore,
+    Reconciler,
+    StorageLog,
+    deliveries,
+    sessions_and_discards,
+)
 
 STOP_SECONDS: Final = 20
 HOUR: Final = timedelta(hours=1)
@@ -31,7 +37,9 @@ class Worker:
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
+        storage_log = StorageLog()
         self._reconciler = Reconciler(
+            storage_log=storage_log,
             take=sessions_and_discards(container.settle_in_worker(), container.discard_token()),
             clock=container.clock(),
             work=container.work_for_reconciler(),
@@ -52,6 +60,7 @@ class Worker:
         )
         # With a thread for every endpoint, none waits for another.
         self._deliveries = Reconciler(
+            storage_log=storage_log,
             take=deliveries(container.deliver_event()),
             clock=container.clock(),
             work=threading.Event(),
