@@ -359,7 +359,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_GUEST_ID, _ACCOUNT_ID),
         response=Done,
         needs=MAY_ADD_CARDS,
-        links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
