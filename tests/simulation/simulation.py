@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -293,7 +294,9 @@ class Simulation:
             return
         accounts = list(self._stored.accounts.values())
         active = [each for each in accounts if each.is_active]
-        account = _recent(choices, choices.choice((active, active, accounts)) or accounts)
+        of_several = self._cards_of_several()
+        cards = choices.choice((of_several or active, active, accounts)) or accounts
+        account = _recent(choices, cards)
         result = self._change_card(
             "removes", process, choices, account, process.use_cases.remove_account
         )
@@ -301,9 +304,15 @@ class Simulation:
             self._known.removed.add(account.account_id)
 
     def a_client_chooses_a_default_card(self, process: Process, choices: Random) -> None:
-        if not self._stored.accounts:
+        """Choose among several cards if a guest has them; otherwise add one."""
+        accounts = list(self._stored.accounts.values())
+        of_several = self._cards_of_several()
+        if not of_several:
+            self.a_client_adds_a_card(process, choices)
+            self.a_guest_opens_a_link(process, choices)
+            self.a_guest_types_a_card(process, choices)
             return
-        account = _recent(choices, list(self._stored.accounts.values()))
+        account = _recent(choices, choices.choice((of_several, of_several, accounts)))
         self._change_card(
             "makes the default", process, choices, account, process.use_cases.choose_default_card
         )
@@ -683,6 +692,12 @@ class Simulation:
             require(is_theirs, "I5", "a client was shown a card that it may not see")
             require(account.account_id not in removed, "I1", "a removed card was shown")
 
+    def _cards_of_several(self) -> Sequence[AccountRow]:
+        """Return the active cards of guests with several at the same center."""
+        active = [each for each in self._stored.accounts.values() if each.is_active]
+        cards = Counter((each.guest_id, each.center_id) for each in active)
+        return [each for each in active if cards[each.guest_id, each.center_id] > 1]
+
     def _change_card(
         self,
         what: str,
@@ -762,6 +777,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,
+    Simulation.a_client_chooses_a_default_card: 3,
     Simulation.a_guest_replaces_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
     Simulation.a_guest_types_a_card: 5,
