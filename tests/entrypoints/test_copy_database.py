@@ -50,6 +50,7 @@ from tests.builders import (
     a_guest,
     a_payment_account,
     a_product,
+    a_refused_card,
     a_session,
     an_access_token,
     an_attempt,
@@ -134,6 +135,7 @@ def fill(storage: Storage) -> None:
                 ended_at=NOW,
             )
         )
+        unit.refused_cards.add(a_refused_card(number=number) for number in range(3))
         for number in (5, 1, 4, 2, 3):
             content = f"{ODD} {number}"
             unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)
@@ -166,6 +168,7 @@ def records(storage: Storage) -> dict[str, object]:
     with storage.read() as unit:
         return {
             "centers": [unit.centers.get(each) for each in (CENTER_ID, OTHER_CENTER_ID)],
+            "refused cards": unit.refused_cards.at_centers(since=NOW - DAY, at_least=1),
             "guests": [unit.guests.get(each) for each in (GUEST_ID, OTHER_GUEST_ID)],
             "products": [
                 unit.products.page(each, PageRequest()) for each in (CENTER_ID, OTHER_CENTER_ID)
@@ -282,6 +285,7 @@ class TestCopied:
             "merchant_identities                1           1\n"
             "event_endpoints                    1           1\n"
             "event_deliveries                   1           1\n"
+            "refused_cards                      3           3\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
