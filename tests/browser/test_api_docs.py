@@ -21,6 +21,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 def authorize(page: Page, token: str) -> None:
     page.get_by_role("button", name="Authorize").click()
+    expect(page.locator(".auth-container input")).to_have_count(1)
     type_into(page.get_by_label("auth-bearer-value"), token)
     page.get_by_role("button", name="Apply credentials").first.click()
     page.get_by_role("button", name="Close").first.click()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, NOW, a_uuid
 from adapters.sql.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
@@ -21,6 +21,7 @@ from domain.errors import (
     InvalidCenterId,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
+    RedirectUriInvalid,
     Refusal,
     ServiceUnavailable,
 )
@@ -38,7 +39,7 @@ from domain.hosted_pages import (
 from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
 from domain.sources import Source
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_session
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -92,6 +93,12 @@ def test_settling_again_changes_nothing(installation: Installation) -> None:
     assert settled(installation, session) == done
     assert len(installation.accounts()) == 1
     assert len(installation.provider.calls) == asked
+
+
+def test_a_session_fails_with_code_message_and_type_of_any_refusal() -> None:
+    failed = a_session().failed(RedirectUriInvalid(), NOW)
+
+    assert failed.failure == failure_of(RedirectUriInvalid())
 
 
 def test_a_session_that_is_not_there_cannot_be_settled(installation: Installation) -> None:

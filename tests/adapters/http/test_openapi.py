@@ -169,7 +169,8 @@ def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_no_record(
     api = Api(installation)
     headers = {"Content-Type": "application/json"}
 
-    requests = list(example_requests())
+    # Those that only read come first: nothing has been created for them.
+    requests = sorted(example_requests(), key=lambda request: request[0])
     for method, path, query, body in requests:
         sent = None if body is None else json.dumps(body)
         result = api.send(method, path, query=query, body=sent, headers=headers)
