@@ -278,6 +278,7 @@ def test_the_same_key_and_request_give_the_same_session(installation: Installati
         "redirect_uri": "https://shop.example/all",
         "source": 5,
         "billing_info": {**GOOD_ADDRESS, "city": "Seattle"},
+        "link_minutes": 20,
         "idempotency_key": "key",
     }
     first = installation.add_card(**asked)

@@ -85,6 +85,8 @@ def test_while_the_psp_is_away_the_cancellation_is_stored_and_the_reconciler_end
         assert (waiting.status, waiting.progress) == (SessionStatus.OPEN, Progress.CANCELLED)
         with pytest.raises(LinkExpired):
             installation.open_page(session)
+        installation.clock.advance(SECOND)
+        assert cancel(installation, session).cancelled_at == waiting.cancelled_at
         installation.provider.recover()
         installation.clock.advance(timedelta(seconds=30))
         installation.reconcile_until_idle()
@@ -152,6 +154,15 @@ def test_the_second_time_and_after_the_end_nothing_changes(installation: Install
         assert before.status is status
         assert before.progress is not Progress.CANCELLED
     assert installation.provider.calls == calls
+
+
+def test_cancelling_does_not_prolong_a_session_that_is_past_its_end(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(hours=1))
+
+    assert cancel(installation, session).expires_at == session.expires_at
 
 
 def test_a_guest_who_comes_back_later_changes_nothing(installation: Installation) -> None:

@@ -77,32 +77,26 @@ def test_a_page_that_is_over_is_not_asked_about_until_the_link_ends(
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed(
+def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
     opened = installation.session(session.token_id)
     attempt = opened.current_attempt
     assert attempt.page is not None
-    page = replace(attempt.page, ends_at=installation.clock.now())
+    page = replace(attempt.page, ends_at=installation.clock.now() + timedelta(minutes=3))
     with installation.storage.write() as unit:
         unit.sessions.update(replace(opened, attempt=replace(attempt, page=page)))
         unit.commit()
+    installation.clock.advance(timedelta(minutes=2))
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).due_at == page.ends_at
+    installation.clock.advance(timedelta(minutes=1))
 
-    installation.settle(session.token_id)
+    installation.reconcile_until_idle()
 
     assert installation.psp.page(page.reference).is_over
     assert installation.session(session.token_id).due_at == session.expires_at
-
-
-def test_the_reconciler_comes_when_a_page_ends(
-    installation: Installation, session: CardSession
-) -> None:
-    installation.open_page(session)
-    installation.clock.advance(DAY - SECOND)
-    installation.reconcile_until_idle()
-
-    assert installation.session(session.token_id).due_at == installation.clock.now() + SECOND
 
 
 def test_nobody_is_sent_to_a_page_that_ended_while_the_psp_is_away(

@@ -343,6 +343,11 @@ class Simulation:
             self._known.cancelled.add(token_id)
             is_now = began_at <= result.cancelled_at <= self._clock.now() + MAX_CLOCK_SKEW
             require(is_now or was_cancelled, "I3", "it was cancelled at a wrong time")
+        if result.status == "open":
+            # The PSP has not closed the page, and the guest does not know.
+            self._clock.advance(timedelta(minutes=choices.randrange(4)))
+            for page in [page for opened, page in self._pages if opened == token_id][-1:]:
+                self._type_card(process, choices, token_id, page)
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
         """Remove a card and add one again, which may get the token that is being discarded."""
@@ -386,7 +391,11 @@ class Simulation:
         if not live:
             self.a_guest_opens_a_link(process, choices)
             return
-        token_id, page = _recent(choices, choices.choice((live, live, live, self._pages)))
+        self._type_card(
+            process, choices, *_recent(choices, choices.choice((live, live, live, self._pages)))
+        )
+
+    def _type_card(self, process: Process, choices: Random, token_id: TokenId, page: str) -> None:
         guest = self._visit_of[token_id].guest
         number = choices.choice((*[GOOD_CARD] * 4, *sorted(TEST_CARDS)))
         expiry = choices.choice(EXPIRIES)
