@@ -35,7 +35,7 @@ From a token to a card on file:
 3. Create the guest, under an id of yours.
 4. Start adding a card, and open `hosted_payment_uri` in the guest's browser. The guest enters the \
 card there and comes back to `redirect_uri`.
-5. Read the session until its `status` is no longer `open`.
+5. Wait for an event, or read the session until its `status` is no longer `open`.
 6. List the guest's cards: the new one is there, with its `account_id`.
 
 The ids in the examples are those of `make demo`. Any request may also be refused with 405 Method \
