@@ -1,0 +1,98 @@
+"""`cardonfile events`, as an operator uses it, with a receiver that verifies what it gets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from standardwebhooks import WebhookVerificationError
+
+from adapters.system.ids import RandomIds
+from domain.events import EventType
+from domain.note_event import note_account_event
+from tests.adapters.events.receiver import read_event
+from tests.builders import CENTER_ID, a_center, a_payment_account
+from tests.entrypoints.conftest import CommandLine
+from tests.event_receiver import EventReceiver
+
+LOOPBACK = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
+
+
+def a_card_is_stored(cardonfile: CommandLine) -> None:
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        note_account_event(
+            unit,
+            RandomIds(),
+            EventType.ACCOUNT_STORED,
+            a_payment_account(),
+            now=datetime.now(UTC),
+        )
+        unit.commit()
+
+
+def row(cardonfile: CommandLine, *command: str) -> list[str]:
+    """Return the cells of the only row that a list shows."""
+    _, only = cardonfile.succeeds("events", *command).splitlines()
+    return only.split()
+
+
+def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -> None:
+    with EventReceiver() as receiver:
+        added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
+        secret = added.stdout.strip()
+        endpoint, url, *_, state = row(cardonfile, "list")
+        assert (url, state) == (receiver.url, "active")
+        assert added.stderr == f"added {endpoint}; its secret is not shown again:\n"
+        a_card_is_stored(cardonfile)
+
+        done = cardonfile.run("reconcile", **LOOPBACK)
+        assert done.stdout.splitlines()[-1] == "tried to deliver 1 events"
+        (first,) = receiver.received
+        assert read_event(secret, first.body, dict(first.headers))["type"] == "account.stored"
+
+        event = row(cardonfile, "deliveries")
+        assert [event[0], event[4:]] == [first.event_id, ["delivered", "1", "-", "204"]]
+        rolled = cardonfile.succeeds("events", "roll-secret", endpoint).strip()
+        replayed = cardonfile.succeeds("events", "replay", first.event_id)
+        assert replayed == f"{first.event_id} will be sent to 1 endpoint\n"
+        cardonfile.run("reconcile", **LOOPBACK)
+        second = receiver.received[1]
+        for each in (secret, rolled):
+            assert read_event(each, second.body, dict(second.headers))
+        with pytest.raises(WebhookVerificationError):
+            read_event(rolled, first.body, dict(first.headers))
+
+    removed = cardonfile.succeeds("events", "remove", endpoint)
+    assert removed == f"removed {endpoint}, {receiver.url}\n"
+    assert cardonfile.refuses("events", "remove", endpoint) == "no endpoint has this id"
+    assert cardonfile.refuses("events", "roll-secret", "x") == "no endpoint has this id"
+    assert cardonfile.refuses("events", "replay", "evt_1") == "no event has this id"
+
+
+def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLine) -> None:
+    with EventReceiver() as receiver:
+        cardonfile.run("events", "add", receiver.url, "--type", "account.stored")
+        a_card_is_stored(cardonfile)
+        cardonfile.run("reconcile")
+        assert receiver.received == []
+    (_, listed) = cardonfile.succeeds("events", "deliveries").splitlines()
+    assert listed.endswith("not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)")
+    assert cardonfile.succeeds("events", "deliveries", "--failed").count("\n") == 1
+
+
+def test_an_endpoint_that_cannot_be_added_is_refused_in_a_sentence(cardonfile: CommandLine) -> None:
+    def refused(url: str, *options: str, **environment: str) -> str:
+        return cardonfile.refuses(
+            "events", "add", url, "--type", "session.failed", *options, **environment
+        )
+
+    public = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
+    expected = "https address without user name, password and fragment"
+    assert refused("http://shop.example", **public) == f"URL must be an {expected}"
+    assert "secret" not in refused("https://user:secret@shop.example")
+    assert refused("https://shop.example", "--center", CENTER_ID) == (
+        f"there is no center {CENTER_ID}"
+    )
+    cardonfile.run("events", "add", "https://shop.example", "--type", "session.failed")
+    assert refused("https://shop.example") == "URL must be one that has not been added yet"
