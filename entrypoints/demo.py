@@ -10,16 +10,16 @@ import textwrap
 import threading
 from datetime import timedelta
 from typing import Final
-from wsgiref.types import WSGIApplication
 
 import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
+from domain.events import EventType
 from domain.permissions import Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
-from entrypoints.demo_sample import BILLING_INFO, CENTERS, GUESTS, SPA, store_sample
-from entrypoints.demo_shop.shop import CardApi, Shop, ShopCenter, ShopGuest
+from entrypoints.demo_sample import BILLING_INFO, GUESTS, SPA, store_sample
+from entrypoints.demo_shop.shop import EVENTS, CardApi, Shop
 from entrypoints.logs import configure_logs
 from entrypoints.serve import (
     ServeError,
@@ -32,6 +32,7 @@ from entrypoints.serve import (
 from entrypoints.settings import OFF, Setting, Settings
 
 HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.0/8"
 HIGHEST_PORT: Final = 65_534
 DATABASE_URL: Final = "sqlite:///cardonfile-demo.db"
 TOKENS_LIVE: Final = timedelta(hours=24)
@@ -59,6 +60,8 @@ def run_demo(port: int) -> None:
         api_address = f"{HOST}:{api_port}"
         shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
         settings = Settings.read(_environment(), host=HOST, port=api_port)
+        if not settings.is_on_loopback:
+            raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
         # Requests are not logged: the console keeps the welcome in view.
         configure_logs(settings.log_format, at_least=logging.ERROR)
         migrate(settings.database)
@@ -67,24 +70,30 @@ def run_demo(port: int) -> None:
         refuse_missing_psps(container)
         service = Service(container, for_api)
         shop_token = _issue_token(container, "demo-shop", _SHOP_MAY)
-        shop = _make_shop(
+        shop = Shop(
             CardApi(api_address, shop_token),
+            secret=_add_endpoint(container, shop_origin + EVENTS),
             origin=shop_origin,
             payments_origin=settings.public_base_url,
+            guests={guest.id: f"{guest.first_name} {guest.last_name}" for guest in GUESTS},
+            address=BILLING_INFO,
         )
         visitor_token = _issue_token(container, "demo-visitor", _VISITOR_MAY)
         welcome = _welcome(f"http://{api_address}", shop_origin, visitor_token)
-        _run(service, Server(shop, for_shop), welcome)
+        _run(service, Server(shop.app(), for_shop), welcome)
 
 
 def _environment() -> dict[str, str]:
     database_url = os.environ.get(Setting.DATABASE_URL) or DATABASE_URL
     # A visitor tries every test card for the same guest, also those that are refused.
     limits = os.environ.get(Setting.CARD_TESTING_LIMITS) or OFF
+    # Events are sent to the shop, which is on this machine.
+    networks = filter(None, (os.environ.get(Setting.EVENT_NETWORKS), LOOPBACK))
     return {
         **os.environ,
         Setting.DATABASE_URL: database_url,
         Setting.CARD_TESTING_LIMITS: limits,
+        Setting.EVENT_NETWORKS: ",".join(networks),
     }
 
 
@@ -92,25 +101,13 @@ def _issue_token(container: Container, name: str, permissions: frozenset[Permiss
     return container.issue_token()(caller=name, permissions=permissions, lifetime=TOKENS_LIVE)
 
 
-def _make_shop(api: CardApi, *, origin: str, payments_origin: str) -> WSGIApplication:
-    shop = Shop(
-        api,
-        origin=origin,
-        payments_origin=payments_origin,
-        guests=[
-            ShopGuest(
-                id=guest.id,
-                name=f"{guest.first_name} {guest.last_name}",
-                billing_info=BILLING_INFO,
-            )
-            for guest in GUESTS
-        ],
-        centers=[
-            ShopCenter(id=sample.center.id, name=sample.center.name, about=sample.about)
-            for sample in CENTERS
-        ],
-    )
-    return shop.app()
+def _add_endpoint(container: Container, url: str) -> str:
+    """Have all events sent to the shop, and return the secret that signs them."""
+    for endpoint in container.list_event_endpoints()():
+        # An earlier run added it. Its secret is not kept anywhere else.
+        if endpoint.url == url:
+            container.remove_event_endpoint()(endpoint.endpoint_id)
+    return container.add_event_endpoint()(url=url, types=list(EventType)).secrets.current
 
 
 def _run(service: Service, shop: Server, welcome: str) -> None:

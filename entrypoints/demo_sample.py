@@ -30,12 +30,10 @@ BILLING_INFO: Final = {"address": "1 Main Street", "zipcode": "98101", "country_
 class SampleCenter:
     """A center, how it takes cards, and what it sells.
 
-    `about` tells visitors of the shop what is special here. `treatments` has a name, a description
-    and a price in US dollars for each product.
+    `treatments` has a name, a description and a price in US dollars for each product.
     """
 
     center: Center
-    about: str
     configuration: PaymentConfiguration
     treatments: tuple[tuple[str, str, str], ...]
 
@@ -56,8 +54,9 @@ class SampleCenter:
 
 SPA: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000001"), name="Still Water Spa"),
-    about="A spa. A guest may keep several cards here.",
-    configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT),
+    configuration=PaymentConfiguration(
+        provider=FAKE, merchant_account=_ACCOUNT, link_minutes=7 * 24 * 60
+    ),
     treatments=(
         ("Swedish massage", "Long, firm strokes for back and legs", "84.00"),
         ("Hot stone massage", "Warm stones along the spine", "108.00"),
@@ -69,7 +68,6 @@ SPA: Final = SampleCenter(
 
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
-    about="A hair salon. A guest keeps one card here, and no second one.",
     configuration=PaymentConfiguration(
         provider=FAKE, merchant_account=_ACCOUNT, cards_per_guest=CardsPerGuest.ONE
     ),
@@ -82,7 +80,6 @@ SALON: Final = SampleCenter(
 
 CLINIC: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000003"), name="Clear Skin Clinic"),
-    about="A clinic. It has the bank verify the billing address (AVS).",
     configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT, avs=True),
     treatments=(
         ("Consultation", "A doctor looks at your skin", "45.00"),

@@ -83,6 +83,7 @@ def running_demo(
     folder: Path,
     settings: Mapping[str, str] | None = None,
     *,
+    port: int = 0,
     with_signal: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Demo]:
     """Run a demo in a folder, stop it by a signal, and check that it exits with 0."""
@@ -92,7 +93,7 @@ def running_demo(
     printed, log = folder / "printed", folder / "log"
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from entrypoints.demo import run_demo; run_demo(0)"],
+            [sys.executable, "-c", f"from entrypoints.demo import run_demo; run_demo({port})"],
             cwd=folder,
             env={**environment, **(settings or {}), "PYTHONPATH": str(ROOT)},
             stdout=stdout,

@@ -1,49 +1,55 @@
 """A small shop that keeps its guests' cards on file. Copy from it what you need.
 
-`CardApi` calls the HTTP API, `Shop` shows the pages. The access token stays on the server: the
-browser only gets pages, and the link to the hosted page.
+`CardApi` calls the HTTP API, `Shop` shows the pages and receives events. The access token and the
+secret stay on the server: the browser only gets pages, and the link to the hosted page.
+docs/integrating.md explains each step.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 import falcon
 from jinja2 import Environment, FileSystemLoader
 
+from entrypoints.demo_shop.events import verified_event
+
 COOKIE: Final = "card_session"
+EVENTS: Final = "/events"
 LOOK_AGAIN_SECONDS: Final = 3
-MAX_LOOKS: Final = 5
-"""How often the page looks whether the card has arrived, without the guest doing anything."""
+MAX_LOOKS: Final = 20
+"""How often the page looks by itself: for a minute, as docs/http-api.md says in section 4.7."""
 
 _HERE: Final = Path(__file__).parent
 _TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
 _IN_PLAIN_WORDS: Final = {
-    "Payment method already exists": "It is on file already, or this center keeps one card for "
+    "payment_method_already_exists": "It is on file already, or this center keeps one card for "
     "each guest. To add another one, remove the card on file first.",
-    "Transaction failed due to an incorrect billing address. Please update the postal code and "
-    "try again.": "Your bank does not know this billing address. Check the postal code.",
-    "Payment configuration not done": "This center does not take cards just now.",
-    "Payment account not found": "It has been removed already.",
+    "incorrect_billing_address": "Your bank does not know this billing address. Check the postal "
+    "code.",
+    "payment_configuration_not_done": "This center does not take cards just now.",
+    "payment_account_not_found": "It has been removed already.",
+    "too_many_requests": "Too many cards were tried. Try again tomorrow.",
+    "invalid_field": "Check the name and the email address.",
 }
-"""What a guest reads for a message of the API (docs/http-api.md, section 7)."""
+"""What a guest reads for a type of error (docs/http-api.md, section 7)."""
 
 Json: TypeAlias = dict[str, Any]  # JSON from the API; docs/http-api.md describes the fields
 
 
 class ApiProblem(Exception):
-    """The API refused a request, or cannot be reached: an HTTP status and its message."""
+    """The API refused a request, or cannot be reached: its HTTP status, and the error."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, error: Json) -> None:
         self.status = status
-        self.message = message
-        super().__init__(message)
+        self.error = error
+        super().__init__(error["message"])
 
 
 class CardApi:
@@ -54,81 +60,93 @@ class CardApi:
         self._address = address
         self._token = token
 
+    def centers(self) -> dict[str, Json]:
+        """Return the first 100 centers by their ids."""
+        centers = self._call("GET", "/v1/centers?size=100")["centers"]
+        return {center["id"]: center for center in centers}
+
+    def guest(self, guest_id: str) -> Json:
+        """Read a guest."""
+        return self._call("GET", _path(guest_id))
+
+    def put_guest(self, guest_id: str, guest: Json) -> None:
+        """Create a guest, or change one: the first and last name, and the email."""
+        self._call("PUT", _path(guest_id), guest)
+
     def cards(self, guest_id: str) -> list[Json]:
         """List a guest's cards: the first 100, which is more than a guest has."""
-        cards: list[Json] = self._call("GET", f"/{guest_id}/accounts?size=100")["accounts"]
+        cards: list[Json] = self._call("GET", _path(guest_id, "/accounts?size=100"))["accounts"]
         return cards
 
-    def add_card(self, guest_id: str, request: Json) -> Json:
-        """Start a session in which a guest adds a card. Return its link and its token."""
-        return self._call("POST", f"/{guest_id}/accounts", request)
+    def add_card(self, guest_id: str, request: Json, key: str) -> Json:
+        """Start a session in which a guest adds a card. Return its link and its token.
+
+        May be repeated: the same request under the same key returns the same session.
+        """
+        return self._call("POST", _path(guest_id, "/accounts"), request, key)
 
     def session(self, guest_id: str, token_id: str) -> Json:
-        """Read a session: its status and, once it has failed, why."""
-        return self._call("GET", f"/{guest_id}/accounts/sessions/{quote(token_id, safe='')}")
+        """Read a session: its status, what the guest did last and, once it has failed, why."""
+        return self._call("GET", _path(guest_id, "/accounts/sessions/", token_id))
 
     def remove_card(self, guest_id: str, account_id: str) -> None:
         """Remove a card."""
-        self._call("DELETE", f"/{guest_id}/accounts/{quote(account_id, safe='')}")
+        self._call("DELETE", _path(guest_id, "/accounts/", account_id))
 
-    def _call(self, method: str, path: str, request: Json | None = None) -> Json:
+    def _call(self, method: str, path: str, request: Json | None = None, key: str = "") -> Json:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        if key:
+            headers["Idempotency-Key"] = key
         body = None if request is None else json.dumps(request)
         connection = HTTPConnection(self._address, timeout=10)
         try:
-            connection.request(method, f"/api/v1/guests{path}", body, headers)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             answer: Json = json.load(response)
         except (OSError, HTTPException, ValueError) as error:
-            raise ApiProblem(503, "The card service cannot be reached just now.") from error
+            message = "The card service cannot be reached just now."
+            raise ApiProblem(503, {"type": "unreachable", "message": message}) from error
         finally:
             connection.close()
         if response.status != 200:
-            raise ApiProblem(response.status, (answer.get("error") or answer)["message"])
+            raise ApiProblem(response.status, answer.get("error") or answer)
         return answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShopGuest:
-    """A guest in the shop's own records; `billing_info` is as the API takes it."""
-
-    id: str
-    name: str
-    billing_info: dict[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShopCenter:
-    """A center that guests may add cards for."""
-
-    id: str
-    name: str
-    about: str
-
-
 class Shop:
-    """The pages."""
+    """The pages, and the address that events are sent to.
+
+    A real shop knows its guest from a login, and keeps sessions and events in a database. This one
+    believes the address, and keeps events until it stops.
+    """
 
     def __init__(
         self,
         api: CardApi,
         *,
+        secret: str,
         origin: str,
         payments_origin: str,
-        guests: Sequence[ShopGuest],
-        centers: Sequence[ShopCenter],
+        guests: Mapping[str, str],
+        address: Mapping[str, str],
     ) -> None:
-        """Take the shop's own address as `origin`, and the one of the API's links."""
+        """Take the secret that signs events, the shop's own address and that of the API's links.
+
+        `guests` has the names of the first guests by their ids. All live at `address`.
+        """
         self._api = api
+        self._secret = secret
         self._origin = origin
         self._payments_origin = payments_origin
-        self._guests = {guest.id: guest for guest in guests}
-        self._centers = {center.id: center for center in centers}
+        self._guests = dict(guests)
+        self._address = address
+        self._events: dict[str, Json] = {}
 
     def app(self) -> falcon.App[falcon.Request, falcon.Response]:
         """Return the WSGI application."""
         app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[self])
         app.add_route("/", self)
+        app.add_route(EVENTS, self, suffix="event")
         app.add_route("/guests/{guest_id}", self, suffix="guest")
         app.add_route("/guests/{guest_id}/back", self, suffix="back")
         app.add_route("/guests/{guest_id}/centers/{center_id}", self, suffix="center")
@@ -142,7 +160,8 @@ class Shop:
         """Refuse a form from another site; redirect from another host name, such as localhost."""
         if req.netloc != urlsplit(self._origin).netloc:
             raise falcon.HTTPSeeOther(self._origin)
-        if req.method == "POST" and req.get_header("Origin") != self._origin:
+        is_form = req.method == "POST" and req.path != EVENTS
+        if is_form and req.get_header("Origin") != self._origin:
             raise falcon.HTTPForbidden(title="This form was not sent from here")
 
     def process_response(self, _: object, resp: falcon.Response, *__: object) -> None:
@@ -159,8 +178,25 @@ class Shop:
         resp.set_header("Referrer-Policy", "same-origin")
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """List the guests."""
-        self._show(resp, "guests.html", guests=self._guests.values())
+        """List the guests, with a form for a new one."""
+        self._show(resp, "guests.html", guests=self._guests)
+
+    def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
+        """Create a guest, under an id of the shop's own."""
+        form, guest_id = req.get_media(), str(uuid4())
+        names = {field: form.get(field) for field in ("first_name", "last_name", "email")}
+        self._api.put_guest(guest_id, names)
+        self._guests[guest_id] = f"{names['first_name']} {names['last_name']}"
+        raise falcon.HTTPSeeOther(f"/guests/{guest_id}")
+
+    def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Verify an event and keep it, each once: a repeated one has the same id."""
+        try:
+            event = verified_event(self._secret, req.headers_lower, req.bounded_stream.read())
+        except ValueError:
+            raise falcon.HTTPBadRequest(title="This event is not signed as it should") from None
+        self._events[req.headers_lower["webhook-id"]] = event
+        resp.status = falcon.HTTP_204
 
     def on_get_guest(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List a guest's cards, each with a button to remove it, and a button for each center."""
@@ -168,53 +204,55 @@ class Shop:
         self._show_guest(resp, guest_id, removed if "removed" in req.params else None)
 
     def on_post_center(
-        self, _: falcon.Request, resp: falcon.Response, guest_id: str, center_id: str
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, center_id: str
     ) -> None:
         """Start to add a card, and redirect the browser to the hosted page."""
-        guest = self._guest(guest_id)
         request = {
             "center_id": center_id,
-            "redirect_uri": f"{self._origin}/guests/{guest.id}/back",
+            "redirect_uri": f"{self._origin}/guests/{guest_id}/back",
             # Fills in the hosted page, where the center verifies the billing address.
-            "billing_info": guest.billing_info,
+            "billing_info": self._address,
         }
-        session = self._api.add_card(guest.id, request)
+        # The key was made with the form, so a form that is sent twice starts one session.
+        session = self._api.add_card(guest_id, request, str(req.get_media().get("key", "")))
         resp.set_cookie(
             COOKIE,
             session["token_id"],
-            path=f"/guests/{guest.id}",
+            path=f"/guests/{guest_id}",
             secure=self._origin.startswith("https:"),
             same_site="Lax",
         )
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
 
     def on_get_back(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
-        """Show the result when the browser comes back. Only the session tells what it is."""
-        guest = self._guest(guest_id)
+        """Show the result when the browser comes back. That it came back proves nothing."""
         token_id = req.cookies.get(COOKIE)
         if token_id is None:
-            raise falcon.HTTPSeeOther(f"/guests/{guest.id}")
-        session = self._api.session(guest.id, token_id)
+            raise falcon.HTTPSeeOther(f"/guests/{guest_id}")
+        session = self._api.session(guest_id, token_id)
         look = req.get_param_as_int("look", default=1)
-        if session["status"] == "open" and look < MAX_LOOKS:
-            again = f"{LOOK_AGAIN_SECONDS}; url=/guests/{guest.id}/back?look={look + 1}"
+        if session["status"] == "open":
+            is_to_come = session["progress"] == "returned"
+        else:
+            is_to_come = all(e["data"]["token_id"] != token_id for e in [*self._events.values()])
+        if is_to_come and look < MAX_LOOKS:
+            again = f"{LOOK_AGAIN_SECONDS}; url=/guests/{guest_id}/back?look={look + 1}"
             resp.set_header("Refresh", again)
-        self._show_guest(resp, guest.id, _notice(session))
+        self._show_guest(resp, guest_id, _notice(session))
 
     def on_post_card(
         self, _: falcon.Request, __: falcon.Response, guest_id: str, account_id: str
     ) -> None:
         """Remove a card."""
-        guest = self._guest(guest_id)
-        self._api.remove_card(guest.id, account_id)
-        raise falcon.HTTPSeeOther(f"/guests/{guest.id}?removed=1")
+        self._api.remove_card(guest_id, account_id)
+        raise falcon.HTTPSeeOther(f"/guests/{guest_id}?removed=1")
 
     def on_api_problem(
         self, _: falcon.Request, resp: falcon.Response, problem: ApiProblem, __: object
     ) -> None:
         """Show why the API did not do it."""
         resp.status = problem.status
-        text = _in_plain_words(problem.message)
+        text = _in_plain_words(problem.error)
         self._show(resp, "problem.html", title="This could not be done", text=text)
 
     def on_http_error(
@@ -223,18 +261,19 @@ class Shop:
         """Show a page for an error of the shop itself, such as 404."""
         self._show(resp, "problem.html", title=error.title, text="Nothing was changed.")
 
-    def _guest(self, guest_id: str) -> ShopGuest:
-        if guest_id not in self._guests:
-            raise falcon.HTTPNotFound
-        return self._guests[guest_id]
-
     def _show_guest(
         self, resp: falcon.Response, guest_id: str, notice: tuple[str, str, str] | None
     ) -> None:
-        guest = self._guest(guest_id)
-        cards = self._api.cards(guest.id)
+        events = [e for e in [*self._events.values()] if e["data"]["guest_id"] == guest_id]
         self._show(
-            resp, "guest.html", guest=guest, centers=self._centers, cards=cards, notice=notice
+            resp,
+            "guest.html",
+            guest=self._api.guest(guest_id),
+            cards=self._api.cards(guest_id),
+            centers=self._api.centers(),
+            events=events[::-1],
+            key=uuid4(),
+            notice=notice,
         )
 
     def _show(self, resp: falcon.Response, template: str, **values: object) -> None:
@@ -242,23 +281,28 @@ class Shop:
         resp.text = _TEMPLATES.get_template(template).render(values)
 
 
+def _path(guest_id: str, below: str = "", last: str = "") -> str:
+    return f"/api/v1/guests/{quote(guest_id, safe='')}{below}{quote(last, safe='')}"
+
+
 def _notice(session: Json) -> tuple[str, str, str]:
     """Return the ARIA role, the title and the text of the notice about a session."""
-    match session["status"]:
-        case "completed":
+    match session["status"], session["progress"]:
+        case "completed", _:
             return ("status", "Card added", "It is kept on file for your next visit.")
-        case "open":
-            return (
-                "status",
-                "No card has arrived yet",
-                "If you entered one, it is on its way: look again in a moment.",
-            )
-        case "failed":
-            reason = _in_plain_words(session["failure"]["message"])
+        case "open", "cancelled":
+            return ("status", "No card was added", "You can add one at any time.")
+        case "open", "returned":
+            text = "If you entered one, it is listed below once it is confirmed. Look again later."
+            return ("status", "No card has arrived yet", text)
+        case "open", _:
+            return ("status", "No card has arrived yet", "Its page is still open.")
+        case "failed", _:
+            reason = _in_plain_words(session["failure"])
         case _:
             reason = "The page for it has expired. Please add it again."
     return ("alert", "The card could not be saved", reason)
 
 
-def _in_plain_words(message: str) -> str:
-    return _IN_PLAIN_WORDS.get(message, message)
+def _in_plain_words(error: Json) -> str:
+    return _IN_PLAIN_WORDS.get(error["type"], str(error["message"]))

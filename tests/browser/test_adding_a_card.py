@@ -31,6 +31,7 @@ AUTOFILL: Final = """(field, text) => {
 """What a browser and a password manager do when they fill in a field."""
 PHONE: Final = ViewportSize(width=320, height=640)
 DESKTOP: Final = ViewportSize(width=1280, height=900)
+LOOKS_MILLISECONDS: Final = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,29 @@ def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
     page.get_by_role("button", name="Remove Visa ending in 4242").click()
     expect(page.get_by_role("status")).to_contain_text("Card removed")
     expect_cards(page)
+
+
+def test_a_new_guest_adds_a_card_and_the_shop_shows_the_verified_event(
+    demo: Demo, open_page: OpenPage
+) -> None:
+    page = open_page(viewport=PHONE)
+    page.goto(demo.shop)
+    for label, text in (
+        ("First name", "Eve"),
+        ("Last name", "Example"),
+        ("Email", "eve@example.com"),
+    ):
+        type_into(page.get_by_label(label), text)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name=f"Add a card for {SPA}").click()
+    type_card(page)
+
+    expect(page.get_by_role("status")).to_contain_text("Card added")
+    # The page looks for the event by itself.
+    event = page.get_by_role("listitem").filter(has_text="account.stored")
+    expect(event).to_contain_text("Signature verified", timeout=LOOKS_MILLISECONDS)
+    assert_fits(page)
+    assert_accessible(page)
 
 
 def test_the_hosted_page_fits_every_screen_and_the_readme(
@@ -290,6 +314,7 @@ def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Pa
     hosted_page = page.url
     page.get_by_role("link", name="Return without adding a card").click()
 
+    expect(page.get_by_role("status")).to_contain_text("No card was added")
     expect_cards(page)
     expect(page).to_have_url(f"{demo.shop}/guests/{ADA}/back")
     page.goto(hosted_page)

@@ -20,6 +20,8 @@ from entrypoints.cli import main
 from entrypoints.demo import HIGHEST_PORT, HOST, run_demo
 from entrypoints.serve import ServeError
 from tests.demo import ADA, Demo, running_demo
+from tests.programs import free_port
+from tests.waiting import wait_until
 
 TIMEOUT_SECONDS: Final = 30
 
@@ -47,14 +49,19 @@ def type_card(hosted_payment_uri: str) -> None:
 
 
 def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_path: Path) -> None:
-    with running_demo(tmp_path, with_signal=signal.SIGINT) as demo:
+    port = free_port()
+    with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
         type_card(run_printed_curl_line(demo)["hosted_payment_uri"])
         (card,) = demo.call("")["accounts"]
         assert "payment_reference" in demo.call(f"/{card['account_id']}")
 
     assert (tmp_path / "cardonfile-demo.db").exists()
-    with running_demo(tmp_path) as demo:
+    with running_demo(tmp_path, port=port) as demo:
         assert "ending in 4242" in send(f"{demo.shop}/guests/{ADA}")
+        (card,) = demo.call("")["accounts"]
+        demo.call(f"/{card['account_id']}", method="DELETE")
+        # The endpoint of the earlier run had another secret.
+        wait_until(lambda: "account.removed" in send(f"{demo.shop}/guests/{ADA}"))
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
@@ -75,6 +82,13 @@ def test_a_taken_port_is_refused_in_one_sentence() -> None:
         f"Error: cannot listen on {HOST} port {port}: Address already in use; "
         "--port takes another\n"
     )
+
+
+def test_a_public_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARDONFILE_PUBLIC_BASE_URL", "https://cards.example")
+
+    with pytest.raises(ServeError, match="unset CARDONFILE_PUBLIC_BASE_URL"):
+        run_demo(0)
 
 
 def test_there_must_be_a_port_for_the_shop_too() -> None:

@@ -5,26 +5,23 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import urlencode
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from falcon.testing import Result, TestClient
 from typing_extensions import override
 
+from adapters.events.payload import encode
+from adapters.events.signatures import signed_headers
 from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import CardSession
 from domain.identifiers import TokenId
-from entrypoints.demo_shop.shop import (
-    COOKIE,
-    MAX_LOOKS,
-    CardApi,
-    Shop,
-    ShopCenter,
-    ShopGuest,
-)
-from tests.builders import CENTER_ID
+from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, CardApi, Shop
+from tests.builders import CENTER_ID, a_guest, an_event_delivery
 from tests.installation import MISMATCHING_CARD, Installation
 
 ORIGIN: Final = "http://127.0.0.1:8001"
@@ -34,6 +31,8 @@ ADD: Final = f"{GUEST}/centers/{CENTER_ID}"
 NAME: Final = "<b>Zoe & Null</b>"
 ADDRESS: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
 HEADERS: Final = {"Host": "127.0.0.1:8001", "Origin": ORIGIN}
+FORM: Final = {**HEADERS, "Content-Type": "application/x-www-form-urlencoded"}
+SECRET: Final = "whsec_c2VjcmV0IG9mIHRoZSBzaG9w"
 
 
 class _Silent(WSGIRequestHandler):
@@ -45,10 +44,11 @@ class _Silent(WSGIRequestHandler):
 def make_client(api: CardApi) -> TestClient:
     shop = Shop(
         api,
+        secret=SECRET,
         origin=ORIGIN,
         payments_origin=PAYMENTS,
-        guests=[ShopGuest(id=GUEST_ID, name=NAME, billing_info=ADDRESS)],
-        centers=[ShopCenter(id=CENTER_ID, name="Spa", about="")],
+        guests={GUEST_ID: NAME},
+        address=ADDRESS,
     )
     return TestClient(shop.app(), headers=HEADERS)
 
@@ -69,9 +69,14 @@ def shop(installation: Installation, token: str) -> Iterator[TestClient]:
         thread.join()
 
 
-def add_card(shop: TestClient, installation: Installation) -> CardSession:
+def press(shop: TestClient, path: str = ADD, **fields: str) -> Result:
+    """Send a form."""
+    return shop.simulate_post(path, body=urlencode(fields), headers=FORM)
+
+
+def add_card(shop: TestClient, installation: Installation, key: str = "1") -> CardSession:
     """Press the button, and open the hosted page."""
-    sent = shop.simulate_post(ADD)
+    sent = press(shop, key=key)
     session = installation.session(TokenId(sent.cookies[COOKIE].value))
     installation.open_page(session)
     return session
@@ -85,9 +90,10 @@ def come_back(shop: TestClient, session: CardSession, look: int = 1) -> Result:
 def test_the_button_leads_to_the_hosted_page(shop: TestClient, installation: Installation) -> None:
     installation.configure(avs=True)
 
-    sent = shop.simulate_post(ADD)
+    sent, again = (press(shop, key="of-the-form") for _ in range(2))
 
     assert sent.status_code == 303
+    assert again.headers["Location"] == sent.headers["Location"]
     assert sent.headers["Location"].startswith(f"{PAYMENTS}/hosted-payments?token_id=")
     session = installation.session(TokenId(sent.cookies[COOKIE].value))
     assert session.redirect_uri == f"{ORIGIN}{GUEST}/back"
@@ -98,6 +104,14 @@ def test_the_button_leads_to_the_hosted_page(shop: TestClient, installation: Ins
 
 def give_nothing(installation: Installation, session: CardSession) -> None:
     """Leave the page open."""
+
+
+def come_back_without_a_card(installation: Installation, session: CardSession) -> None:
+    installation.return_to_shop(session)
+
+
+def cancel(installation: Installation, session: CardSession) -> None:
+    installation.use_cases.cancel_hosted_page(token_id=session.token_id)
 
 
 def give_a_card(installation: Installation, session: CardSession) -> None:
@@ -121,18 +135,21 @@ def let_it_expire(installation: Installation, session: CardSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "shown"),
+    ("act", "shown", "is_to_come"),
     [
-        (give_nothing, "No card has arrived yet"),
-        (give_a_card, "Card added"),
-        (give_a_card_on_file, "It is on file already"),
-        (give_a_card_with_another_address, "Your bank does not know this billing address."),
-        (let_it_expire, "has expired"),
+        (give_nothing, "No card has arrived yet", False),
+        (cancel, "No card was added", False),
+        (come_back_without_a_card, "No card has arrived yet", True),
+        (give_a_card, "Card added", True),
+        (give_a_card_on_file, "It is on file already", True),
+        (give_a_card_with_another_address, "Your bank does not know this billing address.", True),
+        (let_it_expire, "has expired", True),
     ],
 )
-def test_the_page_shows_the_result_and_looks_again_only_while_the_session_is_open(
+def test_the_page_shows_the_result_and_looks_again_while_something_is_to_come(
     act: Callable[[Installation, CardSession], None],
     shown: str,
+    is_to_come: bool,
     shop: TestClient,
     installation: Installation,
 ) -> None:
@@ -143,18 +160,62 @@ def test_the_page_shows_the_result_and_looks_again_only_while_the_session_is_ope
     page = come_back(shop, session)
 
     assert shown in page.text
-    is_open = act is give_nothing
-    assert ("Refresh" in page.headers) is is_open
-    if is_open:
-        assert page.headers["Refresh"] == f"3; url={GUEST}/back?look=2"
-        assert "Refresh" not in come_back(shop, session, look=MAX_LOOKS).headers
+    assert page.headers.get("Refresh") == (f"3; url={GUEST}/back?look=2" if is_to_come else None)
+    assert "Refresh" not in come_back(shop, session, look=MAX_LOOKS).headers
+
+
+def send_event(
+    shop: TestClient, session: CardSession, *, secret: str = SECRET, age: int = 0
+) -> Result:
+    """Send the event about a session, as the service does."""
+    event = replace(an_event_delivery().event, token_id=session.token_id)
+    body = encode(event)
+    headers = signed_headers(
+        event.event_id, body, [secret], datetime.now(UTC) - timedelta(seconds=age)
+    )
+    return shop.simulate_post(EVENTS, body=body, headers={"Host": HEADERS["Host"], **headers})
+
+
+def test_a_verified_event_is_shown_once_and_ends_the_looking(
+    shop: TestClient, installation: Installation
+) -> None:
+    session = add_card(shop, installation)
+    give_a_card(installation, session)
+
+    statuses = [send_event(shop, session).status_code for _ in range(2)]
+
+    assert statuses == [204, 204]
+    page = come_back(shop, session)
+    assert page.text.count("account.stored") == 1
+    assert "Refresh" not in page.headers
+
+
+@pytest.mark.parametrize(("secret", "age"), [("whsec_b3RoZXI=", 0), (SECRET, 301)])
+def test_an_event_with_a_wrong_or_old_signature_is_refused(
+    shop: TestClient, installation: Installation, secret: str, age: int
+) -> None:
+    session = add_card(shop, installation)
+
+    assert send_event(shop, session, secret=secret, age=age).status_code == 400
+    assert shop.simulate_post(EVENTS, headers=HEADERS).status_code == 400
+    assert "account.stored" not in shop.simulate_get(GUEST).text
+
+
+def test_a_new_guest_is_created_under_an_id_of_the_shops_own(shop: TestClient) -> None:
+    fields = {"first_name": "Eve", "last_name": "Example", "email": "eve@example.com"}
+    created = press(shop, "/", **fields)
+
+    assert created.status_code == 303
+    assert "Eve Example" in shop.simulate_get(created.headers["Location"]).text
+    assert "Eve Example" in shop.simulate_get("/").text
+    assert "Check the name" in press(shop, "/", **{**fields, "email": "eve"}).text
 
 
 def test_a_card_is_listed_and_removed_once(shop: TestClient, installation: Installation) -> None:
     account = installation.stored_card()
     assert "Visa ending in 4242" in shop.simulate_get(GUEST).text
 
-    removed, again = (shop.simulate_post(f"{GUEST}/cards/{account.account_id}") for _ in range(2))
+    removed, again = (press(shop, f"{GUEST}/cards/{account.account_id}") for _ in range(2))
 
     assert removed.headers["Location"] == f"{GUEST}?removed=1"
     assert again.status_code == 404
@@ -181,10 +242,11 @@ def test_a_form_of_another_site_changes_nothing(
 def test_names_are_escaped_and_the_token_stays_on_the_server(
     shop: TestClient, installation: Installation, token: str
 ) -> None:
+    installation.has_guest(a_guest(first_name="<b>Zoe", last_name="& Null</b>"))
     session = add_card(shop, installation)
     responses = [
         shop.simulate_get("/"),
-        shop.simulate_post(ADD),
+        press(shop, key="2"),
         come_back(shop, session),
         shop.simulate_get("/nowhere"),
     ]
@@ -194,6 +256,7 @@ def test_names_are_escaped_and_the_token_stays_on_the_server(
     for response in responses:
         assert NAME not in response.text
         assert token not in response.text + str(response.headers)
+        assert SECRET not in response.text
         assert response.headers["Content-Security-Policy"] == (
             "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; "
             f"base-uri 'none'; form-action 'self' {PAYMENTS}"
