@@ -86,11 +86,12 @@ def table_rows(text: str) -> list[list[str]]:
     ]
 
 
-def code_blocks(wanted: str) -> list[object]:
-    """Return every fenced block in a language, as a parameter."""
+def code_blocks(wanted: str, *, but: Sequence[Path] = ()) -> list[object]:
+    """Return every fenced block in a language, as a parameter, but those of some pages."""
     return [
         pytest.param(body, id=f"{path.name}-{number}")
         for path in DOCS
+        if path not in but
         for number, (language, body) in enumerate(_FENCE.findall(path.read_text()), 1)
         if language == wanted
     ]
@@ -115,18 +116,20 @@ class TestHttpApi:
             assert re.search(rf"\b{status}\b", described[0]), status
 
     def test_every_refusal_is_listed_with_its_code_and_type(self) -> None:
-        refusals = [
-            each
-            for module in (domain.errors, adapters.http.errors)
-            for _, each in inspect.getmembers(module, inspect.isclass)
-            if issubclass(each, Refusal) and each is not Refusal
-        ]
         listed = {tuple(row[1:]) for row in table_rows(section(doc("http-api.md"), "7. Errors"))}
 
-        assert refusals
         assert {
-            (str(each.code), message, each.type) for each in refusals for message in messages(each)
+            (str(each.code), message, each.type)
+            for each in refusals()
+            for message in messages(each)
         } <= listed
+
+    def test_integrators_are_told_what_to_do_for_every_type_of_error(self) -> None:
+        rows = table_rows(section(doc("integrating.md"), "12. When a request is refused"))[1:]
+        to_do = {"tell the guest", "fix", "retry", "retry later", "nothing"}
+
+        assert sorted(row[0] for row in rows) == sorted({each.type for each in refusals()})
+        assert {row[1] for row in rows} == to_do
 
     def test_every_field_is_listed(self) -> None:
         resources = section(doc("http-api.md"), "2. Resources and their fields")
@@ -165,6 +168,18 @@ class TestHttpApi:
 
         assert cited
         assert cited <= numbers
+
+
+def refusals() -> list[type[Refusal]]:
+    """Return every refusal of the product."""
+    found = [
+        each
+        for module in (domain.errors, adapters.http.errors)
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if issubclass(each, Refusal) and each is not Refusal
+    ]
+    assert found
+    return found
 
 
 def messages(refusal: type[Refusal]) -> Iterator[str]:
@@ -363,7 +378,8 @@ def test_json_can_be_parsed(body: str) -> None:
     json.loads(body)
 
 
-@pytest.mark.parametrize("body", code_blocks("python"))
+# `tests/entrypoints/test_integrating.py` runs those of the other page.
+@pytest.mark.parametrize("body", code_blocks("python", but=[ROOT / "docs" / "integrating.md"]))
 def test_python_is_part_of_the_file_that_its_first_line_names(body: str) -> None:
     first, _, shown = body.partition("\n")
 
