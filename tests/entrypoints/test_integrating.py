@@ -155,6 +155,13 @@ def type_card(hosted_payment_uri: str) -> None:
             response = browser.get(address, allow_redirects=False, timeout=TIMEOUT_SECONDS)
 
 
+def get(address: str) -> None:
+    """Open an address, and follow no redirect."""
+    with requests.Session() as browser:
+        browser.trust_env = False
+        browser.get(address, allow_redirects=False, timeout=TIMEOUT_SECONDS)
+
+
 @dataclass(frozen=True)
 class Given:
     """What the examples need: where events arrive, and the variables."""
@@ -244,3 +251,46 @@ def test_python_and_javascript(
         examples.through(LINK)
         assert examples.value("cancelled")["progress"] == "cancelled"
         assert examples.left == []
+
+
+ADD_AGAIN: Final = {
+    "python": """call("POST", f"/api/v1/guests/{GUEST}/accounts", body)""",
+    "js": """call("POST", `/api/v1/guests/${GUEST}/accounts`, link)""",
+}
+# Ends the waits of the example at once, and keeps their seconds in `waits`.
+END_WAITS: Final = {
+    "python": "globals().update(waits=[]) or setattr(__import__('time'), 'sleep', waits.append)",
+    "js": (
+        "globalThis.waits = []; globalThis.setTimeout = ((set) => (go, ms, ...more) => "
+        "ms === 3000 ? (waits.push(3), set(go, 0)) : set(go, ms, ...more))(setTimeout)"
+    ),
+}
+
+
+@pytest.mark.parametrize(("language", "read"), [("python", "how_it_ended"), ("js", "howItEnded")])
+def test_a_session_is_read_again_only_once_the_guest_is_back_and_for_a_minute(
+    language: str, read: str, given: Given
+) -> None:
+    with given.examples(language) as examples:
+        examples.through(ADD)
+        added = examples.value("added")
+        type_card(added["hosted_payment_uri"])
+        given.event_of(added["token_id"])
+        examples.run(END_WAITS[language])
+        examples.through(LINK)
+        link = examples.value(ADD_AGAIN[language])
+        hosted = f"{given.environment['API']}/hosted-payments"
+
+        def look() -> tuple[str, str]:
+            found = examples.value(f'{read}("{link["token_id"]}")')
+            return found["status"], found["progress"]
+
+        assert look() == ("open", "created")
+        get(link["hosted_payment_uri"])
+        assert look() == ("open", "opened")
+        get(f"{hosted}/cancel?token_id={link['token_id']}")
+        assert look() == ("open", "cancelled")
+        assert examples.value("waits") == []
+        get(f"{hosted}/return?token_id={link['token_id']}")
+        assert look() == ("open", "returned")
+        assert 57 <= sum(examples.value("waits")) <= 60
