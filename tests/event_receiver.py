@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -48,11 +49,18 @@ class EventReceiver:
                     {name.lower(): value for name, value in self.headers.items()},
                     self.rfile.read(length),
                 )
+                if len(request.body) < length:
+                    return  # the sender has died
                 receiver.received.append(request)
                 receiver.before(request)
-                self.send_response(receiver.status)
-                self.send_header("content-length", "0")
-                self.end_headers()
+                status = receiver.respond(request)
+                if status is None:
+                    return
+                # The sender may have died meanwhile.
+                with suppress(ConnectionError):
+                    self.send_response(status)
+                    self.send_header("content-length", "0")
+                    self.end_headers()
 
             @override
             def log_message(self, format: str, *args: Any) -> None:
@@ -60,6 +68,10 @@ class EventReceiver:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def respond(self, _request: Received) -> int | None:
+        """Return the status of the response; None drops the connection."""
+        return self.status
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,6 +23,8 @@ from threading import Event
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
+
 from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.connection import connect
 from domain.card_sessions import CardSession, SessionStatus
@@ -30,7 +35,8 @@ from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation
-from tests.programs import SERVE, Program, Server, free_port
+from tests.programs import ROOT, SERVE, Program, Server, free_port
+from tests.told_events import Told, lost_and_invented
 from tests.waiting import wait_until
 
 CLIENTS: Final = 8
@@ -75,6 +81,17 @@ class Machine(Server):
         self._programs.append(self._stack.enter_context(program))
         return program
 
+    def command(self, *arguments: str) -> str:
+        """Run a command of `cardonfile` on the machine; return what it prints, without line end."""
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SERVE, *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        return ran.stdout.rstrip("\n")
+
     def kill(self) -> None:
         """Kill it."""
         self._programs[-1].tell(signal.SIGKILL)
@@ -112,6 +129,7 @@ class Machines:
             "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{ports[0]}",
             "CARDONFILE_LOG_FORMAT": "json",
             "CARDONFILE_CARD_TESTING_LIMITS": "off",
+            "CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8",
         }
         self.url = url
         self.psp_database = folder / "fake-psp.db"
@@ -442,22 +460,51 @@ class StoredSession(NamedTuple):
 
     token_id: str
     guest_id: str
+    center_id: str
     redirect_uri: str
     status: str
     account_id: str | None
 
 
+class StoredAccount(NamedTuple):
+    """A row of a payment account."""
+
+    account_id: str
+    token_id: str
+    guest_id: str
+    center_id: str
+    is_active: bool
+
+
+class StoredDelivery(NamedTuple):
+    """A row of the delivery of an event."""
+
+    event_id: str
+    status: str
+    told: Told
+
+
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The stored sessions by id, the idempotency keys with their sessions, the active accounts.
+    """The stored sessions and deliveries of events by id, the accounts, removed or not, and others.
 
-    `defaults` has the number of default cards for each guest and center with active accounts.
+    `keys` has the session of each idempotency key, `active` the active accounts. `defaults` has the number of default cards for each guest and center with active accounts.
     """
 
     sessions: Mapping[str, StoredSession]
     keys: Mapping[str, str]
     active: Collection[str]
     defaults: Mapping[tuple[str, str], int]
+    accounts: Sequence[StoredAccount]
+    deliveries: Mapping[str, StoredDelivery]
+
+    def events_lost_and_invented(self) -> tuple[list[Told], list[Told]]:
+        """Return events that are not stored, and stored ones of what did not happen.
+
+        There must be one endpoint, which takes all events and was added before the first.
+        """
+        told = [each.told for each in self.deliveries.values()]
+        return lost_and_invented(told, self.sessions.values(), self.accounts)
 
     def lost(self, added: Sequence[Added]) -> list[Added]:
         """Return the add-cards whose session is missing, or differs from what the client read."""
@@ -496,12 +543,17 @@ def records_of(url: str) -> Records:
     # UUIDs are text in SQLite.
     sessions = _select(
         url,
-        "SELECT CAST(token_id AS text), CAST(guest_id AS text), redirect_uri, status,"
-        " CAST(account_id AS text) FROM card_sessions",
+        "SELECT CAST(token_id AS text), CAST(guest_id AS text), CAST(center_id AS text),"
+        " redirect_uri, status, CAST(account_id AS text) FROM card_sessions",
     )
     keys = _select(url, "SELECT key, CAST(token_id AS text) FROM idempotency_keys")
-    active = _select(
-        url, "SELECT CAST(account_id AS text) FROM payment_accounts WHERE removed_at IS NULL"
+    accounts = _select(
+        url,
+        "SELECT CAST(account_id AS text), CAST(token_id AS text), CAST(guest_id AS text),"
+        " CAST(center_id AS text), removed_at IS NULL FROM payment_accounts",
+    )
+    deliveries = _select(
+        url, "SELECT CAST(event_id AS text), status, CAST(event AS text) FROM event_deliveries"
     )
     defaults = _select(
         url,
@@ -512,8 +564,13 @@ def records_of(url: str) -> Records:
     return Records(
         sessions={row[0]: StoredSession(*row) for row in sessions},
         keys=dict(keys),
-        active={row[0] for row in active},
+        active={account_id for account_id, *_, is_active in accounts if is_active},
         defaults={(guest_id, center_id): times for guest_id, center_id, times in defaults},
+        accounts=[StoredAccount(*row) for row in accounts],
+        deliveries={
+            event_id: StoredDelivery(event_id, status, msgspec.json.decode(event, type=Told))
+            for event_id, status, event in deliveries
+        },
     )
 
 

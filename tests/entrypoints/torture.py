@@ -13,24 +13,33 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Final, NamedTuple
 
 import click
+import msgspec
+from standardwebhooks import Webhook, WebhookVerificationError
+from typing_extensions import override
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite.connection import connect
+from domain.events import EventType
+from tests.adapters.events.receiver import read_event
 from tests.entrypoints.load import (
     CLIENTS,
     Clients,
     Machines,
+    Records,
     look_at,
     one_machine_on_sqlite,
     records_of,
 )
 from tests.entrypoints.postgresql_outages import crashed
+from tests.event_receiver import EventReceiver, Received
 from tests.postgresql import new_database, own_server
+from tests.told_events import Told
 from tests.waiting import wait_until
 
 CRASH_EVERY: Final = 2
@@ -38,6 +47,9 @@ CRASH_EVERY: Final = 2
 
 KILLED_AT_START: Final = 0.2
 """The share of starts that are killed as well."""
+
+FATES_OF_EVENTS: Final = (("works", "refuses", "drops", "response is lost"), (17, 1, 1, 1))
+"""What the endpoint does with an event, and how often."""
 
 MAX_WAL_BYTES: Final = 16 * 1024 * 1024
 """SQLite aims at 4 MiB, and exceeds it while readers hold a checkpoint back."""
@@ -55,11 +67,72 @@ class Storage:
     damage: Callable[[], list[str]]
 
 
+class UnreliableEndpoint(EventReceiver):
+    """A client's endpoint that fails at random until it `is_reliable`.
+
+    It refuses some events with 500, and drops some connections, before or after it has taken the
+    event. `taken` counts how often it took each. `unverified` has the events that the library of
+    Standard Webhooks refuses. `is_live` is whether the sender uses the real time.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.secret = ""
+        self.is_reliable = False
+        self.is_live = True
+        self.taken = Counter[str]()
+        self.failures = 0
+        self.unverified: list[str] = []
+        self._random = random.Random(f"{seed} endpoint")
+        self._lock = Lock()
+
+    @override
+    def respond(self, request: Received) -> int | None:
+        with self._lock:
+            try:
+                self._verify(request)
+            except WebhookVerificationError as error:
+                self.unverified.append(f"{request.event_id}: {error}")
+            fate = "works" if self.is_reliable else self._random.choices(*FATES_OF_EVENTS)[0]
+            self.failures += fate != "works"
+            if fate in ("works", "response is lost"):
+                self.taken[request.event_id] += 1
+            return {"works": 204, "refuses": 500}.get(fate)
+
+    def _verify(self, request: Received) -> None:
+        if self.is_live:
+            read_event(self.secret, request.body, dict(request.headers))
+            return
+        # The library knows only the real time.
+        stamp = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
+        signature = Webhook(self.secret).sign(request.event_id, stamp, request.body.decode())
+        if signature != request.headers["webhook-signature"]:
+            raise WebhookVerificationError("another signature")
+
+
+class Events(NamedTuple):
+    """How many events were decided, and what became of them.
+
+    `under_load` counts those that arrived while the service was killed again and again; the others
+    were delivered at the end. `again` counts those that arrived more than once, under one id.
+    `invented` arrived or are stored, but did not happen. `failures` is how often the endpoint failed.
+    """
+
+    decided: int
+    delivered: int
+    under_load: int
+    lost: int
+    invented: int
+    again: int
+    failures: int
+
+
 class Survived(NamedTuple):
-    """What happened to all requests, how many add-cards were answered, and everything wrong."""
+    """What happened to all requests and events, how many add-cards were answered, and all faults."""
 
     fates: Counter[str]
     answered: int
+    events: Events
     broken: list[str]
 
 
@@ -67,10 +140,18 @@ def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
     """Kill the machine once in each round, at a random moment, and check what is stored.
 
     Clients retry unanswered requests. Between rounds they pause: everything that was answered is
-    compared with what is stored, and the requests of the round are repeated.
+    compared with what is stored, and the requests of the round are repeated. A real endpoint takes
+    all events.
     """
+    with UnreliableEndpoint(seed) as endpoint:
+        return _survive(storage, endpoint, rounds=rounds, seed=seed)
+
+
+def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, seed: int) -> Survived:
     machines, chance = storage.machines, random.Random(seed)
     (machine,) = machines.each
+    types = [f"--type={each}" for each in EventType]
+    endpoint.secret = machine.command("events", "add", endpoint.url, *types)
     clients, broken = Clients(machines, f"seed-{seed}", CLIENTS), list[str]()
 
     def note(kind: str, found: Iterable[object]) -> None:
@@ -90,9 +171,43 @@ def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
     note("exit status", filter(None, [machine.stop()]))
     note("unexpected", clients.unexpected)
     note("fault", machine.faults())
+    endpoint.is_reliable, endpoint.is_live = True, False
+    under_load = len(endpoint.taken)
     for kind, found in vars(look_at(machines, clients)).items():
         note(kind, found)
-    return Survived(clients.fates, len(clients.added), broken)
+    records = records_of(machines.url)
+    lost, invented = records.events_lost_and_invented()
+    decided, taken = records.deliveries, endpoint.taken.keys()
+    lost_on_the_way = decided.keys() - taken
+    note("event lost", [*lost, *lost_on_the_way])
+    note("event invented", [*invented, *(taken - decided.keys())])
+    note("event not delivered", [each for each in decided.values() if each.status != "delivered"])
+    note("event that differs", _changed(endpoint, records))
+    note("event not verified", endpoint.unverified)
+    events = Events(
+        decided=len(decided),
+        delivered=len(taken & decided.keys()),
+        under_load=under_load,
+        lost=len(lost) + len(lost_on_the_way),
+        invented=len(invented) + len(taken - decided.keys()),
+        again=sum(times > 1 for times in endpoint.taken.values()),
+        failures=endpoint.failures,
+    )
+    return Survived(clients.fates, len(clients.added), events, broken)
+
+
+def _changed(endpoint: UnreliableEndpoint, records: Records) -> list[str]:
+    """Return the events whose body differs from attempt to attempt, or from what is stored."""
+    bodies = dict[str, bytes]()
+    changed = list[str]()
+    for each in endpoint.received:
+        content, stored = each.content, records.deliveries.get(each.event_id)
+        if bodies.setdefault(each.event_id, each.body) != each.body or (
+            stored is not None
+            and msgspec.convert({**content["data"], "type": content["type"]}, Told) != stored.told
+        ):
+            changed.append(each.event_id)
+    return changed
 
 
 def _kill_under_load(
@@ -179,8 +294,13 @@ def main(rounds: int, seed: int) -> None:
             survived = survive(lent, rounds=rounds, seed=seed)
         seconds = time.monotonic() - started_at
         fates = ", ".join(f"{count} {fate}" for fate, count in survived.fates.items())
+        events = survived.events
         click.echo(
             f"{name}: {rounds} rounds; requests: {fates}; {survived.answered} add-cards answered; "
+            f"events: {events.decided} decided, {events.delivered} delivered "
+            f"({events.under_load} under load), {events.lost} lost, "
+            f"{events.invented} invented, {events.again} delivered again under the same id, "
+            f"{events.failures} failures of the endpoint; "
             f"{len(survived.broken)} faults; {seconds:.0f} s"
         )
         broken += [f"{name}: {each}" for each in survived.broken]

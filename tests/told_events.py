@@ -1,0 +1,83 @@
+"""Which events there must be, by the sessions and accounts that are stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+EXPIRING: Final = "account.expiring"
+
+
+class EndedSession(Protocol):
+    """The parts of a session that its events tell of."""
+
+    @property
+    def token_id(self) -> str: ...
+    @property
+    def guest_id(self) -> str: ...
+    @property
+    def center_id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def account_id(self) -> str | None: ...
+
+
+class CardOnFile(Protocol):
+    """The parts of a payment account, removed or not, that its events tell of."""
+
+    @property
+    def token_id(self) -> str: ...
+    @property
+    def guest_id(self) -> str: ...
+    @property
+    def center_id(self) -> str: ...
+    @property
+    def account_id(self) -> str: ...
+    @property
+    def is_active(self) -> bool: ...
+
+
+class Told(Struct, frozen=True, order=True):
+    """What an event tells."""
+
+    type: str
+    guest_id: str
+    center_id: str
+    token_id: str
+    account_id: str | None = None
+
+
+def lost_and_invented(
+    events: Iterable[Told],
+    sessions: Collection[EndedSession],
+    accounts: Collection[CardOnFile],
+    *,
+    once_expired: Collection[str] = (),
+) -> tuple[list[Told], list[Told]]:
+    """Return the events that are missing, and those of what did not happen or was told before.
+
+    `events` are those to an endpoint that has taken all of them from the start. `once_expired` names
+    the sessions that are known to have expired; any completed one may have expired before. Notices
+    of cards that expire soon are left out: no record says how many there must be.
+    """
+    told = Counter(each for each in events if each.type != EXPIRING)
+    must, may = Counter[Told](), Counter[Told]()
+    stored_by = {account.token_id for account in accounts}
+    for account in accounts:
+        about = (account.guest_id, account.center_id, account.token_id, account.account_id)
+        must[Told("account.stored", *about)] += 1
+        must[Told("account.removed", *about)] += not account.is_active
+    for session in sessions:
+        about_session = (session.guest_id, session.center_id, session.token_id)
+        expired = Told("session.expired", *about_session)
+        if session.status in ("failed", "expired"):
+            must[Told(f"session.{session.status}", *about_session)] += 1
+        elif session.status == "completed":
+            if session.token_id not in stored_by:
+                must[Told("account.renewed", *about_session, session.account_id)] += 1
+            (must if session.token_id in once_expired else may)[expired] += 1
+    return list((must - told).elements()), list((told - must - may).elements())
