@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final
 
 from domain.errors import ServiceUnavailable
-from domain.ports import ProviderRefused, ProviderUnavailable
-from tests.simulation.ports import PSP_CALLS, Moment
+from domain.ports import EventNotSent, ProviderRefused, ProviderUnavailable
+from tests.simulation.ports import PSP_CALLS, SEND_EVENT, Moment
 from tests.simulation.processes import Process
 
 MAX_STEPS_AT_ONCE: Final = 3
@@ -25,6 +25,7 @@ class Fault(StrEnum):
     KILLED = "the process is killed"
     STORAGE_DOWN = "the storage is down"
     SILENT = "the PSP does not respond"
+    ENDPOINT_SILENT = "the endpoint does not respond"
     REFUSED = "the PSP refuses the call"
     INTERRUPTED = "something else happens first"
 
@@ -91,10 +92,12 @@ class Faults:
             possible = [Fault.SILENT]
             if moment is Moment.BEFORE and not (key and self._has_page(key)):
                 possible.append(Fault.REFUSED)
+        elif call == SEND_EVENT:
+            possible = [Fault.ENDPOINT_SILENT]
         elif call == _COMMIT or (call in _UNITS and moment is Moment.BEFORE):
             # After a commit: the data is stored, but the caller gets an error.
             possible = [Fault.STORAGE_DOWN]
-        if call in (*_UNITS, *PSP_CALLS) and len(self.steps) < MAX_STEPS_AT_ONCE:
+        if call in (*_UNITS, *PSP_CALLS, SEND_EVENT) and len(self.steps) < MAX_STEPS_AT_ONCE:
             possible += [Fault.INTERRUPTED] * 3
         return [*possible, Fault.KILLED] if possible or call in _UNITS else []
 
@@ -106,6 +109,8 @@ class Faults:
                 raise ServiceUnavailable
             case Fault.SILENT:
                 raise ProviderUnavailable(fault)
+            case Fault.ENDPOINT_SILENT:
+                raise EventNotSent(fault)
             case Fault.REFUSED:
                 self._refused_for_good |= {key} if key else set()
                 raise ProviderRefused(fault)

@@ -16,12 +16,13 @@ from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import CardSession
 from domain.errors import Refusal
-from domain.identifiers import TokenId
+from domain.identifiers import EndpointId, TokenId
 from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller
 from domain.ports import ProviderUnavailable, WebhookRejected
 from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
+from tests.simulation.endpoints import EVERYTHING, an_endpoint
 from tests.simulation.invariants import (
     Invariants,
     Known,
@@ -30,7 +31,7 @@ from tests.simulation.invariants import (
     require_end,
     require_no_card_number,
 )
-from tests.simulation.ports import PSP_CALLS, Moment
+from tests.simulation.ports import PSP_CALLS, SEND_EVENT, Moment
 from tests.simulation.processes import Killed, Process
 from tests.simulation.run import folder_in_memory
 from tests.simulation.snapshot import Observer, Snapshot
@@ -65,13 +66,23 @@ class CallFault:
 
 
 def has_effect(call: str) -> bool:
-    """Return whether a call changes anything for good: a commit, or a request to the PSP."""
-    return call == "write.commit" or call in PSP_CALLS
+    """Return whether a call changes anything for good: a commit, or a request to the outside."""
+    return call in ("write.commit", *PSP_CALLS, SEND_EVENT)
 
 
 def is_to_psp(call: str) -> bool:
-    """Return whether a call is to the PSP; all others are to the storage."""
+    """Return whether a call is to the PSP."""
     return call.startswith("psp.")
+
+
+def is_to_endpoint(call: str) -> bool:
+    """Return whether a call is to the endpoint of a client."""
+    return call == SEND_EVENT
+
+
+def is_to_storage(call: str) -> bool:
+    """Return whether a call is to the storage."""
+    return not is_to_psp(call) and not is_to_endpoint(call)
 
 
 def is_in_unit(call: str) -> bool:
@@ -94,7 +105,7 @@ class FaultyInstallation(Installation):
         self._is_recording = False
         self._fault: CallFault | None = None
         self._number = 0
-        self._observer = Observer(folder, self.psp)
+        self._observer = Observer(folder, self.psp, self.known.endpoints)
         self._invariants = Invariants(self.known)
         self._process = Process(
             "A",
@@ -102,10 +113,12 @@ class FaultyInstallation(Installation):
             self.container,
             clock=self.clock,
             psp=self.psp,
+            endpoints=self.known.endpoints,
             late=frozenset(),
             watcher=self._on_call,
         )
         self._use_process()
+        self.add_endpoint(EVERYTHING)
 
     @override
     def close(self) -> None:
@@ -190,6 +203,26 @@ class FaultyInstallation(Installation):
         assert settled is not None
         return settled.status.value
 
+    # Endpoints for events.
+
+    def add_endpoint(self, endpoint_id: EndpointId) -> None:
+        """Add an endpoint that takes all events."""
+        with self.storage.write() as unit:
+            unit.event_endpoints.add(an_endpoint(endpoint_id, now=self.clock.now()))
+            unit.commit()
+
+    def deliver_to(self, endpoint_id: EndpointId) -> str | None:
+        """Deliver an event that is due to this endpoint; return what became of it."""
+        deliver = self.container.deliver_event()
+        others = self.check().endpoints.keys() - {endpoint_id}
+        taken = deliver.take(except_to=[EndpointId(each) for each in others])
+        return None if taken is None else deliver(taken).status.value
+
+    def replay(self, event_id: str) -> int:
+        """Replay an event; return to how many endpoints."""
+        self.known.endpoints.replayed.add(event_id)
+        return self.container.replay_event()(event_id)
+
     # Faults, and their effects.
 
     def result_of(self, attempt: Attempt) -> object:
@@ -227,7 +260,10 @@ class FaultyInstallation(Installation):
         later = len(self.calls) - self._number
         if later <= 0 or self._fault is None or not self._fault.lasts:
             return later == 0
-        return is_to_psp(call) == is_to_psp(self.calls[self._number - 1])
+        first = self.calls[self._number - 1]
+        return any(
+            is_to(call) and is_to(first) for is_to in (is_to_psp, is_to_endpoint, is_to_storage)
+        )
 
     def check(self) -> Snapshot:
         """Raise Broken for an invariant that does not hold; return what is stored."""
@@ -265,9 +301,26 @@ class FaultyInstallation(Installation):
             )
             for each in stored.accounts.values()
         ]
+        arrived = {(each.endpoint_id, each.event_id) for each in stored.arrivals}
+        events = [
+            (
+                each.endpoint_id,
+                stored.endpoints[each.endpoint_id].is_active,
+                each.told.type,
+                stored.sessions[each.told.token_id].redirect_uri,
+                each.told.account_id is not None,
+                each.reason or "",
+                each.status,
+                (each.endpoint_id, each.event_id) in arrived,
+            )
+            for each in stored.all_deliveries
+        ]
         discards = [each.done_at is not None for each in stored.discards]
         refused = sorted(map(sorted, stored.refused_cards.values()))
-        return sorted(sessions), sorted(accounts), sorted(discards), refused, len(stored.tokens)
+        return (
+            *(sorted(sessions), sorted(accounts), sorted(events), sorted(discards)),
+            *(refused, len(stored.tokens)),
+        )
 
     def run_to_end(self) -> None:
         """Move the clock on and run the reconciler until no work is left."""

@@ -9,14 +9,27 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
+import msgspec
+
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
+from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
-from tests.simulation.snapshot import AccountRow, SessionRow, Snapshot
+from tests.simulation.snapshot import (
+    AccountRow,
+    DeliveryRow,
+    EndpointRow,
+    SessionRow,
+    Snapshot,
+)
+from tests.told_events import Told, lost_and_invented
 
 MAX_CLOCK_SKEW: Final = timedelta(minutes=5)
 """The clocks of two processes never differ by more here."""
+
+MAX_ATTEMPTS: Final = 10
+"""How often an event is sent to an endpoint that does not take it."""
 
 _NEXT_STATUS: Final = {
     "open": {"open", "completed", "failed", "expired"},
@@ -44,7 +57,16 @@ def require(holds: object, invariant: str, what: str) -> None:
 
 
 def require_end(snapshot: Snapshot) -> None:
-    """Raise Broken unless every session has ended and the PSP holds only tokens of accounts."""
+    """Raise Broken unless all work is done.
+
+    Every session has ended, the PSP holds only tokens of accounts, and every event is delivered,
+    unless its endpoint is removed or gone.
+    """
+    for delivery in snapshot.all_deliveries:
+        name = f"event {delivery.event_id} to {delivery.endpoint_id}"
+        require(delivery.status != "pending", "I10", f"{name} stays pending")
+        is_off = not snapshot.endpoints[delivery.endpoint_id].is_active
+        require(delivery.status == "delivered" or is_off, "I10", f"{name} is not delivered")
     for each in snapshot.sessions.values():
         require(each.status != "open", "I4", f"session {each.token_id} stays open")
     require(snapshot.held == snapshot.tokens, "I7", "the PSP holds tokens of no active account")
@@ -70,6 +92,8 @@ class Known:
     reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
     check. `max_sessions`: how many sessions a guest may have in 24 hours; None means any number.
+    `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
+    told, unless the response to a change was lost.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -85,14 +109,22 @@ class Known:
     there: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     max_sessions: int | None = None
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    secrets: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Invariants:
-    """Checks I1 to I9 and S23 of docs/reliability.md after every step."""
+    """Checks I1 to I10 and S23 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._before: Mapping[str, SessionRow] = {}
+        self._endpoints: Mapping[str, EndpointRow] = {}
+        self._deliveries: Mapping[str, Mapping[str, DeliveryRow]] = {}
+        self._bodies: dict[str, bytes] = {}
+        self._arrived: set[tuple[str, str]] = set()
+        self._arrivals_checked = 0
+        self._once_expired: set[str] = set()
 
     def check(self, snapshot: Snapshot, now: datetime) -> None:
         """Raise Broken for the first invariant that does not hold."""
@@ -114,7 +146,11 @@ class Invariants:
         _each_session_has_one_page(snapshot, now)
         _each_refused_card_is_counted_once(snapshot)
         self._no_guest_has_too_many_sessions(snapshot)
+        self._events_tell_what_happened(snapshot)
+        self._events_are_for_endpoints_that_take_them(snapshot)
+        self._what_was_decided_arrives(snapshot)
         self._before = snapshot.sessions
+        self._endpoints, self._deliveries = snapshot.endpoints, snapshot.deliveries
         known.there, known.missing = there, known.places - there
 
     def _confirmed_work_is_stored(self, snapshot: Snapshot) -> None:
@@ -268,6 +304,73 @@ class Invariants:
             for first, one_too_many in zip(all_times, all_times[most:], strict=False):
                 is_later = one_too_many - first >= window
                 require(is_later, "S23", f"guest {guest_id} has too many sessions in 24 hours")
+
+    def _events_tell_what_happened(self, snapshot: Snapshot) -> None:
+        self._once_expired |= {
+            token_id for token_id, each in snapshot.sessions.items() if each.status == "expired"
+        }
+        lost, invented = lost_and_invented(
+            [each.told for each in snapshot.deliveries.get(EVERYTHING, {}).values()],
+            snapshot.sessions.values(),
+            snapshot.accounts.values(),
+            once_expired=self._once_expired,
+        )
+        require(not lost, "I10", f"no event tells of it: {lost}")
+        require(not invented, "I10", f"an event tells of what did not happen: {invented}")
+
+    def _events_are_for_endpoints_that_take_them(self, snapshot: Snapshot) -> None:
+        every, before = snapshot.deliveries.get(EVERYTHING, {}), self._deliveries
+        new = [each for each in every if each not in before.get(EVERYTHING, {})]
+        replayed = self._known.endpoints.replayed
+        for endpoint_id, endpoint in snapshot.endpoints.items():
+            was = self._endpoints.get(endpoint_id)
+            deliveries = snapshot.deliveries.get(endpoint_id, {})
+            if was and was.is_active and endpoint.is_active:
+                for event_id in new:
+                    is_right = (event_id in deliveries) == endpoint.takes(every[event_id].told)
+                    require(is_right, "I10", f"event {event_id} is not where it belongs")
+            for event_id, each in deliveries.items():
+                name = f"event {event_id} to {endpoint.url}"
+                require(event_id in every, "I10", f"{name} was not decided")
+                is_same = each.told == every[event_id].told
+                require(is_same and endpoint.takes(each.told), "I10", f"{name} is for another")
+                if event_id not in before.get(endpoint_id, {}):
+                    may_be = was is None or was.is_active
+                    require(may_be, "I10", f"{name} was decided after the endpoint's end")
+                    is_due = was is None or event_id in new or event_id in replayed
+                    require(is_due, "I10", f"{name} was sent again, and nobody asked for it")
+
+    def _what_was_decided_arrives(self, snapshot: Snapshot) -> None:
+        known = self._known
+        for each in snapshot.arrivals[self._arrivals_checked :]:
+            name = f"event {each.event_id} at {each.endpoint_id}"
+            delivery = snapshot.deliveries.get(each.endpoint_id, {}).get(each.event_id)
+            body = msgspec.json.decode(each.body)
+            told = msgspec.convert({"type": body["type"], **body["data"]}, Told)
+            require(delivery and delivery.told == told, "I10", f"{name} was not decided")
+            is_same = self._bodies.setdefault(each.event_id, each.body) == each.body
+            require(is_same, "I10", f"{name} has changed")
+            accepted = known.secrets.get(each.endpoint_id)
+            is_accepted = accepted is None or set(accepted).intersection(each.secrets)
+            require(is_accepted, "I10", f"{name} is signed with a secret that its owner lacks")
+            self._arrived.add((each.endpoint_id, each.event_id))
+        self._arrivals_checked = len(snapshot.arrivals)
+        require(
+            not known.endpoints.sent_at_once,
+            "I10",
+            f"two processes sent one event at once: {known.endpoints.sent_at_once}",
+        )
+        for delivery in snapshot.all_deliveries:
+            name = f"event {delivery.event_id} to {delivery.endpoint_id}"
+            is_pending = delivery.status == "pending"
+            require(is_pending == bool(delivery.due_at), "I10", f"{name} is never due")
+            if delivery.status == "delivered":
+                has_arrived = (delivery.endpoint_id, delivery.event_id) in self._arrived
+                require(has_arrived, "I10", f"{name} is delivered, and has not arrived")
+            elif delivery.status == "failed":
+                is_off = not snapshot.endpoints[delivery.endpoint_id].is_active
+                is_given_up = delivery.attempts >= MAX_ATTEMPTS
+                require(is_off or is_given_up, "I10", f"{name} was given up too early")
 
     def _no_token_is_forgotten(self, snapshot: Snapshot) -> None:
         held, tokens = snapshot.held, snapshot.tokens

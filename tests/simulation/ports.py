@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
-from domain.ports import PaymentProvider, Result, Storage, UnitOfWork, WriteUnit
+from domain.ports import EventSender, PaymentProvider, Result, Storage, UnitOfWork, WriteUnit
 
 
 class Moment(StrEnum):
@@ -28,6 +28,9 @@ class Watcher(Protocol):
 
 PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard")
 """The calls that send a request to the PSP; `psp.read_webhook` sends none."""
+
+SEND_EVENT: Final = "events.send"
+"""The call that sends a request to the endpoint of a client."""
 
 
 class WatchedStorage(Storage):
@@ -74,6 +77,11 @@ class WatchedStorage(Storage):
 def watched_provider(provider: PaymentProvider, watcher: Watcher) -> PaymentProvider:
     """Return a PSP that reports every call."""
     return cast(PaymentProvider, _Watched(provider, "psp", watcher))
+
+
+def watched_sender(sender: EventSender, watcher: Watcher) -> EventSender:
+    """Return a sender of events that reports every call."""
+    return cast(EventSender, _Watched(sender, "events", watcher))
 
 
 class _Watched:

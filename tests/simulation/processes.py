@@ -16,7 +16,14 @@ from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
 from domain.ports import Clock
 from entrypoints.container import Container
-from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_provider
+from tests.simulation.endpoints import Endpoints, LeaseCheck
+from tests.simulation.ports import (
+    Moment,
+    WatchedStorage,
+    Watcher,
+    watched_provider,
+    watched_sender,
+)
 from tests.simulation.psp import LastingTokens
 
 # Waiting is useless: the unit of work that holds the lock is further up in the same thread.
@@ -42,7 +49,7 @@ class ClockOfProcess(Clock):
 class Process:
     """One process of an installation. A killed one makes no more calls to ports.
 
-    It overrides the clock, the storage and the PSP in a container of its own.
+    It overrides the clock, the storage, the PSP and the sender of events in a container of its own.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Process:
         *,
         clock: Clock,
         psp: FakePsp,
+        endpoints: Endpoints,
         late: Set[str],
         watcher: Watcher,
     ) -> None:
@@ -60,16 +68,17 @@ class Process:
         self.clock = ClockOfProcess(clock)
         self.is_dead = False
         self._database = database
-        self._container = container
+        self.container = container
         container.clock.override(providers.Object(self.clock))
         self._psp = psp
+        self._endpoints = endpoints
         self._late = late
         self._watcher = watcher
         self.start()
 
     def start(self) -> None:
         """Build everything that is in memory."""
-        container = self._container
+        container = self.container
         container.reset_singletons()
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
         container.storage.override(providers.Object(WatchedStorage(self._storage, self._report)))
@@ -78,6 +87,8 @@ class Process:
         container.psp_adapters.override(
             providers.Object({FAKE: watched_provider(provider, self._report)})
         )
+        sender = LeaseCheck(watched_sender(self._endpoints, self._report), self._endpoints)
+        container.event_sender.override(providers.Object(sender))
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()

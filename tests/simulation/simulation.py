@@ -22,9 +22,11 @@ from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.add_card import AddCardRequest
+from domain.add_event_endpoint import TooManyEndpoints
 from domain.card_sessions import CardSession
-from domain.centers import Center
+from domain.centers import Center, CenterNotFound
 from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
+from domain.events import EventEndpoint, EventType
 from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import CallerName, CenterId, GuestId, TokenId
@@ -39,10 +41,12 @@ from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
 from domain.reconcile import Round
+from domain.remove_event_endpoint import EndpointNotFound
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.databases import make_database
 from tests.installation import BASE_URL
+from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
 from tests.simulation.faults import MAX_STEPS_AT_ONCE, Fault, Faults, Step
 from tests.simulation.invariants import (
     MAX_CLOCK_SKEW,
@@ -125,6 +129,7 @@ Thing = TypeVar("Thing")
 ERRORS: Final = (
     *(Refusal, ClickNeeded, LinkUnknown, LinkAltered, LinkExpired, LinkPaused),
     *(ProviderUnavailable, WebhookRejected),
+    *(CenterNotFound, EndpointNotFound, TooManyEndpoints),
 )
 """The errors that a use case may raise."""
 
@@ -183,19 +188,23 @@ class Simulation:
                     container,
                     clock=self._clock,
                     psp=self._psp,
+                    endpoints=self._known.endpoints,
                     late=self._known.late,
                     watcher=self._faults.on_call,
                 )
             )
         self._operator = SqliteStorage(database)
         self._operate(_restore_everything)
+        every = an_endpoint(EVERYTHING, now=self._clock.now())
+        self._operate(lambda unit: unit.event_endpoints.add(every))
+        self._known.secrets[EVERYTHING] = [every.secrets.current]
         self._invariants = Invariants(self._known)
-        self._observer = Observer(folder, self._psp)
+        self._observer = Observer(folder, self._psp, self._known.endpoints)
         self._stored = self._observer.read()
         self._visits: list[Visit] = []
         self._visit_of: dict[TokenId, Visit] = {}
         self._pages: list[tuple[TokenId, str]] = []
-        self._names = dict(NAMES)
+        self._names = {**NAMES, EVERYTHING: "the endpoint of everything"}
 
     def close(self) -> None:
         for process in self._processes:
@@ -214,10 +223,12 @@ class Simulation:
     def end(self, choices: Random) -> None:
         """Inject no more faults, and move the clock on until no work is left."""
         self._faults.have_stopped = True
+        self._known.endpoints.troubles.clear()
         self._log("no more faults from here on")
         for _ in range(choices.randrange(5)):
             self._do("a_webhook_comes", choices)
         self._do("the_psp_sends_late_webhooks", choices)
+        self._do("an_operator_replays_what_was_given_up", choices)
         started_at = self._clock.now()
         rounds = 0
         while due_at := self._next_due():
@@ -234,7 +245,7 @@ class Simulation:
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
-            for kind in ("session ", "account ", ""):
+            for kind in ("session ", "account ", "event ", ""):
                 text = text.replace(f"{kind}{identifier}", name)
         return text
 
@@ -490,7 +501,9 @@ class Simulation:
             "the reconciler runs",
             process,
             work,
-            lambda done: f"{done.sessions} sessions, {done.discards} discards",
+            lambda done: (
+                f"{done.sessions} sessions, {done.discards} discards, {done.events} events"
+            ),
         )
         if not isinstance(result, Exception) and result.faults:
             raise result.faults[0]
@@ -506,6 +519,9 @@ class Simulation:
             for each in self._stored.sessions.values()
             for mark in {each.due_at, each.expires_at}
             if mark and mark > now and not each.is_settled
+        )
+        marks += sorted(
+            each.due_at for each in self._stored.all_deliveries if each.due_at and each.due_at > now
         )
         match choices.randrange(8):
             case 0 | 1 | 2 if marks:
@@ -562,6 +578,79 @@ class Simulation:
         self._known.missing |= {gone} if gone else set()
         self._log(f"the operator {what}")
 
+    # Endpoints for events.
+
+    def an_operator_changes_an_endpoint(self, process: Process, choices: Random) -> None:
+        """Add an endpoint of some types and centers, remove one, or roll the secret of one."""
+        endpoints = [each for each in self._stored.endpoints.values() if not each.removed_at]
+        what = choices.randrange(3)
+        if what == 0 or not endpoints:
+            self._add_endpoint(process, choices)
+            return
+        endpoint_id = choices.choice(endpoints).endpoint_id
+        name = self._names[endpoint_id]
+        if what == 1 and endpoint_id != EVERYTHING:
+            remove = process.container.remove_event_endpoint()
+            self._call(f"the operator removes {name}", process, lambda: remove(endpoint_id))
+            return
+        roll = process.container.roll_event_secret()
+        told = self._known.secrets.pop(endpoint_id, None)
+        rolled = self._call(
+            f"the operator rolls the secret of {name}", process, lambda: roll(endpoint_id)
+        )
+        if isinstance(rolled, EventEndpoint):
+            secrets = rolled.secrets
+            self._known.secrets[endpoint_id] = [*(told or [])[-1:], secrets.current]
+
+    def an_operator_replays_an_event(self, process: Process, choices: Random) -> None:
+        """Send an event again: one under way, or one that was delivered or given up."""
+        events = list(self._stored.deliveries.get(EVERYTHING, ()))
+        if events:
+            self._replay(process, _recent(choices, events))
+
+    def an_operator_replays_what_was_given_up(self, process: Process, _choices: Random) -> None:
+        """Send again what endpoints have not taken in ten attempts."""
+        for each in self._stored.all_deliveries:
+            if each.status == "failed" and self._stored.endpoints[each.endpoint_id].is_active:
+                self._replay(process, each.event_id)
+
+    def an_endpoint_has_trouble(self, _process: Process, choices: Random) -> None:
+        """Let an endpoint fail for a while, or end that."""
+        endpoints = [each.endpoint_id for each in self._stored.endpoints.values() if each.is_active]
+        endpoint_id = choices.choice(endpoints)
+        trouble = choices.choice((None, None, *EndpointTrouble))
+        if trouble is EndpointTrouble.GONE and endpoint_id == EVERYTHING:
+            trouble = None
+        if trouble is None:
+            self._known.endpoints.troubles.pop(endpoint_id, None)
+        else:
+            self._known.endpoints.troubles[endpoint_id] = trouble
+        self._log(f"{self._names[endpoint_id]} {trouble or 'is well'}")
+
+    def _add_endpoint(self, process: Process, choices: Random) -> None:
+        types = choices.sample(list(EventType), choices.randrange(1, len(EventType)))
+        centers = choices.choice((None, [choices.choice(CENTERS).id]))
+        url = f"https://shop.example/{self.steps}/{len(self._stored.endpoints)}"
+        add = process.container.add_event_endpoint()
+        added = self._call(
+            f"the operator adds an endpoint of {', '.join(sorted(types))} at "
+            f"{NAMES[centers[0]] if centers else 'all centers'}",
+            process,
+            lambda: add(url=url, types=types, centers=centers),
+        )
+        if isinstance(added, EventEndpoint):
+            self._known.secrets[added.endpoint_id] = [added.secrets.current]
+
+    def _replay(self, process: Process, event_id: str) -> None:
+        self._known.endpoints.replayed.add(event_id)
+        replay = process.container.replay_event()
+        self._call(
+            f"the operator replays {self._names[event_id]}",
+            process,
+            lambda: replay(event_id),
+            lambda times: f"to {times} endpoints",
+        )
+
     # How a step is done.
 
     def _do(self, rule: str, choices: Random) -> None:
@@ -596,7 +685,12 @@ class Simulation:
 
     def _check(self) -> None:
         self._stored = self._observer.read()
-        for kind, ids in (("session", self._stored.sessions), ("account", self._stored.accounts)):
+        for kind, ids in (
+            ("session", self._stored.sessions),
+            ("account", self._stored.accounts),
+            ("endpoint", self._stored.endpoints),
+            ("event", self._stored.deliveries.get(EVERYTHING, {})),
+        ):
             for number, each in enumerate(ids, start=1):
                 self._names.setdefault(each, f"{kind} {number}")
         for page in self._stored.pages:
@@ -798,6 +892,10 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.time_passes: 3,
     Simulation.a_process_has_a_mishap: 2,
     Simulation.an_operator_changes_something: 1,
+    Simulation.an_operator_changes_an_endpoint: 1,
+    Simulation.an_operator_replays_an_event: 1,
+    Simulation.an_operator_replays_what_was_given_up: 1,
+    Simulation.an_endpoint_has_trouble: 2,
 }
 
 RULES: Final[Mapping[str, Rule]] = {rule.__name__: rule for rule in _SHARES}

@@ -15,7 +15,9 @@ from msgspec import Struct
 from adapters.fake_psp.psp import FakePsp, PspPage
 from adapters.sqlite.connection import connect
 from domain.identifiers import CardToken, MerchantAccount
+from tests.simulation.endpoints import Arrival, Endpoints
 from tests.simulation.psp import pages_at, token_of, tokens_at
+from tests.told_events import Told
 
 Token = tuple[MerchantAccount, CardToken]
 """A token, with the merchant account where it is valid."""
@@ -87,12 +89,44 @@ class DiscardRow(Struct, frozen=True, kw_only=True):
     done_at: datetime | None
 
 
+class EndpointRow(Struct, frozen=True, kw_only=True):
+    """A stored endpoint for events. `centers` is None for all centers."""
+
+    endpoint_id: str
+    url: str
+    types: Sequence[str]
+    centers: Sequence[str] | None
+    disabled_at: datetime | None
+    removed_at: datetime | None
+
+    @property
+    def is_active(self) -> bool:
+        return self.disabled_at is None and self.removed_at is None
+
+    def takes(self, told: Told) -> bool:
+        """Return whether events like this are for the endpoint."""
+        return told.type in self.types and (self.centers is None or told.center_id in self.centers)
+
+
+class DeliveryRow(Struct, frozen=True, kw_only=True):
+    """A stored delivery of an event to an endpoint."""
+
+    event_id: str
+    endpoint_id: str
+    told: Told
+    reason: str | None
+    due_at: datetime | None
+    attempts: int
+    status: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that is stored here and at the PSP at one moment.
+    """Everything that is stored here, at the PSP and at the endpoints at one moment.
 
     `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
-    of the refused cards of each session and attempt.
+    of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
+    event. `arrivals` are the events that endpoints have taken.
     """
 
     sessions: Mapping[str, SessionRow]
@@ -103,15 +137,24 @@ class Snapshot:
     guests: frozenset[str]
     centers: frozenset[str]
     configurations: frozenset[str]
+    endpoints: Mapping[str, EndpointRow]
+    deliveries: Mapping[str, Mapping[str, DeliveryRow]]
     pages: Sequence[PspPage]
     tokens: frozenset[Token]
+    arrivals: Sequence[Arrival]
 
     @property
     def next_due(self) -> datetime | None:
         """When the reconciler has work next; None when it has none."""
         times = [each.due_at for each in self.sessions.values()]
         times += [each.due_at for each in self.discards]
+        times += [each.due_at for each in self.all_deliveries]
         return min(filter(None, times), default=None)
+
+    @property
+    def all_deliveries(self) -> Sequence[DeliveryRow]:
+        """The deliveries to all endpoints."""
+        return [each for by_event in self.deliveries.values() for each in by_event.values()]
 
     @property
     def held(self) -> frozenset[Token]:
@@ -151,12 +194,24 @@ _SESSIONS: Final = """
 """
 
 
-class Observer:
-    """Reads the files of an installation, and changes nothing."""
+_ENDPOINTS: Final = """
+    SELECT endpoint_id, url, types, centers, disabled_at, removed_at FROM event_endpoints
+"""
 
-    def __init__(self, folder: Path, psp: FakePsp) -> None:
+_DELIVERIES: Final = """
+    SELECT event_id, endpoint_id, event AS told, json_extract(event, '$.reason') AS reason,
+        due_at, attempts, status
+    FROM event_deliveries ORDER BY rowid
+"""
+
+
+class Observer:
+    """Reads the files of an installation and what has arrived at endpoints, and changes nothing."""
+
+    def __init__(self, folder: Path, psp: FakePsp, endpoints: Endpoints) -> None:
         self._folder = folder
         self._psp = psp
+        self._endpoints = endpoints
         self._db = connect(folder / "cards.db", busy_timeout_seconds=0)
 
     def close(self) -> None:
@@ -178,6 +233,12 @@ class Observer:
                 guests=self._ids("SELECT id FROM guests"),
                 centers=self._ids("SELECT id FROM centers"),
                 configurations=self._ids("SELECT center_id FROM payment_configurations"),
+                endpoints={
+                    each.endpoint_id: each
+                    for each in self._rows(_ENDPOINTS, EndpointRow, documents=("types", "centers"))
+                },
+                deliveries=self._deliveries(),
+                arrivals=tuple(self._endpoints.arrivals),
                 pages=pages,
                 tokens=frozenset(tokens_at(self._psp, pages)),
             )
@@ -188,9 +249,19 @@ class Observer:
         """Return the content of every file by its name."""
         return {each.name: each.read_bytes() for each in sorted(self._folder.iterdir())}
 
-    def _rows(self, query: str, kind: type[Row]) -> list[Row]:
+    def _rows(self, query: str, kind: type[Row], *, documents: Sequence[str] = ()) -> list[Row]:
+        rows = [
+            {**row, **{name: msgspec.json.decode(row[name]) for name in documents if row[name]}}
+            for row in self._db.query(query)
+        ]
         # SQLite has no booleans, and keeps times as text: hence not strict.
-        return msgspec.convert(list(self._db.query(query)), list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
+        return msgspec.convert(rows, list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
+
+    def _deliveries(self) -> Mapping[str, Mapping[str, DeliveryRow]]:
+        found: dict[str, dict[str, DeliveryRow]] = {}
+        for each in self._rows(_DELIVERIES, DeliveryRow, documents=("told",)):
+            found.setdefault(each.endpoint_id, {})[each.event_id] = each
+        return found
 
     def _pairs(self, query: str) -> frozenset[tuple[str, str]]:
         return frozenset((str(one), str(two)) for one, two in self._db.execute(query).fetchall())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final
 
@@ -13,6 +13,7 @@ from dependency_injector.providers import Provider
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.samples import a_uuid
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
 from domain.cancel_session import CancelSession
@@ -25,6 +26,7 @@ from domain.find_way_back import FindWayBack
 from domain.forget_event_deliveries import ForgetEventDeliveries
 from domain.forget_idempotency_keys import ForgetIdempotencyKeys
 from domain.hosted_pages import WebhookDelivery
+from domain.identifiers import EndpointId
 from domain.issue_token import IssueToken
 from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.list_accounts import ListAccounts
@@ -37,7 +39,7 @@ from domain.list_tokens import ListTokens
 from domain.notice_expiry import NoticeExpiry
 from domain.obtain_page import ObtainPage
 from domain.open_hosted_page import OpenHostedPage
-from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
+from domain.ports import EventNotSent, ProviderRefused, ProviderUnavailable, WebhookRejected
 from domain.put_guest import PutGuest
 from domain.put_product import PutProduct
 from domain.read_account import ReadAccount
@@ -56,6 +58,7 @@ from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.installation import CHALLENGED_CARD, DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
+from tests.simulation.endpoints import EVERYTHING, EndpointTrouble
 from tests.simulation.faulty_installation import (
     Attempt,
     Bug,
@@ -64,7 +67,9 @@ from tests.simulation.faulty_installation import (
     Situation,
     has_effect,
     is_in_unit,
+    is_to_endpoint,
     is_to_psp,
+    is_to_storage,
     prepared,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
@@ -72,6 +77,7 @@ from tests.simulation.processes import Killed
 from tests.simulation.psp import LASTING_TOKENS
 from tests.simulation.snapshot import Snapshot
 
+OTHER_ENDPOINT: Final = EndpointId(a_uuid(91))
 OTHER_VISIT: Final = f"{REDIRECT_URI}&visit=2"
 
 # Situations: each prepares an installation, and returns the call of a use case.
@@ -260,11 +266,50 @@ def a_card_to_make_the_default(it: FaultyInstallation) -> Attempt:
     )
 
 
+def an_event_that_is_due(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    return lambda: it.deliver_to(EVERYTHING)
+
+
+def an_event_for_an_endpoint_that_was_removed(it: FaultyInstallation) -> Attempt:
+    it.add_endpoint(OTHER_ENDPOINT)
+    it.stored_card()
+    it.container.remove_event_endpoint()(OTHER_ENDPOINT)
+    return lambda: it.deliver_to(OTHER_ENDPOINT)
+
+
+def an_event_for_an_endpoint_that_is_gone(it: FaultyInstallation) -> Attempt:
+    it.add_endpoint(OTHER_ENDPOINT)
+    it.stored_card()
+    it.known.endpoints.troubles[OTHER_ENDPOINT] = EndpointTrouble.GONE
+    return lambda: it.deliver_to(OTHER_ENDPOINT)
+
+
+def an_event_to_replay(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    it.deliver_to(EVERYTHING)
+    it.add_endpoint(OTHER_ENDPOINT)
+    (event_id,) = it.check().deliveries[EVERYTHING]
+    return lambda: it.replay(event_id)
+
+
+def two_cards_that_expire_soon(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    it.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - it.clock.now())
+
+    def notice() -> None:
+        # Built again after the process was killed.
+        it.container.notice_expiry()()
+
+    return notice
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The situations of a use case, and its results when a call fails.
 
-    `without_storage` are the results when the storage fails, except at the first `needs` calls,
+    `without_endpoint` are the results when no endpoint takes an event. `without_storage` are the results when the storage fails, except at the first `needs` calls,
     which the use case cannot do without. `next_try_after` is the lease of what was taken and not
     finished.
     """
@@ -273,6 +318,7 @@ class Expected:
     needs: int = 0
     without_storage: Sequence[object] = (ServiceUnavailable,)
     without_psp: Sequence[object] = ()
+    without_endpoint: Sequence[object] = ()
     with_bug: Sequence[object] = (Bug,)
     next_try_after: timedelta = timedelta(0)
 
@@ -284,6 +330,8 @@ class Expected:
             return self.with_bug
         if is_to_psp(call):
             return self.without_psp
+        if is_to_endpoint(call):
+            return self.without_endpoint
         return (ServiceUnavailable,) if number <= self.needs else self.without_storage
 
 
@@ -336,12 +384,24 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     Reconcile: Expected(
         situations=(a_session_and_a_discard,),
         without_psp=((),),
+        without_endpoint=((),),
         with_bug=(Bug, (Bug,)),
         next_try_after=LEASE,
     ),
     DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
     RemoveAccount: Expected(situations=(a_card_to_remove, a_default_card_to_remove)),
     ChooseDefaultCard: Expected(situations=(a_card_to_make_the_default,)),
+    DeliverEvent: Expected(
+        situations=(
+            an_event_that_is_due,
+            an_event_for_an_endpoint_that_was_removed,
+            an_event_for_an_endpoint_that_is_gone,
+        ),
+        without_endpoint=("pending",),
+        next_try_after=LEASE,
+    ),
+    ReplayEvent: Expected(situations=(an_event_to_replay,)),
+    NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
 }
 
 STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
@@ -359,12 +419,11 @@ READ_ONLY: Final = frozenset(
 
 ONE_ROW: Final = frozenset(
     {
-        *(AddEventEndpoint, ForgetEventDeliveries, RemoveEventEndpoint, ReplayEvent),
-        *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken, RollEventSecret),
-        *(DeliverEvent, NoticeExpiry),
+        *(AddEventEndpoint, ForgetEventDeliveries, RemoveEventEndpoint, RollEventSecret),
+        *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken),
     }
 )
-"""They write one row that has nothing to do with sessions or cards."""
+"""They write one row, or delete old ones, and nothing follows from it for sessions or cards."""
 
 
 # Faults.
@@ -373,6 +432,8 @@ ONE_ROW: Final = frozenset(
 def documented_error(call: str) -> Exception:
     if call == "psp.read_webhook":
         return WebhookRejected("a clock is wrong")
+    if is_to_endpoint(call):
+        return EventNotSent("no response")
     return ProviderUnavailable("no response") if is_to_psp(call) else ServiceUnavailable()
 
 
@@ -453,7 +514,7 @@ def _try(expected: Expected, situation: Situation, fault: CallFault, number: int
         assert installation.calls[number - 1] == call, "the calls differ from run to run"
         stored = installation.check()
         assert failed in expected.results(call, number, error), failed
-        if isinstance(error, Killed) or (fault.lasts and not is_to_psp(call)):
+        if isinstance(error, Killed) or (fault.lasts and is_to_storage(call)):
             calls_made = number if fault.moment is Moment.AFTER else number - 1
             assert stored == without_fault.stored[calls_made], "more or less than these calls store"
         has_changed = stored != without_fault.stored[0]

@@ -1,0 +1,113 @@
+"""The endpoints of clients that take events, as one stand-in for the sender."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from typing_extensions import override
+
+from adapters.events.payload import encode
+from adapters.psp.contract.samples import a_uuid
+from domain.events import GONE, Event, EventEndpoint, EventType, Secrets
+from domain.identifiers import CenterId, EndpointId
+from domain.ports import EventNotSent, EventSender
+from domain.retries import LEASE
+
+EVERYTHING: Final = EndpointId(a_uuid(90))
+"""The endpoint that takes all events from the start, and is never removed."""
+
+
+class EndpointTrouble(StrEnum):
+    """How an endpoint fails for a while; the values are shown in the story of a run."""
+
+    REFUSES = "responds 500"
+    SILENT = "does not respond"
+    LOSES_RESPONSES = "takes events and does not respond"
+    GONE = "responds 410"
+
+
+class Arrival(NamedTuple):
+    """An event that an endpoint has taken, and the secrets that it was signed with."""
+
+    endpoint_id: str
+    event_id: str
+    body: bytes
+    secrets: tuple[str, ...]
+
+
+class Endpoints(EventSender):
+    """All endpoints, whatever their addresses. `arrivals` are the events that they have taken.
+
+    `troubles` has the endpoints that fail. `replayed` are the events that an operator tried to send
+    again. `sent_at_once` are those that one process sent while another one held their lease.
+    """
+
+    def __init__(self) -> None:
+        self.arrivals: list[Arrival] = []
+        self.troubles: dict[str, EndpointTrouble] = {}
+        self.replayed: set[str] = set()
+        self.sent_at_once: list[str] = []
+        self.under_way: list[tuple[str, str, datetime]] = []
+
+    @override
+    def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
+        trouble = self.troubles.get(endpoint.endpoint_id)
+        if trouble is EndpointTrouble.REFUSES:
+            return 500
+        if trouble is EndpointTrouble.GONE:
+            return GONE
+        if trouble is EndpointTrouble.SILENT:
+            raise EventNotSent(trouble)
+        self.arrivals.append(
+            Arrival(endpoint.endpoint_id, event.event_id, encode(event), endpoint.secrets.at(now))
+        )
+        if trouble is EndpointTrouble.LOSES_RESPONSES:
+            raise EventNotSent(trouble)
+        return 204
+
+
+class LeaseCheck(EventSender):
+    """A sender, called for `endpoints`, that notes what is sent in the middle of its own sending.
+
+    Only the middle of a sending can be interrupted here, so nothing else takes time between the
+    lease and the sending.
+    """
+
+    def __init__(self, sender: EventSender, endpoints: Endpoints) -> None:
+        self._sender = sender
+        self._endpoints = endpoints
+
+    @override
+    def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
+        under_way = self._endpoints.under_way
+        if event.event_id not in self._endpoints.replayed and any(
+            (event.event_id, endpoint.endpoint_id) == (event_id, endpoint_id) and now < at + LEASE
+            for event_id, endpoint_id, at in under_way
+        ):
+            self._endpoints.sent_at_once.append(event.event_id)
+        under_way.append((event.event_id, endpoint.endpoint_id, now))
+        try:
+            return self._sender.send(event, endpoint, now=now)
+        finally:
+            under_way.pop()
+
+
+def an_endpoint(
+    endpoint_id: EndpointId,
+    *,
+    now: datetime,
+    types: Iterable[EventType] = EventType,
+    centers: Iterable[CenterId] | None = None,
+) -> EventEndpoint:
+    """Return an endpoint with an address and a secret of its own."""
+    return EventEndpoint(
+        endpoint_id=endpoint_id,
+        url=f"https://shop.example/{endpoint_id}",
+        types=tuple(types),
+        centers=None if centers is None else frozenset(centers),
+        secrets=Secrets.of(f"the secret of {endpoint_id}"),
+        created_at=now,
+    )
