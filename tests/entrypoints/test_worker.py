@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.events.sender import HttpEventSender
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
+from domain.events import EventType
 from domain.identifiers import PspAccount
 from entrypoints.reconciler import Chore, Reconciler
 from entrypoints.worker import CardTestingLog, Worker
 from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID, a_refused_card
+from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, Installation
+from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
 MISSING = {"status": "ready, but no worker has run for a minute"}
+LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
 
 
@@ -193,3 +202,33 @@ def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation
     wait_until(is_done_often)
     reconciler.stop()
     assert done.count("seldom") == 1
+
+
+def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
+    is_over = threading.Event()
+    with (
+        closing(Installation(tmp_path)) as installation,
+        EventReceiver() as hanging,
+        EventReceiver() as good,
+    ):
+        container = installation.container
+        # Without its limit, so that only the good endpoint can be why events are delivered.
+        sender = HttpEventSender(
+            may_be_http=True, allowed_networks=[LOOPBACK], total_seconds=10 * DEADLINE_SECONDS
+        )
+        container.deliver_event.override(replace(container.deliver_event(), sender=sender))
+        for endpoint in (hanging, good):
+            container.add_event_endpoint()(url=endpoint.url, types=list(EventType))
+        hanging.before = lambda _: is_over.wait(10 * DEADLINE_SECONDS)
+        worker = Worker(container, base_url="http://127.0.0.1:1")
+        worker.start()
+        installation.removed_card()
+        wait_until(lambda: hanging.received)
+        for _ in range(3):
+            installation.removed_card()
+
+        wait_until(lambda: len(good.received) == 8)
+        assert len(hanging.received) == 1
+        is_over.set()
+        wait_until(lambda: hanging.times == good.times)
+        worker.stop()
