@@ -216,7 +216,8 @@ class FaultyInstallation(Installation):
         deliver = self.container.deliver_event()
         others = self.check().endpoints.keys() - {endpoint_id}
         taken = deliver.take(except_to=[EndpointId(each) for each in others])
-        return None if taken is None else deliver(taken).status.value
+        attempted = None if taken is None else deliver(taken)
+        return None if attempted is None else attempted.status.value
 
     def replay(self, event_id: str) -> int:
         """Replay an event; return to how many endpoints."""
