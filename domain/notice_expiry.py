@@ -33,7 +33,9 @@ class NoticeExpiry:
             accounts = unit.accounts.with_expiry_notice_due(now, at_most=MAX_PER_UNIT)
             for account in accounts:
                 days = account.days_of_expiry_notice(now)
-                if days is not None:
+                # A release before this one, which may still be running, keeps the time of a notice
+                # when it removes a card.
+                if days is not None and account.removed_at is None:
                     note_account_event(
                         unit,
                         self.ids,

@@ -204,6 +204,10 @@ MIGRATIONS: Final = {
             (make_date(expiry_year, expiry_month, 1) + interval '1 month' - interval '31 days')
             AT TIME ZONE 'UTC'
             WHERE removed_at IS NULL;
+        -- The default is for a release before this one, which may still be running: it makes the
+        -- card due, and then the time of its first notice is found.
+        ALTER TABLE payment_accounts
+            ALTER COLUMN expiry_notice_at SET DEFAULT '2000-01-01 00:00:00+00';
         CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at)
             WHERE expiry_notice_at IS NOT NULL;
     """,

@@ -356,11 +356,16 @@ def m008_events(db: Database) -> None:
         "(occurred_at, event_id, endpoint_id) "
         "WHERE status = 'failed'"
     )
-    db.table("payment_accounts").add_column("expiry_notice_at", str)
+    # The default is for a release before this one, which may still be running: it makes the card due,
+    # and then the time of its first notice is found.
     db.execute(
-        "UPDATE payment_accounts SET expiry_notice_at = strftime('%Y-%m-%dT00:00:00.000000+00:00', "
-        "printf('%04d-%02d-01', expiry_year, expiry_month), '+1 month', '-31 days') "
-        "WHERE removed_at IS NULL"
+        "ALTER TABLE payment_accounts ADD COLUMN expiry_notice_at TEXT "
+        "DEFAULT '2000-01-01T00:00:00.000000+00:00'"
+    )
+    db.execute(
+        "UPDATE payment_accounts SET expiry_notice_at = CASE WHEN removed_at IS NULL THEN "
+        "strftime('%Y-%m-%dT00:00:00.000000+00:00', "
+        "printf('%04d-%02d-01', expiry_year, expiry_month), '+1 month', '-31 days') END"
     )
     db.execute(
         "CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at) "

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from domain.events import EventType
+from domain.payment_accounts import PaymentAccount
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import a_product
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
@@ -38,13 +42,20 @@ def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ins
         installed.close()
 
 
-def migrate_as_the_next_release(installation: Installation) -> None:
-    """Add a nullable column to every table, as docs/architecture.md requires."""
+def execute(installation: Installation, *statements: str) -> None:
     with installation.storage.write() as unit:
         by_hand: Any = unit  # no part of the port
-        for table in TABLES:
-            by_hand._transaction.execute(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT")
+        for statement in statements:
+            by_hand._transaction.execute(statement)
         unit.commit()
+
+
+def migrate_as_the_next_release(installation: Installation) -> None:
+    """Add a nullable column to every table, as docs/architecture.md requires."""
+    execute(
+        installation,
+        *(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT" for table in TABLES),
+    )
 
 
 def test_everything_works_with_unknown_columns(installation: Installation) -> None:
@@ -67,3 +78,54 @@ def test_everything_works_with_unknown_columns(installation: Installation) -> No
     (left,) = installation.accounts()
     assert installation.tokens_at_psp() == {left.token}
     assert Api(installation).get(ACCOUNTS).json["page_info"]["total"] == 1
+
+
+def notices(installation: Installation, day: datetime) -> list[str | None]:
+    """Return the reasons of all notices of expiry so far, after the work of this day."""
+    installation.clock.advance(day - installation.clock.now())
+    installation.container.notice_expiry()()
+    deliveries = installation.container.list_event_deliveries()(limit=100)
+    return [each.event.reason for each in reversed(deliveries)]
+
+
+class TestAReleaseWithoutNoticesOfExpiry:
+    @pytest.fixture(autouse=True)
+    def account(self, installation: Installation) -> PaymentAccount:
+        account = installation.stored_card()
+        installation.container.add_event_endpoint()(
+            url="https://shop.example/events", types=[EventType.ACCOUNT_EXPIRING]
+        )
+        return account
+
+    def test_stores_cards_whose_expiry_is_told(self, installation: Installation) -> None:
+        known = ", ".join(
+            each.name for each in fields(PaymentAccount) if each.name != "expiry_notice_at"
+        )
+        execute(
+            installation,
+            f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
+            "DELETE FROM payment_accounts",
+            f"INSERT INTO payment_accounts ({known}) SELECT {known} FROM stored",
+        )
+
+        assert notices(installation, installation.clock.now()) == []
+        assert notices(installation, datetime(2031, 8, 30, tzinfo=UTC)) == []
+        month = ["expires_in_30_days"]
+        assert notices(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
+        both = [*month, "expires_in_7_days"]
+        assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
+
+    def test_removes_cards_whose_expiry_is_not_told(
+        self, installation: Installation, account: PaymentAccount
+    ) -> None:
+        notice_at = account.expiry_notice_at
+        assert notice_at is not None
+        installation.use_cases.remove_account(
+            installation.caller, guest_id=account.guest_id, account_id=account.account_id
+        )
+        execute(
+            installation, f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'"
+        )
+
+        assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
+        assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
