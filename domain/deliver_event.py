@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from domain.events import GONE, EventDelivery, EventEndpoint
+from domain.events import GONE, DueDelivery, EventDelivery, EventEndpoint
 from domain.identifiers import EndpointId
 from domain.ports import Clock, EventNotSent, EventSender, Storage, UnitOfWork, WriteUnit
 from domain.retries import LEASE
@@ -27,7 +27,7 @@ class DeliverEvent:
     sender: EventSender
     clock: Clock
 
-    def take(self, *, except_to: Collection[EndpointId] = ()) -> EventDelivery | None:
+    def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
         """Take the delivery that has been due the longest; None when none is due.
 
         It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
@@ -38,25 +38,26 @@ class DeliverEvent:
             if not unit.event_deliveries.is_any_due(now, except_to=except_to):
                 return None
 
-        def take(unit: WriteUnit) -> EventDelivery | None:
-            delivery = unit.event_deliveries.take_due(now, until=now + LEASE, except_to=except_to)
+        def take(unit: WriteUnit) -> DueDelivery | None:
+            taken = unit.event_deliveries.take_due(now, until=now + LEASE, except_to=except_to)
             unit.commit()
-            return delivery
+            return taken
 
         return self.storage.transact(take)
 
-    def __call__(self, delivery: EventDelivery) -> EventDelivery | None:
+    def __call__(self, taken: DueDelivery) -> EventDelivery | None:
         """Send it, and return the updated delivery; None if another process has taken it over."""
         with self.storage.read() as unit:
-            endpoint = unit.event_endpoints.get(delivery.endpoint_id)
-            if not _is_ours(unit, delivery):
-                return None
+            endpoint = unit.event_endpoints.get(taken.endpoint_id)
+            delivery = _still_ours(unit, taken)
+        if delivery is None:
+            return None
         changed = self._attempt(delivery, endpoint)
 
         def keep(unit: WriteUnit) -> None:
             if changed.last_result == str(GONE):
-                self._disable(unit, delivery.endpoint_id)
-            if _is_ours(unit, delivery):
+                self._disable(unit, taken.endpoint_id)
+            if _still_ours(unit, taken):
                 unit.event_deliveries.update(changed)
             unit.commit()
 
@@ -82,6 +83,7 @@ class DeliverEvent:
             unit.event_endpoints.update(replace(endpoint, disabled_at=self.clock.now()))
 
 
-def _is_ours(unit: UnitOfWork, taken: EventDelivery) -> bool:
-    """Return whether the lease still holds, and the event was not replayed meanwhile."""
-    return unit.event_deliveries.get(taken.event.event_id, taken.endpoint_id) == taken
+def _still_ours(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
+    """Return the delivery; None if another process has taken it over, or it was replayed."""
+    delivery = unit.event_deliveries.get(taken.event_id, taken.endpoint_id)
+    return delivery if delivery is not None and delivery.due_at == taken.due_at else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from domain.errors import InvalidField
@@ -122,12 +122,13 @@ class Secrets:
 class EventEndpoint:
     """An address that takes events of these types, of these centers; None means all centers.
 
-    It takes none once it is removed, or disabled because it answered 410.
+    It takes none once it is removed, or disabled because it answered 410. A newer release may have
+    stored types that this one does not know.
     """
 
     endpoint_id: EndpointId
     url: str
-    types: tuple[EventType, ...]
+    types: tuple[str, ...]
     centers: frozenset[CenterId] | None
     secrets: Secrets
     created_at: datetime
@@ -151,6 +152,14 @@ class DeliveryStatus(StrEnum):
     PENDING = "pending"
     DELIVERED = "delivered"
     FAILED = "failed"
+
+
+class DueDelivery(NamedTuple):
+    """A delivery that was taken, with the end of its lease."""
+
+    event_id: EventId
+    endpoint_id: EndpointId
+    due_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

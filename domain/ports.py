@@ -17,7 +17,7 @@ from domain.card_limits import CardLimit, CardsAtCenter, CountedPer, RefusedCard
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
-from domain.events import Event, EventDelivery, EventEndpoint
+from domain.events import DueDelivery, Event, EventDelivery, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import (
     Evidence,
@@ -554,11 +554,12 @@ class EventDeliveries(Protocol):
 
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
-    ) -> EventDelivery | None:
+    ) -> DueDelivery | None:
         """Lease the delivery that has been due the longest; None when none is due.
 
         Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
-        delivery is due again, in case the process that took it has died.
+        delivery is due again, in case the process that took it has died. The event is not read, so
+        one that cannot be read does not keep the others from being taken.
         """
         ...
 

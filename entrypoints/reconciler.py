@@ -254,10 +254,10 @@ def deliveries(deliver: DeliverEvent) -> Sequence[Take[EndpointId]]:
     note_result = EndpointLog()
 
     def take_delivery(except_to: Collection[EndpointId]) -> Job[EndpointId] | None:
-        delivery = deliver.take(except_to=except_to)
-        if delivery is None:
+        due = deliver.take(except_to=except_to)
+        if due is None:
             return None
-        taken = delivery
+        taken = due
 
         def deliver_it() -> None:
             attempted = deliver(taken)

@@ -25,7 +25,7 @@ from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer, Re
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
-from domain.events import EventDelivery, EventEndpoint
+from domain.events import DueDelivery, EventDelivery, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import Evidence
 from domain.identifiers import (
@@ -755,14 +755,13 @@ class EventDeliveries(_Repository, ports.EventDeliveries):
     @override
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
-    ) -> EventDelivery | None:
-        taken = _DELIVERIES.take(
-            self._transaction,
+    ) -> DueDelivery | None:
+        taken = self._transaction.execute(
             "UPDATE event_deliveries SET due_at = :until WHERE (event_id, endpoint_id) = "
-            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING {_DELIVERIES.listed}",
+            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING event_id, endpoint_id",
             {"now": now, "except_at": sorted(except_to), "until": until},
-        )
-        return taken[0] if taken else None
+        ).fetchall()
+        return next((DueDelivery(event_id, to, until) for event_id, to in taken), None)
 
     @override
     def forget(self, *, before: datetime) -> int:

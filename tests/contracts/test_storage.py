@@ -26,7 +26,7 @@ from adapters.psp.contract.samples import (
 from domain.billing import BillingInfo
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.card_sessions import CardSession, DueSession, Failure, Progress, SessionStatus
-from domain.events import EventType
+from domain.events import DueDelivery, EventType
 from domain.guests import Guest
 from domain.hosted_pages import EvidenceOrigin
 from domain.identifiers import (
@@ -691,7 +691,7 @@ def add_delivery(unit: WriteUnit, event_id: str, due_at: datetime | None) -> Non
 def take_delivery(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
     taken = unit.event_deliveries.take_due(now, until=until)
     assert taken is None or taken.due_at == until
-    return taken.event.event_id if taken else None
+    return taken.event_id if taken else None
 
 
 DUE: Final = [
@@ -799,7 +799,11 @@ class TestLeases:
             assert not repository.is_any_due(NOW - MINUTE)
             assert repository.is_any_due(NOW, except_to=endpoints[:1])
             taken = repository.take_due(NOW, until=NOW + MINUTE, except_to=endpoints[:1])
-            assert taken == an_event_delivery(endpoint_id=endpoints[1], due_at=NOW + MINUTE)
+            event_id = an_event_delivery().event.event_id
+            assert taken == DueDelivery(event_id, endpoints[1], due_at=NOW + MINUTE)
+            assert unit.event_deliveries.get(event_id, endpoints[1]) == an_event_delivery(
+                endpoint_id=endpoints[1], due_at=NOW + MINUTE
+            )
             assert not repository.is_any_due(NOW, except_to=endpoints[:1])
             assert repository.take_due(NOW, until=NOW, except_to=endpoints) is None
 

@@ -52,6 +52,12 @@ def deliveries(installation: Installation, *, failed: bool = False) -> Sequence[
     return installation.container.list_event_deliveries()(limit=1_000, only_failed=failed)
 
 
+def stored_by_another_release(installation: Installation, statement: str) -> None:
+    with installation.storage.write() as unit:
+        unit._transaction.execute(statement)  # type: ignore[attr-defined]  # no part of the port
+        unit.commit()
+
+
 class TestWhatIsTold:
     def test_a_stored_card(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
@@ -234,6 +240,20 @@ class TestDelivery:
         assert taken is not None
         deliver(taken)
         assert len(receiver.received) == 1
+
+    def test_that_cannot_be_read_stops_no_other(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        installation.stored_card()
+        stored_by_another_release(
+            installation,
+            "UPDATE event_deliveries SET event = replace(event, 'account.stored', 'account.sold')",
+        )
+        installation.clock.advance(timedelta(seconds=1))
+        installation.stored_card(OTHER_GOOD_CARD)
+
+        assert len(installation.reconcile().faults) == 1
+        assert [each.content["data"]["card"]["last_four"] for each in receiver.received] == ["4444"]
 
     def test_ends_for_an_endpoint_that_is_gone(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
@@ -422,6 +442,18 @@ class TestEndpoints:
         installation.container.remove_event_endpoint()(endpoint.endpoint_id)
         again = added(installation, endpoint.url)
         assert [*installation.container.list_event_endpoints()()] == [again]
+
+    def test_may_take_types_of_a_newer_release(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        stored_by_another_release(
+            installation,
+            "UPDATE event_endpoints SET types = replace(types, 'session.failed', 'account.sold')",
+        )
+        installation.stored_card()
+        installation.reconcile_until_idle()
+
+        assert receiver.types == ["account.stored"]
 
     def test_are_fifty_at_most(self, installation: Installation) -> None:
         for number in range(MAX_ENDPOINTS):

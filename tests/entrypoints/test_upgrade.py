@@ -124,7 +124,8 @@ class TestAReleaseWithoutNoticesOfExpiry:
             installation.caller, guest_id=account.guest_id, account_id=account.account_id
         )
         execute(
-            installation, f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'"
+            installation,
+            f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'",
         )
 
         assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
