@@ -199,7 +199,13 @@ class Reconciler(Generic[Target]):
     def _do_chores(self) -> None:
         for chore in self._chores:
             if time.monotonic() >= chore.due_at:
-                chore.do()
+                try:
+                    chore.do()
+                except ServiceUnavailable:
+                    raise
+                except Exception as fault:
+                    # One record that cannot be read must not stop what is due, nor other chores.
+                    log.error("reconciler_fault", exc_info=fault)
                 chore.due_at = time.monotonic() + chore.every.total_seconds()
 
     def _report(self, *, is_idle: bool) -> None:

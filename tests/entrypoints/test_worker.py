@@ -19,7 +19,7 @@ from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.events import EventType
 from domain.identifiers import PspAccount
-from entrypoints.reconciler import Chore, Reconciler
+from entrypoints.reconciler import Chore, Reconciler, sessions_and_discards
 from entrypoints.worker import CardTestingLog, Worker
 from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID, a_refused_card
@@ -232,3 +232,34 @@ def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
         is_over.set()
         wait_until(lambda: hanging.times == good.times)
         worker.stop()
+
+
+def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(seconds=30))
+    container, done = installation.container, threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a record that cannot be read")
+
+    reconciler = Reconciler(
+        take=sessions_and_discards(container.settle_in_worker(), container.discard_token()),
+        clock=installation.clock,
+        work=threading.Event(),
+        threads=1,
+        threads_per_target=1,
+        chores=[
+            Chore(every=timedelta(hours=1), do=fail),
+            Chore(every=timedelta(hours=1), do=done.set),
+        ],
+    )
+    with capture_logs() as lines:
+        reconciler.start()
+        wait_until(lambda: installation.session(session.token_id).is_settled)
+        reconciler.stop()
+
+    assert done.is_set()
+    assert [line["event"] for line in lines].count("reconciler_fault") == 1
