@@ -20,7 +20,7 @@ from domain.errors import ServiceUnavailable
 from domain.events import GONE, DeliveryStatus, EventDelivery
 from domain.identifiers import EndpointId, PspAccount
 from domain.ports import Clock
-from domain.reconcile import Round
+from domain.reconcile import Reconcile, Round
 from domain.retries import is_alarming
 from domain.settle_session import SettleSession
 from entrypoints.databases import cause_of
@@ -313,13 +313,22 @@ class EndpointLog:
             )
 
 
-def run_until_idle(reconcile: Callable[[], Round]) -> list[Round]:
-    """Run rounds until nothing is due. Raises ServiceUnavailable."""
-    rounds = [reconcile()]
-    while not rounds[-1].is_idle:
-        report(rounds[-1])
-        rounds.append(reconcile())
-    report(rounds[-1])
+def run_until_idle(reconcile: Reconcile) -> list[Round]:
+    """Run rounds until nothing is due. Raises ServiceUnavailable.
+
+    An endpoint that does not take an event gets no other, so that a backlog of an endpoint that
+    hangs does not hold up the rest for hours.
+    """
+    rounds: list[Round] = []
+    away: frozenset[EndpointId] = frozenset()
+    note_result = EndpointLog()
+    while not rounds or not rounds[-1].is_idle:
+        done = reconcile(except_to=away)
+        away |= done.away
+        for each in done.attempted:
+            note_result(each)
+        report(done)
+        rounds.append(done)
     return rounds
 
 

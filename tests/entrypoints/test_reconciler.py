@@ -5,19 +5,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
+from domain.events import EventType
 from domain.identifiers import CenterId, MerchantAccount
 from domain.ports import Storage
 from domain.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
 from entrypoints.reconciler import Reconciler, run_until_idle, sessions_and_discards
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
-from tests.installation import MERCHANT, Installation, Trouble
+from tests.event_receiver import EventReceiver
+from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 from tests.simulation.ports import Moment, WatchedStorage
 from tests.waiting import wait_until
 
@@ -165,6 +168,30 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
 
     assert [each.sessions for each in rounds] == [MAX_PER_ROUND, 1, 0]
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
+
+
+def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+    with EventReceiver() as away, EventReceiver() as taking:
+        away.status = 503
+        for each in (away, taking):
+            installation.container.add_event_endpoint()(
+                url=each.url, types=[EventType.ACCOUNT_STORED]
+            )
+        for number in (GOOD_CARD, OTHER_GOOD_CARD):
+            installation.stored_card(number)
+
+        with capture_logs() as logs:
+            run_until_idle(installation.reconcile)
+
+        assert (len(away.received), len(taking.received)) == (1, 2)
+        lines = [line["event"] for line in logs]
+        assert lines.count("event_endpoint_away") == 1
+
+        installation.clock.advance(timedelta(minutes=1))
+        run_until_idle(installation.reconcile)
+        assert len(away.received) == 2
+    installation.close()
 
 
 def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation) -> None:
