@@ -194,7 +194,8 @@ MIGRATIONS: Final = {
             status text NOT NULL,
             PRIMARY KEY (event_id, endpoint_id)
         );
-        CREATE INDEX event_deliveries_due ON event_deliveries (due_at) WHERE due_at IS NOT NULL;
+        CREATE INDEX event_deliveries_due ON event_deliveries (endpoint_id, due_at)
+            WHERE due_at IS NOT NULL;
         CREATE INDEX event_deliveries_latest ON event_deliveries
             (occurred_at, event_id, endpoint_id);
         CREATE INDEX event_deliveries_failed ON event_deliveries

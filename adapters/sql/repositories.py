@@ -710,12 +710,8 @@ class EventEndpoints(_Repository, ports.EventEndpoints):
 class EventDeliveries(_Repository, ports.EventDeliveries):
     """The deliveries of events."""
 
-    @property
-    def _longest_due(self) -> str:
-        return (
-            "SELECT event_id, endpoint_id FROM event_deliveries WHERE due_at <= :now "
-            f"AND endpoint_id {self._dialect.not_excepted} ORDER BY due_at LIMIT 1"
-        )
+    # Asked for each endpoint, so that a backlog of an excepted one is not read row by row.
+    _LONGEST_DUE: Final = "due_at <= :now ORDER BY due_at LIMIT 1"
 
     @override
     def add(self, delivery: EventDelivery) -> None:
@@ -750,18 +746,37 @@ class EventDeliveries(_Repository, ports.EventDeliveries):
 
     @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
-        return self._is_any(self._longest_due, {"now": now, "except_at": sorted(except_to)})
+        return bool(self._due_endpoints(now, except_to))
 
     @override
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
     ) -> DueDelivery | None:
-        taken = self._transaction.execute(
-            "UPDATE event_deliveries SET due_at = :until WHERE (event_id, endpoint_id) = "
-            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING event_id, endpoint_id",
-            {"now": now, "except_at": sorted(except_to), "until": until},
+        for endpoint_id in self._due_endpoints(now, except_to):
+            taken = self._transaction.execute(
+                "UPDATE event_deliveries SET due_at = :until WHERE (event_id, endpoint_id) = ("
+                "SELECT event_id, endpoint_id FROM event_deliveries "
+                f"WHERE endpoint_id = :endpoint_id AND {self._LONGEST_DUE}"
+                f"{self._dialect.skip_locked}) RETURNING event_id",
+                {"now": now, "endpoint_id": endpoint_id, "until": until},
+            ).fetchone()
+            # There is none if another transaction has locked it meanwhile.
+            if taken is not None:
+                return DueDelivery(taken[0], endpoint_id, until)
+        return None
+
+    def _due_endpoints(
+        self, now: datetime, except_to: Collection[EndpointId]
+    ) -> Sequence[EndpointId]:
+        """Return the endpoints with a due delivery, the one that has waited the longest first."""
+        rows = self._transaction.execute(
+            "SELECT endpoint_id, (SELECT due_at FROM event_deliveries WHERE "
+            f"event_deliveries.endpoint_id = event_endpoints.endpoint_id AND {self._LONGEST_DUE}) "
+            f"FROM event_endpoints WHERE endpoint_id {self._dialect.not_excepted}",
+            {"now": now, "except_at": sorted(except_to)},
         ).fetchall()
-        return next((DueDelivery(event_id, to, until) for event_id, to in taken), None)
+        due = sorted((since, endpoint_id) for endpoint_id, since in rows if since is not None)
+        return [EndpointId(endpoint_id) for _, endpoint_id in due]
 
     @override
     def forget(self, *, before: datetime) -> int:

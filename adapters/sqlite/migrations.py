@@ -348,7 +348,8 @@ def m008_events(db: Database) -> None:
         optional={"due_at", "attempted_at", "last_result"},
     )
     db.execute(
-        "CREATE INDEX event_deliveries_due ON event_deliveries (due_at) WHERE due_at IS NOT NULL"
+        "CREATE INDEX event_deliveries_due ON event_deliveries (endpoint_id, due_at) "
+        "WHERE due_at IS NOT NULL"
     )
     db.table("event_deliveries").create_index(["occurred_at", "event_id", "endpoint_id"])
     db.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -684,6 +684,8 @@ def take_discard(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
 
 
 def add_delivery(unit: WriteUnit, event_id: str, due_at: datetime | None) -> None:
+    with suppress(AlreadyStored):
+        unit.event_endpoints.add(an_event_endpoint())
     event = replace(an_event_delivery().event, event_id=EventId(event_id))
     unit.event_deliveries.add(an_event_delivery(event=event, due_at=due_at))
 
@@ -794,6 +796,8 @@ class TestLeases:
         endpoints = [EndpointId(a_uuid(number)) for number in (400, 401)]
         with storage.write() as unit:
             for each in endpoints:
+                at = {"endpoint_id": each, "url": f"https://shop.example/{each}"}
+                unit.event_endpoints.add(an_event_endpoint(**at))
                 unit.event_deliveries.add(an_event_delivery(endpoint_id=each))
             repository = unit.event_deliveries
             assert not repository.is_any_due(NOW - MINUTE)
