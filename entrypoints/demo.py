@@ -138,7 +138,8 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   API     {api_origin}    (try it out in {api_origin}/docs)
   Token   {token}    (for 24 hours)
 
-Open the shop, choose a guest, and add a card. These are the test cards:
+Open the shop, choose a guest, and add a card; the shop shows its signed event.
+These are the test cards:
 
 {cards}
 

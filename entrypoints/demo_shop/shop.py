@@ -21,6 +21,8 @@ from jinja2 import Environment, FileSystemLoader
 from entrypoints.demo_shop.events import verified_event
 
 COOKIE: Final = "card_session"
+REMOVED: Final = "card_removed"
+"""A cookie, because anybody can make a link that ends in `?removed=1`."""
 EVENTS: Final = "/events"
 LOOK_AGAIN_SECONDS: Final = 3
 MAX_LOOKS: Final = 20
@@ -200,8 +202,11 @@ class Shop:
 
     def on_get_guest(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List a guest's cards, each with a button to remove it, and a button for each center."""
-        removed = ("status", "Card removed", "It can no longer be charged.")
-        self._show_guest(resp, guest_id, removed if "removed" in req.params else None)
+        notice = None
+        if REMOVED in req.cookies:
+            notice = ("status", "Card removed", "It can no longer be charged.")
+            resp.unset_cookie(REMOVED, path=f"/guests/{guest_id}")
+        self._show_guest(resp, guest_id, notice)
 
     def on_post_center(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, center_id: str
@@ -215,13 +220,7 @@ class Shop:
         }
         # The key was made with the form, so a form that is sent twice starts one session.
         session = self._api.add_card(guest_id, request, str(req.get_media().get("key", "")))
-        resp.set_cookie(
-            COOKIE,
-            session["token_id"],
-            path=f"/guests/{guest_id}",
-            secure=self._origin.startswith("https:"),
-            same_site="Lax",
-        )
+        self._set_cookie(resp, COOKIE, session["token_id"], guest_id)
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
 
     def on_get_back(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
@@ -241,11 +240,14 @@ class Shop:
         self._show_guest(resp, guest_id, _notice(session))
 
     def on_post_card(
-        self, _: falcon.Request, __: falcon.Response, guest_id: str, account_id: str
+        self, _: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
     ) -> None:
         """Remove a card."""
         self._api.remove_card(guest_id, account_id)
-        raise falcon.HTTPSeeOther(f"/guests/{guest_id}?removed=1")
+        self._set_cookie(resp, REMOVED, "1", guest_id)
+        # It may hold the session of this card, which is not on file any more.
+        resp.unset_cookie(COOKIE, path=f"/guests/{guest_id}")
+        raise falcon.HTTPSeeOther(f"/guests/{guest_id}")
 
     def on_api_problem(
         self, _: falcon.Request, resp: falcon.Response, problem: ApiProblem, __: object
@@ -260,6 +262,10 @@ class Shop:
     ) -> None:
         """Show a page for an error of the shop itself, such as 404."""
         self._show(resp, "problem.html", title=error.title, text="Nothing was changed.")
+
+    def _set_cookie(self, resp: falcon.Response, name: str, value: str, guest_id: str) -> None:
+        is_https = self._origin.startswith("https:")
+        resp.set_cookie(name, value, path=f"/guests/{guest_id}", secure=is_https, same_site="Lax")
 
     def _show_guest(
         self, resp: falcon.Response, guest_id: str, notice: tuple[str, str, str] | None

@@ -110,6 +110,10 @@ def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
     page.get_by_role("button", name="Remove Visa ending in 4242").click()
     expect(page.get_by_role("status")).to_contain_text("Card removed")
     expect_cards(page)
+    # The page of the result does not say any more that the card is on file.
+    page.goto(f"{demo.shop}/guests/{ADA}/back")
+    expect(page.get_by_role("status")).to_have_count(0)
+    expect_cards(page)
 
 
 def test_a_new_guest_adds_a_card_and_the_shop_shows_the_verified_event(

@@ -20,7 +20,7 @@ from adapters.events.signatures import signed_headers
 from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import CardSession
 from domain.identifiers import TokenId
-from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, CardApi, Shop
+from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, REMOVED, CardApi, Shop
 from tests.builders import CENTER_ID, a_guest, an_event_delivery
 from tests.installation import MISMATCHING_CARD, Installation
 
@@ -217,7 +217,9 @@ def test_a_card_is_listed_and_removed_once(shop: TestClient, installation: Insta
 
     removed, again = (press(shop, f"{GUEST}/cards/{account.account_id}") for _ in range(2))
 
-    assert removed.headers["Location"] == f"{GUEST}?removed=1"
+    assert removed.headers["Location"] == GUEST
+    assert "Card removed" in shop.simulate_get(GUEST, cookies={REMOVED: "1"}).text
+    assert "Card removed" not in shop.simulate_get(GUEST, params={"removed": "1"}).text
     assert again.status_code == 404
     assert "It has been removed already." in again.text
     assert "No card is on file yet." in shop.simulate_get(GUEST).text
