@@ -70,10 +70,10 @@ class Endpoints(EventSender):
 
 
 class LeaseCheck(EventSender):
-    """A sender, called for `endpoints`, that notes what is sent in the middle of its own sending.
+    """Notes in `endpoints` what is sent in the middle of its own sending, although it is leased.
 
-    Only the middle of a sending can be interrupted here, so nothing else takes time between the
-    lease and the sending.
+    A step is interrupted once. If that is in the middle of a sending, no time has passed since the
+    lease began.
     """
 
     def __init__(self, sender: EventSender, endpoints: Endpoints) -> None:

@@ -509,23 +509,19 @@ class Simulation:
             raise result.faults[0]
 
     def time_passes(self, process: Process, choices: Random) -> None:
-        """Move the clock on: a little, a lot, or to when a session is due or expires.
+        """Move the clock on: a little, a lot, or to when a session expires or work is due.
 
         Half of the time the reconciler runs right after.
         """
         now = process.clock.now()
-        marks = sorted(
-            mark
-            for each in self._stored.sessions.values()
-            for mark in {each.due_at, each.expires_at}
-            if mark and mark > now and not each.is_settled
-        )
-        marks += sorted(
-            each.due_at for each in self._stored.all_deliveries if each.due_at and each.due_at > now
-        )
+        marks = {each.due_at for each in self._stored.all_deliveries}
+        for each in self._stored.sessions.values():
+            if not each.is_settled:
+                marks |= {each.due_at, each.expires_at}
+        later = sorted(mark for mark in marks if mark and mark > now)
         match choices.randrange(8):
-            case 0 | 1 | 2 if marks:
-                by = choices.choice(marks[:6]) - now + timedelta(seconds=choices.randrange(7) - 3)
+            case 0 | 1 | 2 if later:
+                by = choices.choice(later[:6]) - now + timedelta(seconds=choices.randrange(7) - 3)
             case 3:
                 by = timedelta(minutes=1 + choices.randrange(40))
             case 4 if len(self._faults.steps) == 1:
