@@ -84,6 +84,8 @@ class OpenHostedPage:
             session = self.obtain_page(session)
         if session.is_settled:
             return session.redirect_uri
+        if session.is_past_end(self.clock.now()):
+            raise LinkExpired
         page = session.current_attempt.page
         if page is None or session.current_attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")

@@ -9,7 +9,6 @@ from domain.card_sessions import CardSession, Progress, SessionStatus
 from domain.errors import PaymentMethodAlreadyExists, SessionNotFound, UserNotAuthorized
 from domain.open_hosted_page import LinkExpired
 from domain.permissions import Permission
-from domain.ports import ProviderUnavailable
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -101,11 +100,30 @@ def test_a_page_that_comes_after_the_cancellation_prolongs_nothing(
     session = installation.add_card()
     installation.provider.meanwhile["start"] = lambda: cancel(installation, session)
 
-    with pytest.raises(ProviderUnavailable):
+    with pytest.raises(LinkExpired):
         installation.open_page(session)
 
     ended = installation.session(session.token_id)
     assert (ended.status, ended.expires_at) == (SessionStatus.EXPIRED, ended.cancelled_at)
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def cancel_while_the_psp_is_silent() -> None:
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        cancel(installation, session)
+        installation.provider.recover()
+
+    installation.provider.meanwhile["start"] = cancel_while_the_psp_is_silent
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 

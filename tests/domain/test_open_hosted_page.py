@@ -223,6 +223,22 @@ def test_a_link_whose_session_expires_while_the_psp_is_asked_leads_to_no_page(
         installation.open_page(session)
 
 
+def test_a_link_that_expires_while_its_page_is_made_leads_to_no_page(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=29, seconds=59))
+    installation.provider.meanwhile["start"] = lambda: installation.clock.advance(
+        timedelta(seconds=2)
+    )
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
 def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=31))
