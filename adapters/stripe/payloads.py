@@ -117,7 +117,11 @@ def _ends_at(request: HostedPageRequest) -> datetime:
 
 
 def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
-    """Return the details of the guest, with which Stripe prefills its page."""
+    """Return the details of the guest, with which Stripe prefills its page.
+
+    Without an address, the one that an earlier page wrote is removed: who opens this page need not
+    know it.
+    """
     billing = request.billing_info or BillingInfo()
     name = " ".join(filter(None, (billing.first_name, billing.last_name)))
     parameters: CustomerUpdateParams = {"name": name or request.guest_name}
@@ -126,8 +130,7 @@ def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
     if billing.phone:
         # Stripe allows 20 characters, which the digits alone never exceed.
         parameters["phone"] = "+" + "".join(filter(str.isdigit, billing.phone))
-    if address := _address(billing):
-        parameters["address"] = address
+    parameters["address"] = _address(billing) or ""
     return parameters
 
 

@@ -86,6 +86,19 @@ def text(at_most: int = 5000) -> Form:
     return read
 
 
+def object_or_nothing(known: Mapping[str, Form]) -> Form:
+    """Return the form of nested parameters that an empty text removes."""
+
+    def read(name: str, value: Value) -> Value:
+        if value == "":
+            return {}
+        if not isinstance(value, dict):
+            raise Refused(f"Invalid object: {name}", param=name)
+        return check(value, known, name)
+
+    return read
+
+
 def one_of(*values: str) -> Callable[[str, Value], Value]:
     """Return the form of one of several texts."""
 

@@ -25,6 +25,7 @@ from tests.fake_stripe.parameters import (
     integer,
     list_of,
     metadata,
+    object_or_nothing,
     one_of,
     text,
     url,
@@ -78,7 +79,7 @@ _CUSTOMER: Final[Mapping[str, Form]] = {
     "name": text(256),
     "email": email,
     "phone": text(20),
-    "address": _ADDRESS,
+    "address": object_or_nothing(_ADDRESS),
     "metadata": metadata,
 }
 _CHECKOUT: Final[Mapping[str, Form]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from structlog.testing import capture_logs
@@ -178,6 +179,20 @@ class TestCustomer:
 
         customer = only_customer(server)
         assert (customer["name"], customer["email"]) == (REQUEST.guest_name, None)
+
+    def test_the_address_of_an_earlier_page_does_not_show_on_one_without(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        billing_info = BillingInfo(address="12 Analytical Row", zipcode="08001")
+        provider.start(replace(REQUEST, avs=True, billing_info=billing_info))
+
+        page = provider.start(replace(NEXT, avs=True))
+
+        assert not only_customer(server)["address"]
+        with urlopen(page.address) as response:
+            shown = response.read().decode()
+        assert "Save your card" in shown
+        assert "Analytical" not in shown
 
     def test_an_address_that_stripe_refuses_does_not_prevent_the_page(
         self, provider: StripeProvider, server: FakeStripeServer
