@@ -161,7 +161,7 @@ class IncorrectBillingAddress(Refusal):
 
 
 class InvalidField(Refusal):
-    """A field of a guest, center, product, token or configuration has an invalid value.
+    """A field of a request, record, token or configuration has an invalid value.
 
     `expected` describes the valid values so that it can follow "expected" and "must be", such as
     "a UUID". The text never contains the value, which may be a card number.
