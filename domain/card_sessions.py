@@ -181,7 +181,7 @@ class CardSession:
         """Return whether the session was started more than 24 hours ago."""
         return now - self.created_at > DAY
 
-    def opens_by_click_alone(self, now: datetime) -> bool:
+    def needs_click(self, now: datetime) -> bool:
         """Return whether a guest must confirm that the link is to be opened.
 
         Messengers open the links in their messages for previews. Links that live for days are sent

@@ -77,8 +77,8 @@ def note_refused_cards(
 class FindCardTesting:
     """Use case: find the centers where unusually many cards were refused in the last 24 hours.
 
-    That is at least 20 cards, and more than one for every four sessions. Banks refuse
-    roughly one card in ten. May be called any number of times; it changes nothing. Raises ServiceUnavailable.
+    That is at least 20 cards, and more than one for every four sessions. May be called any number
+    of times; it changes nothing. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -235,6 +235,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached. `counted` names it; `of` is whose it is."""
 
+    type = "card_limit_reached"
+
     def __init__(self, *, counted: str, of: str, retry_after_seconds: int) -> None:
         self.counted = counted
         self.of = of

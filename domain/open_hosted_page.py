@@ -71,7 +71,7 @@ class OpenHostedPage:
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
         now = self.clock.now()
-        if not by_click and session.opens_by_click_alone(now):
+        if not by_click and session.needs_click(now):
             raise ClickNeeded
         if (
             session.attempt is not None

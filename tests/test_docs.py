@@ -126,7 +126,7 @@ class TestHttpApi:
 
     def test_integrators_are_told_what_to_do_for_every_type_of_error(self) -> None:
         rows = table_rows(section(doc("integrating.md"), "12. When a request is refused"))[1:]
-        to_do = {"tell the guest", "fix", "retry", "retry later", "nothing"}
+        to_do = {"tell the guest", "fix", "retry", "nothing"}
 
         assert sorted(row[0] for row in rows) == sorted({each.type for each in refusals()})
         assert {row[1] for row in rows} == to_do

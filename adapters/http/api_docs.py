@@ -1,7 +1,7 @@
 """The API in the browser: `/docs`, where people read the interface and try it out.
 
 Swagger UI shows the document at `/openapi.json`. Its files come with the package `offapi`; nothing
-is loaded from another host, and the page can send nothing to one.
+is loaded from another host, and no script of the page can call one.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     LinkPaused: Problem(
         status=429,
         title="Too many cards were refused",
-        advice="No card can be added for now. Please go back, and try again tomorrow.",
+        advice="No card can be added for now. Please go back, and try again later.",
     ),
     ProviderUnavailable: UNREACHABLE,
 }

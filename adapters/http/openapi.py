@@ -182,7 +182,7 @@ def _types(refusals: Collection[Refusal]) -> Sequence[str]:
 def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     bodies = [error_body(path, refusal) for refusal in refusals]
     examples = {
-        refusal.message.lower().rstrip(".").replace(" ", "-"): {
+        f"{refusal.type} {refusal.message}".lower().rstrip(".").replace(" ", "-"): {
             "summary": refusal.message,
             "value": msgspec.to_builtins(body),
         }
@@ -190,7 +190,7 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     }
     schema = _of_types(_ref(type(bodies[-1])), _types(refusals))
     described: Json = {
-        "description": " / ".join(refusal.message for refusal in refusals),
+        "description": " / ".join(dict.fromkeys(refusal.message for refusal in refusals)),
         "content": _json(schema, examples=examples),
     }
     if isinstance(refusals[0], errors.TooManyRequests):

@@ -293,6 +293,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.InvalidSource(),
             errors.BillingInfoInvalid("email"),
             errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
+            errors.CardLimitReached(counted="sessions per guest", of="", retry_after_seconds=3_600),
             errors.IdempotencyKeyInvalid(),
             errors.IdempotencyKeyReused(),
             *_GUEST_REFUSALS,

@@ -37,7 +37,7 @@ _IN_PLAIN_WORDS: Final = {
     "code.",
     "payment_configuration_not_done": "This center does not take cards just now.",
     "payment_account_not_found": "It has been removed already.",
-    "too_many_requests": "Too many cards were tried. Try again tomorrow.",
+    "card_limit_reached": "Too many cards were tried. Please try again later.",
     "invalid_field": "Check the name and the email address.",
 }
 """What a guest reads for a type of error (docs/http-api.md, section 7)."""
