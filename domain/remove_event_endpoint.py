@@ -18,9 +18,9 @@ class EndpointNotFound(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveEventEndpoint:
-    """Use case: send nothing more to an endpoint, not even what is under way.
+    """Use case: send nothing more to an endpoint, not even what is due.
 
-    Its deliveries stay in the list. Raises EndpointNotFound.
+    A request that has begun is completed. The deliveries stay in the list. Raises EndpointNotFound.
     """
 
     storage: Storage
