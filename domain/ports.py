@@ -529,7 +529,7 @@ class EventDeliveries(Protocol):
     """The deliveries of events, under way and done."""
 
     def add(self, delivery: EventDelivery) -> None:
-        """Store a new delivery."""
+        """Store a delivery. Raises AlreadyStored if the event has one to this endpoint."""
         ...
 
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from domain.events import EventDelivery
 from domain.identifiers import EventId
-from domain.ports import Clock, Storage, WriteUnit
+from domain.ports import AlreadyStored, Clock, Storage, WriteUnit
 
 
 class EventNotFound(LookupError):
@@ -44,7 +45,9 @@ class ReplayEvent:
                 delivery = known.get(endpoint.endpoint_id)
                 if delivery is not None:
                     unit.event_deliveries.update(delivery.replayed(now))
-                else:
+                    continue
+                # Another replay may add it at the same time. Then it is due as well.
+                with suppress(AlreadyStored):
                     unit.event_deliveries.add(
                         EventDelivery(event=event, endpoint_id=endpoint.endpoint_id, due_at=now)
                     )

@@ -104,7 +104,12 @@ def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
 
 def _add(transaction: Transaction, rows: Rows[Record], record: Record) -> None:
     """Insert a record. Raises AlreadyStored when a unique constraint refuses it."""
-    added = transaction.execute(rows.insert + "ON CONFLICT DO NOTHING", rows.row(record))
+    _insert(transaction, rows, rows.row(record))
+
+
+def _insert(transaction: Transaction, rows: Rows[Record], row: dict[str, object]) -> None:
+    """Insert a row. Raises AlreadyStored when a unique constraint refuses it."""
+    added = transaction.execute(rows.insert + "ON CONFLICT DO NOTHING", row)
     if added.rowcount == 0:
         raise ports.AlreadyStored
 
@@ -715,7 +720,7 @@ class EventDeliveries(_Repository, ports.EventDeliveries):
 
     @override
     def add(self, delivery: EventDelivery) -> None:
-        self._transaction.execute(_DELIVERIES.insert, _delivery_row(delivery))
+        _insert(self._transaction, _DELIVERIES, _delivery_row(delivery))
 
     @override
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:

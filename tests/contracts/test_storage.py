@@ -840,6 +840,18 @@ class TestEvents:
             listed = unit.event_endpoints.all()
             assert [each.endpoint_id for each in listed] == [other, later.endpoint_id]
 
+    def test_an_event_has_one_delivery_to_an_endpoint(self, storage: Storage) -> None:
+        with committed(storage) as unit:
+            unit.event_deliveries.add(an_event_delivery())
+        with storage.write() as unit:
+            with pytest.raises(AlreadyStored):
+                unit.event_deliveries.add(an_event_delivery(due_at=None))
+            event_id, endpoint_id = (
+                an_event_delivery().event.event_id,
+                an_event_endpoint().endpoint_id,
+            )
+            assert unit.event_deliveries.get(event_id, endpoint_id) == an_event_delivery()
+
     def test_the_latest_deliveries_come_first_and_old_ones_are_forgotten(
         self, storage: Storage
     ) -> None:
