@@ -122,7 +122,7 @@ class Secrets:
 class EventEndpoint:
     """An address that takes events of these types, of these centers; None means all centers.
 
-    It takes none once it is removed, or disabled because it answered 410. A newer release may have
+    It takes none once it is removed, or disabled because it responded 410. A newer release may have
     stored types that this one does not know.
     """
 
