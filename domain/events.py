@@ -222,7 +222,7 @@ def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
     schemes = ("https", "http") if may_be_http else ("https",)
     if redirect_origin(value) is None or urlsplit(value).scheme not in schemes or "#" in value:
         expected = "an https address" if not may_be_http else "an https or http address"
-        raise InvalidField("url", f"{expected} without user name, password and fragment")
+        raise InvalidField("url", f"{expected} in ASCII, without user name, password and fragment")
     return value
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from domain.events import EventDelivery
-from domain.identifiers import EventId
+from domain.identifiers import EventId, plain_uuid
 from domain.ports import AlreadyStored, Clock, Storage, WriteUnit
 
 
@@ -31,11 +31,14 @@ class ReplayEvent:
     def __call__(self, event_id: str) -> int:
         """Make the deliveries due at once, and return how many there are."""
         now = self.clock.now()
+        uuid = plain_uuid(event_id.removeprefix("evt_"))
+        if uuid is None:
+            raise EventNotFound
 
         def replay(unit: WriteUnit) -> int:
             known = {
                 delivery.endpoint_id: delivery
-                for delivery in unit.event_deliveries.of(EventId(event_id))
+                for delivery in unit.event_deliveries.of(EventId(f"evt_{uuid}"))
             }
             if not known:
                 raise EventNotFound

@@ -411,6 +411,9 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
         endpoint = container.add_event_endpoint()(url=url, types=types, centers=centers or None)
         click.echo(f"added {endpoint.endpoint_id}; its secret is not shown again:", err=True)
         click.echo(endpoint.secrets.current)
+        why = container.event_sender().why_unreachable(endpoint.url)
+        if why is not None:
+            click.echo(f"Warning: with these settings nothing is sent there: {why}", err=True)
 
 
 @events.command("list")
@@ -473,7 +476,11 @@ def roll_secret(endpoint_id: str) -> None:
 @events.command("deliveries")
 @click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many at most.",
 )
 def deliveries(*, failed: bool, limit: int) -> None:
     """List the deliveries of the last 30 days, newest first.

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from adapters.events.addresses import Network, is_public, parse_address
+from adapters.events.addresses import Address, Network, is_public, parse_address
 from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
 from adapters.outbound_http import AddressInfo, Connection, LookUp, look_up
@@ -95,6 +95,18 @@ class HttpEventSender(EventSender):
         # Raised outside the handler, because its context may quote the response.
         raise EventNotSent(reason)
 
+    def why_unreachable(self, url: str) -> str | None:
+        """Return why nothing is sent to a URL whose host is an IP address or `localhost`.
+
+        None if it may be sent there, or if that shows only when the name of the host is looked up.
+        """
+        host = urlsplit(url).hostname or ""
+        try:
+            address = parse_address("127.0.0.1" if host == "localhost" else host)
+        except ValueError:
+            return None
+        return None if self._is_allowed(address) else _not_public(host)
+
     def _url(self, endpoint: EventEndpoint) -> str:
         try:
             return parse_endpoint_url(endpoint.url, may_be_http=self._may_be_http)
@@ -106,9 +118,7 @@ class HttpEventSender(EventSender):
         found = self._look_up_in_time(host, port)
         allowed = [each for each in found if self._may_connect_to(each)]
         if found and not allowed:
-            raise EventNotSent(
-                f"not a public address: {found[0][4][0]} (see CARDONFILE_EVENT_NETWORKS)"
-            )
+            raise EventNotSent(_not_public(found[0][4][0]))
         return allowed
 
     def _look_up_in_time(self, host: str, port: int) -> Sequence[AddressInfo]:
@@ -130,7 +140,14 @@ class HttpEventSender(EventSender):
             address = parse_address(info[4][0])
         except ValueError:
             return False
+        return self._is_allowed(address)
+
+    def _is_allowed(self, address: Address) -> bool:
         return is_public(address) or any(address in each for each in self._allowed_networks)
+
+
+def _not_public(host: str) -> str:
+    return f"not a public address: {host} (see CARDONFILE_EVENT_NETWORKS)"
 
 
 def _target(url: str) -> str:

@@ -259,7 +259,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "Returns the link to a hosted page that collects the card. Redirect the guest's "
             "browser to it. The card is stored after the guest has entered it; the browser then "
             "comes back to redirect_uri. Against card testing, sessions and refused cards are limited "
-            "in 24 hours per guest, caller and center: after a 429, wait as long as Retry-After says."
+            "in 24 hours per guest, caller and center: after a 429, tell the guest to try again later."
         ),
         parameters=(
             _GUEST_ID,

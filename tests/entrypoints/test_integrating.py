@@ -162,17 +162,25 @@ def get(address: str) -> None:
         browser.get(address, allow_redirects=False, timeout=TIMEOUT_SECONDS)
 
 
+def examples_in(folder: Path, language: str, environment: Mapping[str, str]) -> Examples:
+    return Examples(folder, language, {**environment, "GUEST": str(uuid4())})
+
+
 @dataclass(frozen=True)
 class Given:
-    """What the examples need: where events arrive, and the variables."""
+    """What the examples need: where events arrive, and the variables.
+
+    `shell` has run the first section, which adds the endpoint; it cannot be added again.
+    """
 
     folder: Path
     receiver: EventReceiver
     environment: dict[str, str]
+    shell: Examples
 
     def examples(self, language: str) -> Examples:
         """Start the examples, about a guest of their own."""
-        return Examples(self.folder, language, {**self.environment, "GUEST": str(uuid4())})
+        return examples_in(self.folder, language, self.environment)
 
     def event_of(self, token_id: str) -> Received:
         """Wait for the event about a session."""
@@ -196,28 +204,29 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
             "CENTER": SPA.center.id,
             "EVENTS_URL": receiver.url,
         }
-        with Given(folder, receiver, environment).examples("sh") as shell:
+        with examples_in(folder, "sh", environment) as shell:
             shell.through(GET_A_TOKEN)
             token, secret = shell.run('echo "$TOKEN $EVENTS_SECRET"').split()
-        yield Given(folder, receiver, {**environment, "TOKEN": token, "EVENTS_SECRET": secret})
+            known = {**environment, "TOKEN": token, "EVENTS_SECRET": secret}
+            yield Given(folder, receiver, known, shell)
 
 
 def test_curl(given: Given) -> None:
-    with given.examples("sh") as shell:
-        (center,) = documents(shell.through(CENTER))
-        (guest,) = documents(shell.through(GUEST))
-        (added,) = documents(shell.through(ADD))
-        assert (center["takes_cards"], guest["success"]) == (True, True)
-        type_card(added["hosted_payment_uri"])
-        event = given.event_of(added["token_id"]).content
-        assert event["type"] == "account.stored"
-        account = event["data"]["account_id"]
-        shell.run(f"SESSION={added['token_id']} ACCOUNT={account}")
+    shell = given.shell
+    (center,) = documents(shell.through(CENTER))
+    (guest,) = documents(shell.through(GUEST))
+    (added,) = documents(shell.through(ADD))
+    assert (center["takes_cards"], guest["success"]) == (True, True)
+    type_card(added["hosted_payment_uri"])
+    event = given.event_of(added["token_id"]).content
+    assert event["type"] == "account.stored"
+    account = event["data"]["account_id"]
+    shell.run(f"SESSION={added['token_id']} ACCOUNT={account}")
 
-        (session,) = documents(shell.through(READ))
-        listed, chosen, card, removed = documents(shell.through(CARDS))
-        (link,) = documents(shell.through(LINK))
-        assert shell.left == []
+    (session,) = documents(shell.through(READ))
+    listed, chosen, card, removed = documents(shell.through(CARDS))
+    (link,) = documents(shell.through(LINK))
+    assert shell.left == []
 
     assert (session["status"], session["account_id"]) == ("completed", account)
     assert [each["account_id"] for each in listed["accounts"]] == [account]
