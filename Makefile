@@ -153,7 +153,7 @@ clean: ## Remove everything installed or cached here; databases stay
 # A stamp makes a second call instant, and is outdated when its lock changes. The second `--quiet`
 # hides a warning of setuptools about editable installs.
 .venv/runtime.stamp: requirements.txt pyproject.toml .venv/bin/python
-	@echo "Installing cardonfile and its locked dependencies into .venv"
+	@echo "Installing cardonfile and its locked dependencies into .venv (a minute or two)"
 	@$(PIP) install --require-hashes --requirement requirements.txt
 	@$(PIP) --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@

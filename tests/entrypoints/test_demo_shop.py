@@ -19,6 +19,7 @@ from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
 from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import CardSession
+from domain.events import Secrets
 from domain.identifiers import TokenId
 from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, REMOVED, CardApi, Shop
 from tests.builders import CENTER_ID, a_guest, an_event_delivery
@@ -32,7 +33,7 @@ NAME: Final = "<b>Zoe & Null</b>"
 ADDRESS: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
 HEADERS: Final = {"Host": "127.0.0.1:8001", "Origin": ORIGIN}
 FORM: Final = {**HEADERS, "Content-Type": "application/x-www-form-urlencoded"}
-SECRET: Final = "whsec_c2VjcmV0IG9mIHRoZSBzaG9w"
+SECRET: Final = Secrets.of("secret of the shop").current
 
 
 class _Silent(WSGIRequestHandler):
