@@ -67,7 +67,9 @@ class EventReceiver:
                 """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
 
     def respond(self, _request: Received) -> int | None:
         """Return the status of the response; None drops the connection."""
