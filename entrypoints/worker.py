@@ -50,15 +50,14 @@ class Worker:
             chores=[
                 Chore(every=BEAT_EVERY, do=container.leave_heartbeat()),
                 Chore(every=HOUR, do=container.forget_idempotency_keys()),
-                Chore(every=HOUR, do=container.forget_event_deliveries()),
-                Chore(every=HOUR, do=container.notice_expiry()),
                 Chore(
                     every=LOOK_FOR_CARD_TESTING_EVERY,
                     do=CardTestingLog(container.find_card_testing(), container.clock()),
                 ),
             ],
         )
-        # With a thread for every endpoint, none waits for another.
+        # With a thread for every endpoint, none waits for another. Its chores may take a while: the
+        # cards of one month are all told of on the same day.
         self._deliveries = Reconciler(
             storage_log=storage_log,
             take=deliveries(container.deliver_event()),
@@ -66,6 +65,10 @@ class Worker:
             work=threading.Event(),
             threads=MAX_ENDPOINTS,
             threads_per_target=1,
+            chores=[
+                Chore(every=HOUR, do=container.forget_event_deliveries()),
+                Chore(every=HOUR, do=container.notice_expiry()),
+            ],
         )
         self._psp_work = [
             work
