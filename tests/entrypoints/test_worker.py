@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final
@@ -263,3 +263,27 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
 
     assert done.is_set()
     assert [line["event"] for line in lines].count("reconciler_fault") == 1
+
+
+def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
+    installation: Installation,
+) -> None:
+    container = installation.container
+    # Nothing is sent there, because it is not public.
+    container.add_event_endpoint()(url="https://127.0.0.1", types=list(EventType))
+    installation.stored_card()
+    installation.clock.advance(datetime(2031, 9, 23, tzinfo=UTC) - installation.clock.now())
+    # Given up, so that it is old and no longer due.
+    with installation.storage.write() as unit:
+        (stored,) = unit.event_deliveries.latest(limit=9, only_failed=False)
+        unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
+        unit.commit()
+    worker = Worker(container, base_url="http://127.0.0.1:1")
+    worker.start()
+
+    def told() -> list[str]:
+        deliveries = container.list_event_deliveries()(limit=9)
+        return [each.event.type for each in deliveries]
+
+    wait_until(lambda: told() == ["account.expiring"])
+    worker.stop()
