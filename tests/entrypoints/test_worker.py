@@ -285,5 +285,7 @@ def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
         deliveries = container.list_event_deliveries()(limit=9)
         return [each.event.type for each in deliveries]
 
-    wait_until(lambda: told() == ["account.expiring"])
-    worker.stop()
+    try:
+        wait_until(lambda: told() == ["account.expiring"])
+    finally:
+        worker.stop()
