@@ -1,4 +1,4 @@
-"""The sample records of the demo: invented centers, guests and products.
+"""The sample records of the demo: invented centers, guests, products, and a card.
 
 Every id is fixed, so a second run finds what the first one stored.
 """
@@ -7,17 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
 
 from adapters.fake_psp.plugin import NAME as FAKE
+from domain.card_sessions import CardSession, SessionStatus
 from domain.centers import Center
 from domain.guests import Guest
-from domain.identifiers import CenterId, GuestId, MerchantAccount, ProductId
+from domain.hosted_pages import CONSENT_VERSION
+from domain.identifiers import (
+    AccountId,
+    CallerName,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProductId,
+    TokenId,
+)
+from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.ports import Storage
 from domain.products import Product
+from domain.sources import DEFAULT_SOURCE
 
 _ACCOUNT: Final = MerchantAccount("default")
 
@@ -102,13 +117,62 @@ GUESTS: Final = tuple(
     )
 )
 
+_ADDED_AT: Final = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+SESSION: Final = CardSession(
+    token_id=TokenId("5e000000-0000-4000-8000-000000000001"),
+    guest_id=GUESTS[-1].id,
+    center_id=SPA.center.id,
+    caller=CallerName("demo-sample"),
+    source=DEFAULT_SOURCE,
+    redirect_uri="https://shop.example/",
+    billing_info=None,
+    configuration=SPA.configuration,
+    created_at=_ADDED_AT,
+    expires_at=_ADDED_AT + timedelta(minutes=30),
+    due_at=None,
+    status=SessionStatus.COMPLETED,
+    account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
+    ended_at=_ADDED_AT,
+)
+"""A session of the last guest that has ended with a card."""
+
+CARD: Final = PaymentAccount(
+    account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
+    token_id=SESSION.token_id,
+    guest_id=SESSION.guest_id,
+    center_id=SESSION.center_id,
+    provider=FAKE,
+    merchant_account=_ACCOUNT,
+    # The fake PSP does not have it. No guest can add it again, because it is no test card.
+    guest_reference=GuestReference("guest_sample"),
+    token=CardToken("card_sample"),
+    fingerprint="sample",
+    card_logo="visa",
+    last_four="1111",
+    expiry_month=12,
+    expiry_year=2035,
+    source=SESSION.source,
+    consent_version=CONSENT_VERSION,
+    consented_at=_ADDED_AT,
+    created_at=_ADDED_AT,
+    is_default=True,
+)
+"""The card of that session."""
+
 
 def store_sample(storage: Storage) -> None:
-    """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable."""
+    """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable.
+
+    The card is stored once: one that was removed stays removed.
+    """
     with storage.write() as unit:
         unit.centers.put_many(sample.center for sample in CENTERS)
         unit.guests.put_many(GUESTS)
         unit.products.put_many(product for sample in CENTERS for product in sample.products())
         for sample in CENTERS:
             unit.configurations.put(sample.center.id, sample.configuration)
+        if unit.sessions.get(SESSION.token_id) is None:
+            unit.sessions.add(SESSION)
+            unit.accounts.add(CARD)
         unit.commit()

@@ -1,7 +1,7 @@
 """Examples of requests in the OpenAPI document. Each succeeds in `make demo`, as it stands there.
 
-They name sample records of the demo, and change none of them. Tokens of sessions and ids of payment
-accounts are new in every installation, so they have no example.
+They name sample records of the demo. None changes one, but for the removal of the sample card, which
+succeeds once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,17 @@ def _example(summary: str, value: object) -> Example:
 
 GUEST_IDS: Final = {
     "ada": _example("Ada Sample, in the demo", "6e000000-0000-4000-8000-000000000001"),
+}
+GUEST_WITH_CARD_IDS: Final = {
+    "dan": _example("Dan Placeholder, in the demo", "6e000000-0000-4000-8000-000000000004"),
+}
+ACCOUNT_IDS: Final = {
+    "card": _example("His card, in the demo", "ca000000-0000-4000-8000-000000000001"),
+}
+TOKEN_IDS: Final = {
+    "session": _example(
+        "The session that stored it, in the demo", "5e000000-0000-4000-8000-000000000001"
+    ),
 }
 CENTER_IDS: Final = {
     "spa": _example("Still Water Spa, in the demo", _SPA_ID),

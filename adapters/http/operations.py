@@ -16,7 +16,16 @@ from adapters.http.errors import (
     RequestBodyTooLarge,
     UnsupportedMediaType,
 )
-from adapters.http.examples import CENTER_IDS, DATES, GUEST_IDS, PRODUCT_IDS, Example
+from adapters.http.examples import (
+    ACCOUNT_IDS,
+    CENTER_IDS,
+    DATES,
+    GUEST_IDS,
+    GUEST_WITH_CARD_IDS,
+    PRODUCT_IDS,
+    TOKEN_IDS,
+    Example,
+)
 from adapters.http.requests import AddCardBody, GuestBody, ProductBody
 from adapters.http.responses import (
     CardSessionStarted,
@@ -122,10 +131,13 @@ def _parameter(
 
 
 _GUEST_ID: Final = _parameter("guest_id", "path", "The guest.", known=GUEST_IDS)
+_GUEST_WITH_CARD: Final = _parameter("guest_id", "path", "The guest.", known=GUEST_WITH_CARD_IDS)
 _ACCOUNT_ID: Final = _parameter(
-    "account_id", "path", "The payment account, from the list of cards."
+    "account_id", "path", "The payment account, from the list of cards.", known=ACCOUNT_IDS
 )
-_TOKEN_ID: Final = _parameter("token_id", "path", "The session, from the response to add-card.")
+_TOKEN_ID: Final = _parameter(
+    "token_id", "path", "The session, from the response to add-card.", known=TOKEN_IDS
+)
 _LINK_TOKEN: Final = _parameter(
     "token_id", "query", "The session, from the response to add-card.", required=True
 )
@@ -331,7 +343,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         tag=Tag.CARDS,
         summary="Read one card on file",
         description="A caller with `payments:use` also gets what is needed to charge the card.",
-        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        parameters=(_GUEST_WITH_CARD, _ACCOUNT_ID),
         response=StoredCardDetails,
         needs=MAY_VIEW_CARDS,
         links={"removeCard": _SAME_CARD},
@@ -344,7 +356,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         tag=Tag.CARDS,
         summary="Remove a card on file",
         description="It is discarded at the payment service provider too.",
-        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        parameters=(_GUEST_WITH_CARD, _ACCOUNT_ID),
         response=Done,
         needs=MAY_REMOVE_CARDS,
         links={"readCard": _SAME_CARD, "listCards": _SAME_GUEST},
@@ -357,7 +369,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         tag=Tag.CARDS,
         summary="Make a card the guest's default at its center",
         description="Without a body; one that is sent is ignored.",
-        parameters=(_GUEST_ID, _ACCOUNT_ID),
+        parameters=(_GUEST_WITH_CARD, _ACCOUNT_ID),
         response=Done,
         needs=MAY_ADD_CARDS,
         refusals=(errors.PaymentAccountNotFound(),),
@@ -380,7 +392,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         name="readSession",
         tag=Tag.SESSIONS,
         summary="Read the state of a card-addition session",
-        parameters=(_GUEST_ID, _TOKEN_ID),
+        parameters=(_GUEST_WITH_CARD, _TOKEN_ID),
         response=CardSessionState,
         needs=MAY_VIEW_CARDS,
         links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
@@ -396,7 +408,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "Its link and its page are closed. A card that was collected before is stored. A "
             "session that has ended does not change."
         ),
-        parameters=(_GUEST_ID, _TOKEN_ID),
+        parameters=(_GUEST_WITH_CARD, _TOKEN_ID),
         response=CardSessionState,
         needs=MAY_ADD_CARDS,
         links={"readSession": {**_SAME_GUEST, "token_id": "$request.path.token_id"}},
