@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from domain.card_sessions import CardSession, SessionStatus
+from domain.card_sessions import CardSession, Progress, SessionStatus
 from domain.centers import Center
 from domain.guests import Guest
 from domain.hosted_pages import CONSENT_VERSION
@@ -132,6 +132,7 @@ SESSION: Final = CardSession(
     expires_at=_ADDED_AT + timedelta(minutes=30),
     due_at=None,
     status=SessionStatus.COMPLETED,
+    progress=Progress.RETURNED,
     account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
     ended_at=_ADDED_AT,
 )
