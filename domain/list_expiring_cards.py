@@ -26,9 +26,9 @@ class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
     A card expires on the last day of its month. The soonest comes first. Cards that have expired
-    already are among them, unless they were removed. `expires_before`, `pages` and `sizes` are the values of the
-    query, unparsed. Raises UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidCenterId
-    or InvalidField.
+    already are among them, unless they were removed. `expires_before`, `pages` and `sizes` are the
+    values of the query, unparsed. Raises UserNotAuthorized, TooManyItems, PageParameterInvalid,
+    InvalidCenterId or InvalidField.
     """
 
     storage: Storage

@@ -11,10 +11,9 @@ from typing import Final
 
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
-from domain.link_minutes import MAX_LINK_MINUTES
+from domain.link_minutes import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.redirects import parse_allowed_origin
 
-MIN_SESSION_MINUTES: Final = 15
 MAX_SESSION_MINUTES: Final = 24 * 60
 
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -65,9 +64,9 @@ class PaymentConfiguration:
             raise InvalidField(
                 "merchant_account", "1 to 64 letters, digits, hyphens and underscores"
             )
-        if not MIN_SESSION_MINUTES <= session_minutes <= MAX_SESSION_MINUTES:
+        if not MIN_LINK_MINUTES <= session_minutes <= MAX_SESSION_MINUTES:
             raise InvalidField(
-                "session_minutes", f"from {MIN_SESSION_MINUTES} to {MAX_SESSION_MINUTES}"
+                "session_minutes", f"from {MIN_LINK_MINUTES} to {MAX_SESSION_MINUTES}"
             )
         if link_minutes is not None and not session_minutes <= link_minutes <= MAX_LINK_MINUTES:
             raise InvalidField("link_minutes", f"from {session_minutes} to {MAX_LINK_MINUTES}")

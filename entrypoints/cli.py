@@ -573,8 +573,8 @@ def work() -> None:
     """Run the background worker alone.
 
     It settles sessions, discards cards and sends events for services without a worker: under
-    granian, or with `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs until Ctrl-C,
-    SIGTERM or SIGHUP.
+    granian, or with `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
+    until Ctrl-C, SIGTERM or SIGHUP.
 
     \b
     Example:

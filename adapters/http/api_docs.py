@@ -6,6 +6,7 @@ is loaded from another host, and no script of the page can call one.
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import distribution
 from pathlib import Path
@@ -50,8 +51,7 @@ class ApiDocsFiles:
         """
         if name not in _CONTENT_TYPES:
             raise falcon.HTTPNotFound
-        content = _path(name).read_bytes()
-        fingerprint = sha256(content).hexdigest()
+        content, fingerprint = _file(name)
         resp.etag = fingerprint
         resp.set_header("Cache-Control", "no-cache")
         if fingerprint in (req.if_none_match or ()):
@@ -61,8 +61,13 @@ class ApiDocsFiles:
         resp.data = content
 
 
-def _path(name: str) -> Path:
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    """Return the content of a file, and its fingerprint. It is read once in each process."""
     if name == "show.js":
-        return _HERE / "static" / name
-    # The package is not imported: it would read 9 MB for its own templates.
-    return Path(str(distribution("offapi").locate_file(f"offapi/{name}")))
+        path = _HERE / "static" / name
+    else:
+        # The package is not imported: it would read 9 MB for its own templates.
+        path = Path(str(distribution("offapi").locate_file(f"offapi/{name}")))
+    content = path.read_bytes()
+    return content, sha256(content).hexdigest()
