@@ -8,14 +8,17 @@ import os
 import shlex
 import textwrap
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from domain.events import EventType
+from domain.errors import ServiceUnavailable
+from domain.events import EventEndpoint, EventType
 from domain.permissions import Permission
+from domain.remove_event_endpoint import EndpointNotFound
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
 from entrypoints.demo_sample import BILLING_INFO, GUESTS, SPA, store_sample
@@ -34,7 +37,6 @@ from entrypoints.settings import OFF, Setting, Settings
 HOST: Final = "127.0.0.1"
 LOOPBACK: Final = "127.0.0.0/8"
 HIGHEST_PORT: Final = 65_534
-DATABASE_URL: Final = "sqlite:///cardonfile-demo.db"
 TOKENS_LIVE: Final = timedelta(hours=24)
 
 _SHOP_MAY: Final = frozenset(
@@ -46,20 +48,20 @@ _VISITOR_MAY: Final = frozenset(Permission)
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ports. The records are in `cardonfile-demo.db`, unless
-    CARDONFILE_DATABASE_URL names another database, and are kept between runs.
+    Port 0 takes two free ports. The records are in a database of this port, unless
+    CARDONFILE_DATABASE_URL names another one, and are kept between runs.
     Raises ServeError, SettingsError, and what `migrate` raises.
     """
     if port > HIGHEST_PORT:
         raise ServeError(f"the demo needs two ports, so the first is {HIGHEST_PORT} at most")
-    live = Settings.read(_environment()).live_key
+    live = Settings.read(_environment(port)).live_key
     if live is not None:
         raise ServeError(f"the demo is for test cards: unset {live}, a live key")
     with listen(HOST, port) as for_api, listen(HOST, port + 1 if port else 0) as for_shop:
         api_port = for_api.getsockname()[1]
         api_address = f"{HOST}:{api_port}"
         shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
-        settings = Settings.read(_environment(), host=HOST, port=api_port)
+        settings = Settings.read(_environment(api_port), host=HOST, port=api_port)
         if not settings.is_on_loopback:
             raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
         # Requests are not logged: the console keeps the welcome in view.
@@ -70,9 +72,10 @@ def run_demo(port: int) -> None:
         refuse_missing_psps(container)
         service = Service(container, for_api)
         shop_token = _issue_token(container, "demo-shop", _SHOP_MAY)
+        endpoint = _add_endpoint(container, shop_origin + EVENTS)
         shop = Shop(
             CardApi(api_address, shop_token),
-            secret=_add_endpoint(container, shop_origin + EVENTS),
+            secret=endpoint.secrets.current,
             origin=shop_origin,
             payments_origin=settings.public_base_url,
             guests={guest.id: f"{guest.first_name} {guest.last_name}" for guest in GUESTS},
@@ -81,10 +84,16 @@ def run_demo(port: int) -> None:
         visitor_token = _issue_token(container, "demo-visitor", _VISITOR_MAY)
         welcome = _welcome(f"http://{api_address}", shop_origin, visitor_token)
         _run(service, Server(shop.app(), for_shop), welcome)
+        # The visitor may have removed it, and nobody needs it while the disk is full.
+        with suppress(EndpointNotFound, ServiceUnavailable):
+            container.remove_event_endpoint()(endpoint.endpoint_id)
+        container.storage().close()
 
 
-def _environment() -> dict[str, str]:
-    database_url = os.environ.get(Setting.DATABASE_URL) or DATABASE_URL
+def _environment(port: int) -> dict[str, str]:
+    # Two demos at once share nothing.
+    own_database = f"sqlite:///cardonfile-demo-{port}.db"
+    database_url = os.environ.get(Setting.DATABASE_URL) or own_database
     # A visitor tries every test card for the same guest, also those that are refused.
     limits = os.environ.get(Setting.CARD_TESTING_LIMITS) or OFF
     # Events are sent to the shop, which is on this machine.
@@ -101,13 +110,13 @@ def _issue_token(container: Container, name: str, permissions: frozenset[Permiss
     return container.issue_token()(caller=name, permissions=permissions, lifetime=TOKENS_LIVE)
 
 
-def _add_endpoint(container: Container, url: str) -> str:
-    """Have all events sent to the shop, and return the secret that signs them."""
+def _add_endpoint(container: Container, url: str) -> EventEndpoint:
+    """Have all events sent to the shop, and return the endpoint."""
     for endpoint in container.list_event_endpoints()():
-        # An earlier run added it. Its secret is not kept anywhere else.
+        # An earlier run was killed. The secret is not kept anywhere else.
         if endpoint.url == url:
             container.remove_event_endpoint()(endpoint.endpoint_id)
-    return container.add_event_endpoint()(url=url, types=list(EventType)).secrets.current
+    return container.add_event_endpoint()(url=url, types=list(EventType))
 
 
 def _run(service: Service, shop: Server, welcome: str) -> None:

@@ -96,13 +96,15 @@ _CVC = re.compile(r"[0-9]{3}")
 class CardEntry:
     """A card as typed, with valid fields. The CVC was checked and dropped.
 
-    `repr` leaves the number out, so no log and no traceback shows it.
+    `repeatable` has the other fields as typed, to be shown again if the card is refused. `repr`
+    leaves them and the number out, so no log and no traceback shows them.
     """
 
     number: str = field(repr=False)
     expiry_month: int
     expiry_year: int
     zipcode: str
+    repeatable: Mapping[str, str] = field(repr=False, default_factory=dict)
 
 
 class EntryRefused(Exception):
@@ -141,14 +143,20 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
         expiry_month=month,
         expiry_year=year,
         zipcode=typed.get("zipcode", "").strip(" "),
+        repeatable=repeatable(typed),
     )
 
 
-def repeatable(name: str, text: str) -> str:
-    """Return what was typed into a field if it may be shown again, else an empty string.
+def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what was typed and may be shown again: expiry date and billing address.
 
-    Never shown again are card numbers, and text that is too long for the field.
+    Number and CVC are not among them. A card number in another field is left out, and so is text
+    that is too long for its field.
     """
+    return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
+
+
+def _repeatable(name: str, text: str) -> str:
     if len(text) > MAX_LENGTHS.get(name, _MAX_EXPIRY_LENGTH):
         return ""
     if not is_clean(text) or holds_card_number(text):

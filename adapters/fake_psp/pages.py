@@ -25,7 +25,6 @@ from adapters.fake_psp.cards import (
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import (
     MAX_CARD_ATTEMPTS,
-    AttemptsUsedUp,
     CardRefusal,
     FakePsp,
     OutOfOrder,
@@ -105,10 +104,8 @@ class _CardPages:
         page = self._psp.page(reference)
         if page.state is not PageState.OPEN:
             self._redirect(resp, page)
-            return
-        if page.attempts >= MAX_CARD_ATTEMPTS:
-            raise self._too_many(page)
-        self._show_form(resp, page, _prefilled(page), _refusal_errors(page))
+        else:
+            self._show_form(resp, page, page.typed or _prefilled(page), _refusal_errors(page))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
         """Try the card in the form."""
@@ -117,16 +114,13 @@ class _CardPages:
         if page.is_over:
             self._redirect(resp, page)
             return
-        if page.attempts >= MAX_CARD_ATTEMPTS:
-            raise self._too_many(page)
         try:
             entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
             page = self._psp.try_card(reference, entry)
         except EntryRefused as refused:
-            self._show_form(resp, page, typed, refused.errors)
+            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
+            self._show_form(resp, page, repeatable(typed), refused.errors)
             return
-        except AttemptsUsedUp:
-            raise self._too_many(page) from None
         except OutOfOrder:
             raise _Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -137,10 +131,8 @@ class _CardPages:
                 again=True,
                 retry_after_seconds=60,
             ) from None
-        if page.state is PageState.OPEN:
-            self._show_form(resp, page, typed, _refusal_errors(page))
-        else:
-            self._redirect(resp, page)
+        # Also to the form, if the bank refused the card: a reload does not try it again.
+        self._redirect(resp, page)
 
     def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:
         """Show the bank's challenge."""
@@ -185,6 +177,14 @@ class _CardPages:
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
         """Redirect to the address that fits the state of the page."""
         match page.state:
+            case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
+                raise _Problem(
+                    HTTPStatus.GONE,
+                    "Too many cards were refused",
+                    f"This page takes {MAX_CARD_ATTEMPTS} cards and no more. No card was saved. "
+                    "Go back and start again.",
+                    page,
+                )
             case PageState.CLOSED:
                 raise _Problem(
                     HTTPStatus.GONE,
@@ -206,19 +206,15 @@ class _CardPages:
         self,
         resp: falcon.Response,
         page: PspPage,
-        typed: Mapping[str, str],
+        values: Mapping[str, str],
         errors: Mapping[str, str],
     ) -> None:
-        # Number and CVC are not among them: no response repeats either.
-        shown_again = ("expiry", *BILLING_FIELDS)
-        if errors:
-            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
         self._show(
             resp,
             "card.html",
             page,
             has_form=True,
-            values={name: repeatable(name, typed.get(name, "")) for name in shown_again},
+            values=values,
             errors=errors,
             messages=MESSAGES,
             countries=countries.NAMES,
@@ -276,17 +272,6 @@ class _CardPages:
         if not hmac.compare_digest(sent, self._psp.form_token(page.reference).encode()):
             raise _not_from_here(page)
         return typed
-
-    def _too_many(self, page: PspPage) -> _Problem:
-        left = page.ends_at - self._psp.clock.now()
-        return _Problem(
-            HTTPStatus.TOO_MANY_REQUESTS,
-            "Too many cards were tried",
-            f"This page takes {MAX_CARD_ATTEMPTS} tries and no more. No card was saved. "
-            "Go back and start again later.",
-            page,
-            retry_after_seconds=max(1, int(left.total_seconds())),
-        )
 
 
 def _protect(resp: falcon.Response, page: PspPage | None, *, has_form: bool = False) -> None:

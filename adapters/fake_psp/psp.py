@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +27,7 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """How long a page lives at least."""
 
 MAX_CARD_ATTEMPTS: Final = 5
-"""How many cards may be tried on one page."""
+"""How many cards may be tried on one page. It closes when the last one is refused."""
 
 
 class PageState(StrEnum):
@@ -53,7 +53,8 @@ class PspPage:
     """A page as the PSP stores it.
 
     `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones.
-    `refusal` is about the last card that was tried.
+    `refusal` is about the last card that was tried, and `typed` has what was typed beside its
+    number, to be shown again.
     """
 
     reference: str
@@ -63,6 +64,7 @@ class PspPage:
     state: PageState = PageState.OPEN
     attempts: int = 0
     refusal: CardRefusal | None = None
+    typed: Mapping[str, str] = field(default_factory=dict)
     card: Card | None = None
     avs: AvsResult = AvsResult.NOT_CHECKED
     collected_at: datetime | None = None
@@ -116,10 +118,6 @@ class CallRefused(Exception):
 
 class UnknownPage(Exception):
     """No page has this reference."""
-
-
-class AttemptsUsedUp(Exception):
-    """The page has no tries left. Nothing was changed."""
 
 
 class OutOfOrder(Exception):
@@ -196,24 +194,20 @@ class FakePsp:
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
         """Try a card on a page, unless it is over. Return the page.
 
-        Raises UnknownPage, AttemptsUsedUp and OutOfOrder.
+        Raises UnknownPage and OutOfOrder.
         """
 
         def tried(page: PspPage) -> PspPage:
-            if page.attempts >= MAX_CARD_ATTEMPTS:
-                raise AttemptsUsedUp
             published = TEST_CARDS.get(entry.number)
             if published is not None and published.behaviour is Behaviour.OUT_OF_ORDER:
                 raise OutOfOrder
-            page = replace(
-                page, attempts=page.attempts + 1, state=PageState.OPEN, card=None, refusal=None
-            )
+            page = replace(page, attempts=page.attempts + 1, refusal=None, typed=entry.repeatable)
             if published is None:
-                return replace(page, refusal=CardRefusal.UNPUBLISHED)
+                return _refused(page, CardRefusal.UNPUBLISHED)
             if published.behaviour is Behaviour.DECLINED:
-                return replace(page, refusal=CardRefusal.DECLINED)
+                return _refused(page, CardRefusal.DECLINED)
             if page.request.avs and entry.zipcode == WRONG_ZIPCODE:
-                return replace(page, refusal=CardRefusal.WRONG_ADDRESS)
+                return _refused(page, CardRefusal.WRONG_ADDRESS)
             card = self._card(page, entry, published)
             held = replace(page, card=card, avs=_avs_result(page, published))
             if published.behaviour is Behaviour.CHALLENGE:
@@ -230,9 +224,7 @@ class FakePsp:
                 return page
             if confirmed:
                 return self._collected(page)
-            return replace(
-                page, state=PageState.OPEN, card=None, refusal=CardRefusal.CHALLENGE_FAILED
-            )
+            return _refused(page, CardRefusal.CHALLENGE_FAILED)
 
         return self._change(reference, answered)
 
@@ -352,11 +344,16 @@ class FakePsp:
         )
 
     def _collected(self, page: PspPage) -> PspPage:
-        return replace(page, state=PageState.COMPLETED, collected_at=self.clock.now())
+        return replace(page, state=PageState.COMPLETED, collected_at=self.clock.now(), typed={})
+
+
+def _refused(page: PspPage, refusal: CardRefusal) -> PspPage:
+    page = replace(page, state=PageState.OPEN, card=None, refusal=refusal)
+    return page if page.attempts < MAX_CARD_ATTEMPTS else _closed(page)
 
 
 def _closed(page: PspPage) -> PspPage:
-    return replace(page, state=PageState.CLOSED, card=None)
+    return replace(page, state=PageState.CLOSED, card=None, typed={})
 
 
 def _avs_result(page: PspPage, published: PublishedCard) -> AvsResult:

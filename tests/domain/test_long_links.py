@@ -7,11 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import MAX_ATTEMPTS, CardSession, SessionStatus
 from domain.open_hosted_page import ClickNeeded, LinkAltered, LinkExpired, LinkUnknown
 from domain.ports import ProviderUnavailable
-from tests.installation import REDIRECT_URI, Installation, Trouble
+from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -54,6 +55,20 @@ def test_a_page_that_ended_is_followed_by_another_while_the_link_lives(
     installation.return_to_shop(session)
 
     assert len(set(addresses)) == 29
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_page_that_takes_no_more_cards_is_followed_by_another(
+    installation: Installation, session: CardSession
+) -> None:
+    address = installation.open_page(session)
+    for _ in range(MAX_CARD_ATTEMPTS):
+        installation.type_card(session, DECLINED_CARD)
+
+    assert installation.open_page(session) != address
+
+    installation.type_card(session)
+    installation.return_to_shop(session)
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 

@@ -16,6 +16,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from click.testing import CliRunner
 
+from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli import main
 from entrypoints.demo import HIGHEST_PORT, HOST, run_demo
 from entrypoints.serve import ServeError
@@ -55,7 +56,7 @@ def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_pat
         (card,) = demo.call("")["accounts"]
         assert "payment_reference" in demo.call(f"/{card['account_id']}")
 
-    assert (tmp_path / "cardonfile-demo.db").exists()
+    assert (tmp_path / f"cardonfile-demo-{port}.db").exists()
     with running_demo(tmp_path, port=port) as demo:
         assert "ending in 4242" in send(f"{demo.shop}/guests/{ADA}")
         (card,) = demo.call("")["accounts"]
@@ -65,6 +66,18 @@ def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_pat
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
+
+
+def test_a_demo_on_another_port_shares_nothing_and_leaves_no_endpoint(tmp_path: Path) -> None:
+    port = free_port()
+    with running_demo(tmp_path, port=port) as demo:
+        type_card(run_printed_curl_line(demo)["hosted_payment_uri"])
+        wait_until(lambda: len(demo.call("")["accounts"]) == 1)
+    with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
+        assert unit.event_endpoints.all() == ()
+
+    with running_demo(tmp_path) as other:
+        assert other.call("")["accounts"] == []
 
 
 def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow(tmp_path: Path) -> None:

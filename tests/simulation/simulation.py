@@ -16,7 +16,7 @@ from dependency_injector import providers
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.fake_psp.psp import AttemptsUsedUp, Event, FakePsp, OutOfOrder, PageState, batch
+from adapters.fake_psp.psp import Event, FakePsp, OutOfOrder, PageState, batch
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import a_uuid
@@ -425,7 +425,7 @@ class Simulation:
             )
             if tried.state is PageState.CHALLENGED and choices.randrange(2):
                 tried = self._psp.answer_challenge(page, confirmed=choices.randrange(3) < 2)
-        except (AttemptsUsedUp, OutOfOrder) as refused:
+        except OutOfOrder as refused:
             self._log_result(type(refused).__name__)
             return
         self._log_result(f"{tried.state}{f', {tried.refusal}' if tried.refusal else ''}")

@@ -142,11 +142,19 @@ def test_a_refused_card_can_be_followed_by_another(
     psp: FakePsp, browser: Browser, reference: str, number: str, message: str
 ) -> None:
     sent = browser.pay(reference, number)
-    assert sent.status_code == 422
-    assert message in errors(sent)["number"]
+    assert sent.headers["location"] == f"/fake-psp/pages/{reference}"
     assert message in errors(browser.open(reference))["number"]
     assert psp.tokens(MAIN) == frozenset()
     assert browser.pay(reference).status_code == 303
+
+
+def test_a_reload_after_a_refusal_tries_no_card(
+    psp: FakePsp, browser: Browser, reference: str
+) -> None:
+    # A browser that was sent on by 303 loads the form again, not the request with the card.
+    assert browser.pay(reference, DECLINED).status_code == 303
+    assert browser.open(reference).status_code == browser.open(reference).status_code == 200
+    assert psp.page(reference).attempts == 1
 
 
 def test_a_psp_out_of_order_says_to_try_later(
@@ -162,9 +170,8 @@ def test_a_psp_out_of_order_says_to_try_later(
 
 
 def test_a_wrong_postal_code_is_corrected_on_the_page(browser: Browser, verified: str) -> None:
-    sent = browser.pay(verified, **{**ADDRESS, "zipcode": "00000"})
-    assert sent.status_code == 422
-    assert list(errors(sent)) == ["zipcode"]
+    assert browser.pay(verified, **{**ADDRESS, "zipcode": "00000"}).status_code == 303
+    assert list(errors(browser.open(verified))) == ["zipcode"]
     assert browser.pay(verified, **ADDRESS).status_code == 303
 
 
@@ -221,15 +228,19 @@ def test_every_wrong_field_is_named_beside_it_and_in_the_summary(
     assert psp.page(verified).attempts == 0
 
 
-def test_what_was_typed_is_kept_but_for_number_and_cvc(browser: Browser, verified: str) -> None:
-    sent = browser.pay(
-        verified, UNPUBLISHED, cvc="98761", **{**ADDRESS, "city": '"Ålesund" & co', "state": ""}
-    )
+@pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
+def test_what_was_typed_is_kept_but_for_number_and_cvc(
+    browser: Browser, verified: str, cvc: str
+) -> None:
+    address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}
+    sent = browser.pay(verified, UNPUBLISHED, cvc=cvc, **address)
+    if sent.status_code == 303:
+        sent = browser.open(verified)
     assert 'name="expiry" value="08 / 30"' in sent.text
     assert 'name="city" value="&#34;Ålesund&#34; &amp; co"' in sent.text
     assert 'name="state" value=""' in sent.text
     assert UNPUBLISHED not in re.sub(r"\D", "", sent.text)
-    assert "98761" not in sent.text
+    assert cvc not in sent.text
     assert not re.search(r'name="(number|cvc)"[^>]* value=', sent.text)
 
 
@@ -273,17 +284,16 @@ def test_odd_references_are_unknown(browser: Browser) -> None:
 # Limits.
 
 
-def test_a_sixth_try_is_refused_and_nothing_is_stored(
-    psp: FakePsp, browser: Browser, reference: str, clock: SettableClock
-) -> None:
-    for _ in range(MAX_CARD_ATTEMPTS):
-        assert browser.pay(reference, DECLINED).status_code == 422
-    clock.advance(timedelta(minutes=10))
-    # The fifth response has a form too, and it can be sent.
-    for refused in (browser.send_body(reference, form(psp, reference)), browser.open(reference)):
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == str(20 * 60)
-        assert "Too many cards were tried" in refused.text
+def test_the_fifth_refusal_ends_the_page(psp: FakePsp, browser: Browser, reference: str) -> None:
+    for _ in range(MAX_CARD_ATTEMPTS - 1):
+        assert browser.pay(reference, DECLINED).status_code == 303
+    for refused in (
+        browser.pay(reference, DECLINED),
+        browser.send_body(reference, form(psp, reference)),
+        browser.open(reference),
+    ):
+        assert refused.status_code == 410
+        assert "Too many cards were refused" in refused.text
         assert is_way_back_shown(refused)
     assert psp.tokens(MAIN) == frozenset()
     assert psp.page(reference).attempts == MAX_CARD_ATTEMPTS
@@ -421,8 +431,8 @@ def test_the_headers_shut_everything_else_out(
 ) -> None:
     request = hosted_page_request(redirect_origin=redirect_origin)
     reference = psp.start_page(request).reference
-    pages = [browser.open(reference), browser.pay(reference, DECLINED)]
-    leaving = [browser.pay(reference, CHALLENGE)]
+    pages = [browser.open(reference), browser.pay(reference, cvc="")]
+    leaving = [browser.pay(reference, DECLINED), browser.pay(reference, CHALLENGE)]
     pages.append(browser.open(reference, challenge=True))
     leaving.append(browser.answer(reference, "confirm"))
     # Without a referrer, browsers send a form with the origin "null".
