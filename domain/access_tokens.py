@@ -54,9 +54,13 @@ class AccessToken:
         )
         return token, kept
 
-    def is_named_by(self, text: str) -> bool:
-        """Return whether `text` is the beginning of the prefix, or the whole token."""
-        return self.prefix.startswith(text) or self.token_hash == hash_of(text)
+    def may_begin_with(self, text: str) -> bool:
+        """Return whether `text` agrees with the prefix. What follows the prefix is not known."""
+        return self.prefix.startswith(text[: len(self.prefix)])
+
+    def is_token(self, text: str) -> bool:
+        """Return whether `text` is the whole token."""
+        return self.token_hash == hash_of(text)
 
     def state(self, now: datetime) -> TokenState:
         """Return the state at this time."""

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from domain.access_tokens import MARK, AccessToken
+from domain.access_tokens import MARK, PREFIX_LENGTH, AccessToken
 from domain.errors import InvalidField
 from domain.ports import Clock, Storage, WriteUnit
 
 
 class TokenNotFound(LookupError):
-    """No token begins with the prefix."""
+    """No token begins like this."""
 
     def __init__(self) -> None:
         super().__init__("no token begins like this")
 
 
 class TokenAmbiguous(LookupError):
-    """Several tokens begin with the prefix."""
+    """Several tokens may begin like this."""
 
     def __init__(self) -> None:
-        super().__init__("several tokens begin like this; give more of it")
+        super().__init__(
+            f"several tokens begin like this; give their first {PREFIX_LENGTH} characters, or the "
+            "whole token"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeToken:
     """Use case: refuse a token from the next request on, and return what is kept of it.
 
-    `prefix` is the beginning of the token or the whole token. A token that was revoked before
-    keeps its time. Raises InvalidField when every token begins like this, else TokenNotFound or
+    `prefix` is the beginning of the token or the whole token. Of a longer beginning only the first
+    12 characters can be compared. A token that was revoked before keeps its time. Raises InvalidField when every token begins like this, else TokenNotFound or
     TokenAmbiguous.
     """
 
@@ -42,7 +45,10 @@ class RevokeToken:
         now = self.clock.now()
 
         def revoke(unit: WriteUnit) -> AccessToken:
-            named = [token for token in unit.access_tokens.all() if token.is_named_by(prefix)]
+            tokens = unit.access_tokens.all()
+            named = [token for token in tokens if token.is_token(prefix)] or [
+                token for token in tokens if token.may_begin_with(prefix)
+            ]
             if not named:
                 raise TokenNotFound
             if len(named) > 1:

@@ -358,7 +358,7 @@ def list_() -> None:
 def revoke(prefix: str) -> None:
     """Revoke a token, from the next request on.
 
-    PREFIX is the beginning of the token, as `cardonfile token list` shows it.
+    PREFIX is the beginning of the token, as `cardonfile token list` shows it, or the whole token.
 
     \b
     Example:
@@ -366,6 +366,8 @@ def revoke(prefix: str) -> None:
     """
     with _installation() as container:
         revoked = container.revoke_token()(prefix)
+        if not (revoked.prefix.startswith(prefix) or revoked.is_token(prefix)):
+            click.echo(f"compared only {revoked.prefix}: the rest of a token is not kept", err=True)
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 

@@ -123,7 +123,7 @@ def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
 
 
 class TestRevoke:
-    @pytest.mark.parametrize("length", [8, 12, 999])
+    @pytest.mark.parametrize("length", [8, 12, 14, 46, 999])
     def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(
         self, installation: Installation, length: int
     ) -> None:
@@ -156,8 +156,31 @@ class TestRevoke:
 
         with pytest.raises(TokenAmbiguous):
             installation.container.revoke_token()(shared)
-        for unknown in ("cof_unknown", tokens[0][:20]):
-            with pytest.raises(TokenNotFound):
-                installation.container.revoke_token()(unknown)
+        with pytest.raises(TokenNotFound):
+            installation.container.revoke_token()("cof_unknown")
 
         assert {token.revoked_at for token in installation.access_tokens()} == {None}
+
+    def test_of_tokens_with_one_prefix_only_a_whole_one_is_revoked(
+        self, installation: Installation
+    ) -> None:
+        for secret in ("same-text-1", "same-text-2"):
+            _, kept = AccessToken.issue(
+                an_access_token().caller,
+                secret=secret,
+                now=installation.clock.now(),
+                lifetime=LIFETIME,
+            )
+            with installation.storage.write() as unit:
+                unit.access_tokens.add(kept)
+                unit.commit()
+
+        for shared in ("cof_same-tex", "cof_same-text-"):
+            with pytest.raises(TokenAmbiguous, match="or the whole token"):
+                installation.container.revoke_token()(shared)
+
+        revoked = installation.container.revoke_token()("cof_same-text-2")
+        assert revoked.is_token("cof_same-text-2")
+        assert [token.revoked_at for token in installation.access_tokens() if token != revoked] == [
+            None
+        ]

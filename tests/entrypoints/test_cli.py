@@ -332,6 +332,28 @@ class TestConfigurePayments:
         )
 
 
+@pytest.mark.parametrize(
+    ("length", "note"),
+    [
+        (12, ""),
+        (14, "compared only {prefix}: the rest of a token is not kept\n"),
+        (999, ""),
+    ],
+)
+def test_a_token_is_revoked_by_any_beginning_and_told_what_was_compared(
+    cardonfile: CommandLine, length: int, note: str
+) -> None:
+    arguments = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")
+    token = cardonfile.succeeds(*arguments).strip()
+
+    result = cardonfile.run("token", "revoke", token[:length])
+
+    prefix = token[:12]
+    assert result.stdout == f"revoked {prefix} of web-store\n"
+    assert result.stderr == note.format(prefix=prefix)
+    assert cardonfile.succeeds("token", "list").endswith("revoked\n")
+
+
 def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> None:
     now = a_session().created_at
     with with_center.storage.write() as unit:
