@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
-from domain.card_numbers import holds_card_number
+from domain.card_numbers import holds_card_number, is_short_card_number
 from domain.errors import BillingInfoInvalid
 from domain.text import is_clean
 
@@ -61,6 +61,8 @@ def parse_billing_info(value: object) -> BillingInfo | None:
     if not isinstance(value, dict):
         raise BillingInfoInvalid
     given = {name: _parse_field(name, value.get(name)) for name in MAX_LENGTHS}
+    if holds_card_number(f"{given['first_name']} {given['last_name']}"):
+        raise BillingInfoInvalid("last_name")
     billing_info = BillingInfo(**given)
     return None if billing_info == BillingInfo() else billing_info
 
@@ -90,9 +92,14 @@ def is_email_address(text: str) -> bool:
 def is_phone_number(text: str) -> bool:
     """Return whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
 
-    Spaces, hyphens, dots and brackets may stand between the digits.
+    Spaces, hyphens, dots and brackets may stand between the digits. They are no card number.
     """
-    return _PHONE.fullmatch(text) is not None and 7 <= sum(map(str.isdigit, text)) <= 15
+    digits = "".join(filter(str.isdigit, text))
+    return (
+        _PHONE.fullmatch(text) is not None
+        and 7 <= len(digits) <= 15
+        and not is_short_card_number(digits)
+    )
 
 
 def is_country_code(text: str) -> bool:

@@ -26,8 +26,13 @@ from tests.strategies import anything
         ("phone", "+12125550100"),
         ("phone", "+1234567"),
         ("phone", "+123456789012345"),
-        # Its last digit checks the others, as a card's does.
+        # The last digit checks the others, as a card's does.
         ("phone", "+49 1512 3456787"),
+        ("phone", "+34 612 345 673"),
+        ("phone", "+39 06 1234 5673"),
+        ("phone", "+62 812 3456 78909"),
+        # As many digits as cards have, and no check digit.
+        ("phone", "+378282246310006"),
         ("address", "1 Main St"),
         ("address", "1234567890123 Main St"),
     ],
@@ -63,6 +68,11 @@ def test_a_billing_field_of_right_form_is_kept(name: str, value: str) -> None:
         ("phone", "+1234567890123456"),
         ("phone", "+\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668"),
         ("phone", "tel:+12125550100"),
+        ("phone", "+378282246310005"),
+        ("phone", "+37 (1449) 635398431"),
+        ("phone", "+341111111111111"),
+        ("phone", "+3056 930902 5904"),
+        ("phone", "+38520000023237"),
         ("zipcode", "1" * 21),
         ("address", "4111111111111111"),
         ("address", "card 4111 1111 1111 1111 CVC 737"),
@@ -83,6 +93,11 @@ def test_a_billing_field_of_wrong_form_is_named(name: str, value: object) -> Non
     with pytest.raises(BillingInfoInvalid) as refused:
         parse_billing_info({name: value})
     assert refused.value.message == f"billing_info.{name} is invalid"
+
+
+def test_a_card_number_split_over_both_names_is_refused() -> None:
+    with pytest.raises(BillingInfoInvalid):
+        parse_billing_info({"first_name": "4111 1111", "last_name": "1111 1111"})
 
 
 @pytest.mark.parametrize("value", [None, {}, {"email": ""}, {"city": "  "}, {"colour": "red"}])

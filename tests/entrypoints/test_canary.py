@@ -29,7 +29,11 @@ from tests.serving import WAITRESS, Serving
 
 NUMBER: Final = "4111111111111111"
 CODE: Final = "cvc-8731-canary"
-CANARIES: Final = (NUMBER, " ".join(re.findall("....", NUMBER)), NUMBER[:-4], CODE, quote(CODE))
+SHORT: Final = "378282246310005"
+"""A card number with as many digits as a phone number may have."""
+CANARIES: Final = (
+    *(NUMBER, " ".join(re.findall("....", NUMBER)), NUMBER[:-4], SHORT, CODE, quote(CODE)),
+)
 BOTH: Final = f"{NUMBER} {CODE}"
 
 # A fault whose text quotes the request.
@@ -108,7 +112,7 @@ def send_in_every_field(service: Service) -> None:
         {"billing_info": {"card": NUMBER, "cvc": CODE, "city": "Seattle"}},
         {"card": {"number": NUMBER, "cvc": CODE}},
     ]
-    texts = (NUMBER, f"Flat 12, {CANARIES[1]}", f"{NUMBER}8731")
+    texts = (NUMBER, f"Flat 12, {CANARIES[1]}", f"{NUMBER}8731", SHORT, f"+{SHORT}")
     bodies += [{"billing_info": {name: text}} for name in MAX_LENGTHS for text in texts]
     for body in bodies:
         service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **body}))
