@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import traceback
 from contextlib import suppress
 from typing import Final
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
-from typing_extensions import override
 
 from entrypoints.settings import LogFormat
 
@@ -34,11 +34,11 @@ def configure_logs(
     ]
     structlog.configure(
         processors=[*shared, _renderer(log_format)],
-        logger_factory=lambda *_: _Lines(sys.stderr),
+        logger_factory=lambda *_: _LINES,
         wrapper_class=structlog.make_filtering_bound_logger(at_least),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_LINES)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -78,15 +78,37 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return event
 
 
-class _Lines(structlog.WriteLogger):
-    """Writes lines. Lines that cannot be written, as on a full disk, are dropped."""
+class _Lines:
+    """Writes lines to standard error. Those that cannot be written, as on a full disk, are dropped.
 
-    @override
-    def msg(self, message: str) -> None:
-        with suppress(OSError):
-            super().msg(message)
+    Of a dropped line a part may have been written. The next line does not continue it.
+    """
 
-    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_at_start = True
+
+    def write(self, line: str) -> None:
+        """Write a line with its end."""
+        # Unbuffered, because a buffer does not tell how much of a line was written.
+        buffer = sys.stderr.buffer
+        stream = getattr(buffer, "raw", buffer)
+        with self._lock, suppress(OSError):
+            rest = ("" if self._is_at_start else "\n") + line
+            unwritten = rest.encode(errors="backslashreplace")
+            # None is written to a pipe that is full and does not block.
+            while unwritten and (written := stream.write(unwritten)):
+                self._is_at_start = unwritten[:written].endswith(b"\n")
+                unwritten = unwritten[written:]
+
+    def msg(self, line: str) -> None:
+        """Write a line without its end, for structlog."""
+        self.write(f"{line}\n")
+
+    log = debug = info = warning = error = critical = exception = msg
+
+
+_LINES: Final = _Lines()
 
 
 def drop_unwritten() -> None:

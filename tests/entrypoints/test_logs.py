@@ -4,16 +4,39 @@ import json
 import logging
 import os
 import re
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import structlog
 
 from entrypoints.logs import configure_logs
 from entrypoints.settings import LogFormat
+from tests.entrypoints.conftest import ROOT
 
 NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
 
+# A file that may not grow further fails like a full disk: a part of the first line is written.
+ON_A_DISK_THAT_FILLS_UP: Final = """
+import logging, os, resource, sys
+from entrypoints.logs import configure_logs
+from entrypoints.settings import LogFormat
+import structlog
+
+configure_logs(LogFormat.JSON)
+log = structlog.get_logger()
+log.info("before")
+for library in (False, True):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.fstat(2).st_size + 9, limits[1]))
+    for _ in range(3):
+        logging.getLogger("lost").warning("lost") if library else log.info("lost")
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    log.info("after")
+    log.info("later")
+"""
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
@@ -80,3 +103,17 @@ def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     structlog.get_logger().error("internal_error")
 
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_line_of_which_a_part_was_written_is_not_continued_by_the_next(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("ab") as stderr:
+        subprocess.run(
+            [sys.executable, "-c", ON_A_DISK_THAT_FILLS_UP], check=True, stderr=stderr, cwd=ROOT
+        )
+
+    first, *lines = log.read_text().splitlines()
+    assert json.loads(first)["event"] == "before"
+    for torn, after, later in (lines[:3], lines[3:]):
+        assert len(torn) == 9
+        assert [json.loads(each)["event"] for each in (after, later)] == ["after", "later"]
