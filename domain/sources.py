@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -17,12 +18,16 @@ class Source(IntEnum):
 
 DEFAULT_SOURCE: Final = Source.WEB_STORE
 
+_AS_SENT: Final[Mapping[object, Source]] = {
+    sent: each for each in Source for sent in (each.value, str(each.value))
+}
+
 
 def parse_source(value: object) -> Source:
     """Parse a source as a client sent it.
 
-    Raises InvalidSource for anything but the integers 1 and 5; `true`, `1.0` and `"1"` too.
+    Raises InvalidSource for anything but 1 and 5, as integers or strings; `true` and `1.0` too.
     """
-    if type(value) is not int or value not in tuple(Source):
+    if type(value) not in (int, str) or value not in _AS_SENT:
         raise InvalidSource
-    return Source(value)
+    return _AS_SENT[value]

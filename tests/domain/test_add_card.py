@@ -98,7 +98,7 @@ def test_add_or_edit_permission_on_guests_is_enough(
         ({"redirect_uri": 1}, RedirectUriInvalid),
         ({"source": 2}, InvalidSource),
         ({"source": True}, InvalidSource),
-        ({"source": "1"}, InvalidSource),
+        ({"source": "01"}, InvalidSource),
         ({"source": 1.0}, InvalidSource),
         ({"source": None}, InvalidSource),
         ({"billing_info": "x"}, BillingInfoInvalid),

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.billing import MAX_LENGTHS
 from domain.permissions import Permission
+from domain.sources import Source
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import BASE_URL, REDIRECT_URI, Installation
@@ -33,6 +34,12 @@ def test_the_response_has_the_link_and_the_token(api: Api) -> None:
     assert link.startswith(f"{BASE_URL}/hosted-payments?token_id={token_id}&redirect_uri=https%3A")
     assert parse_qs(urlsplit(link).query)["redirect_uri"] == [REDIRECT_URI]
     assert result.headers["cache-control"] == "no-store"
+
+
+def test_a_source_may_be_sent_as_a_string_of_its_digit(api: Api) -> None:
+    result = api.post({**GOOD_BODY, "source": "5"})
+
+    assert api.installation.session(result.json["token_id"]).source is Source.MOBILE
 
 
 def test_the_link_never_follows_the_host_header(api: Api) -> None:
@@ -56,6 +63,12 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
         ({"source": 1.0}, "Invalid source"),
         ({"source": 10**400}, "Invalid source"),
         ({"source": None}, "Invalid source"),
+        ({"source": "01"}, "Invalid source"),
+        ({"source": " 1"}, "Invalid source"),
+        ({"source": "1.0"}, "Invalid source"),
+        ({"source": "\u0661"}, "Invalid source"),
+        ({"source": ""}, "Invalid source"),
+        ({"source": ["1"]}, "Invalid source"),
         ({"billing_info": []}, "billing_info is invalid"),
         ({"billing_info": {"zipcode": 98101}}, "billing_info.zipcode is invalid"),
         ({"billing_info": {"city": "x" * 101}}, "billing_info.city is invalid"),
@@ -193,11 +206,13 @@ def test_the_same_key_returns_the_same_session(api: Api) -> None:
     headers = {"Idempotency-Key": "order-17"}
     first = api.post(GOOD_BODY, headers=headers)
 
-    assert api.post({**GOOD_BODY, "source": 1}, headers=headers).json == first.json
-    assert refused(api.post({**GOOD_BODY, "source": 5}, headers=headers)) == (
-        422,
-        "Idempotency-Key was used with a different request",
-    )
+    for source in (1, "1"):
+        assert api.post({**GOOD_BODY, "source": source}, headers=headers).json == first.json
+    for source in (5, "5"):
+        assert refused(api.post({**GOOD_BODY, "source": source}, headers=headers)) == (
+            422,
+            "Idempotency-Key was used with a different request",
+        )
 
 
 def test_an_eleventh_session_of_a_guest_is_refused_and_the_log_says_why(tmp_path: Path) -> None:
