@@ -37,6 +37,7 @@ from entrypoints.container import build
 from entrypoints.csv_import import KINDS
 from entrypoints.psps import load_psps
 from entrypoints.settings import Setting, Settings
+from tests.installation import Installation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -123,6 +124,24 @@ class TestHttpApi:
             for each in refusals()
             for message in messages(each)
         } <= listed
+
+    def test_the_path_decides_the_form_of_a_refusal(self, installation: Installation) -> None:
+        client = installation.client()
+        for row in table_rows(section(doc("http-api.md"), "7.3 Status, code and envelope"))[1:]:
+            paths = re.findall(r"/[^\s,]*", row[0])
+            assert paths
+            for path in paths:
+                # No path supports this method.
+                refused = client.simulate_patch(path.replace("…", "x"))
+                body = refused.json if "json" in refused.headers["content-type"] else None
+                form = (
+                    "an HTML page"
+                    if body is None
+                    else "the envelope"
+                    if "error" in body
+                    else "bare"
+                )
+                assert (path, row[1].startswith(form)) == (path, True)
 
     def test_integrators_are_told_what_to_do_for_every_type_of_error(self) -> None:
         rows = table_rows(section(doc("integrating.md"), "12. When a request is refused"))[1:]

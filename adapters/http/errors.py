@@ -1,7 +1,7 @@
 """Errors as responses: the one place where refusals and faults become HTTP.
 
-The code of a refusal is the HTTP status and the `code` in the body; its `type` is the same for all
-messages of a refusal. Under `/api/v1` the error object is wrapped in an envelope; elsewhere, and
+The code of a refusal is the HTTP status and the `code` in the body; its type, in the header
+`Error-Type`, is the same for all messages of a refusal (interface, section 2.4). Under `/api/v1` the error object is wrapped in an envelope; elsewhere, and
 when `page` or `size` is refused, it is bare (interface, sections 7.2 and 7.3). Guests' browsers get
 an HTML page.
 """
@@ -27,6 +27,9 @@ from domain.errors import (
     UserNotAuthorized,
 )
 from domain.ports import WebhookRejected
+
+ERROR_TYPE: Final = "Error-Type"
+"""The header of every refusal in JSON: which one it is, for programs to compare."""
 
 log = structlog.get_logger()
 
@@ -113,7 +116,7 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
 
 def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
     """Return the body of a refusal under `path`: in the envelope, or bare."""
-    error = ErrorObject(code=refusal.code, message=refusal.message, type=refusal.type)
+    error = ErrorObject(code=refusal.code, message=refusal.message)
     is_about_paging = isinstance(refusal, TooManyItems | PageParameterInvalid)
     if f"{path}/".startswith("/api/v1/") and not is_about_paging:
         return Refused(error=error)
@@ -151,6 +154,7 @@ def _on_refusal(
         show_problem(resp, _problem(refusal))
     else:
         resp.status = refusal.code
+        resp.set_header(ERROR_TYPE, refusal.type)
         json_body(resp, error_body(req.path, refusal))
 
 

@@ -10,7 +10,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from adapters.http.errors import InternalError, InvalidRequest, MethodNotAllowed, error_body
+from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
 from adapters.http.examples import request_bodies
 from adapters.http.operations import OPERATIONS, TAGS, Json, Operation
 from adapters.http.responses import ErrorObject, Refused
@@ -38,8 +38,9 @@ card there and comes back to `redirect_uri`.
 5. Wait for an event, or read the session until its `status` is no longer `open`.
 6. List the guest's cards: the new one is there, with its `account_id`.
 
-The ids in the examples are those of `make demo`. Any request may also be refused with 405 Method \
-not allowed, or with 431 Request header fields too large.
+The ids in the examples are those of `make demo`. The header `Error-Type` of a refusal says which \
+one it is. Any request may also be refused with 405 Method not allowed, or with 431 Request header \
+fields too large.
 """
 
 _SECURITY_SCHEMES: Final = {
@@ -111,9 +112,6 @@ def _schema(name: str, schema: Json) -> Json:
         # Responses always have their fields. In a request, None stands for a missing field.
         if body is None or described.get("default", ...) is None:
             described.pop("default", None)
-    if name == ErrorObject.__name__:
-        refusals = {each for operation in OPERATIONS for each in _refusals(operation)}
-        properties["type"]["enum"] = _types({*refusals, MethodNotAllowed()})
     required = [each for each in properties if each != "payment_reference"]
     return {**schema, "required": required if body is None else list(body.required)}
 
@@ -175,10 +173,6 @@ def _refusals(operation: Operation) -> Sequence[Refusal]:
     return (*operation.refusals, *common, *_REFUSALS)
 
 
-def _types(refusals: Collection[Refusal]) -> Sequence[str]:
-    return sorted({refusal.type for refusal in refusals})
-
-
 def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     bodies = [error_body(path, refusal) for refusal in refusals]
     examples = {
@@ -188,26 +182,23 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
         }
         for refusal, body in zip(refusals, bodies, strict=True)
     }
-    schema = _of_types(_ref(type(bodies[-1])), _types(refusals))
-    described: Json = {
-        "description": " / ".join(dict.fromkeys(refusal.message for refusal in refusals)),
-        "content": _json(schema, examples=examples),
+    headers: Json = {
+        ERROR_TYPE: {
+            "description": "Which refusal this is.",
+            "required": True,
+            "schema": {"type": "string", "enum": sorted({refusal.type for refusal in refusals})},
+        }
     }
     if isinstance(refusals[0], errors.TooManyRequests):
-        described["headers"] = {
-            "Retry-After": {
-                "description": "How many seconds to wait before the next try.",
-                "schema": {"type": "integer"},
-            }
+        headers["Retry-After"] = {
+            "description": "How many seconds to wait before the next try.",
+            "schema": {"type": "integer"},
         }
-    return described
-
-
-def _of_types(schema: Json, types: Sequence[str]) -> Json:
-    """Limit the schema of a refusal to those with one of these types."""
-    error: Json = {"properties": {"type": {"enum": types}}}
-    is_bare = schema == _ref(ErrorObject)
-    return schema | (error if is_bare else {"properties": {"error": error}})
+    return {
+        "description": " / ".join(dict.fromkeys(refusal.message for refusal in refusals)),
+        "headers": headers,
+        "content": _json(_ref(type(bodies[-1])), examples=examples),
+    }
 
 
 def _page(path: str, status: int, description: str) -> Json:

@@ -46,15 +46,14 @@ _False = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})]
 _Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
-class ErrorObject(Struct, frozen=True):
-    """Why a request was refused."""
+class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a request was refused. Strict clients refuse any other field."""
 
     code: Annotated[int, _example(400, "The same number as the HTTP status.")]
     message: Annotated[str, _example("Invalid center id")]
-    type: Annotated[str, _example("invalid_center_id", "Which refusal this is.")]
 
 
-class Refused(Struct, frozen=True, kw_only=True):
+class Refused(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of an error response under `/api/v1`."""
 
     success: _False = False
@@ -68,7 +67,7 @@ class Done(Struct, frozen=True):
     error: None = None
 
 
-class CardSessionStarted(Done, frozen=True, kw_only=True):
+class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The response to add-card."""
 
     hosted_payment_uri: Annotated[
@@ -88,6 +87,14 @@ class CardSessionStarted(Done, frozen=True, kw_only=True):
         return cls(hosted_payment_uri=links.hosted_payment_uri(session), token_id=session.token_id)
 
 
+class SessionFailure(Struct, frozen=True):
+    """Why the card of a session was refused."""
+
+    code: Annotated[int, _example(400)]
+    message: Annotated[str, _example("Payment method already exists")]
+    type: Annotated[str, _example("payment_method_already_exists", "Which refusal this is.")]
+
+
 _SessionStatus = Annotated[
     Literal["open", "completed", "failed", "expired"], _example("completed", type="string")
 ]
@@ -97,7 +104,7 @@ _SessionProgress = Annotated[
 ]
 _StoredCardId = Annotated[_Uuid | None, _uuid("The stored card, once the session is completed.")]
 _SessionFailure = Annotated[
-    ErrorObject | None, Meta(description="Why the card was refused, once the session failed.")
+    SessionFailure | None, Meta(description="Why the card was refused, once the session failed.")
 ]
 _SessionEnd = Annotated[
     datetime,
@@ -117,14 +124,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     @classmethod
     def of(cls, session: CardSession) -> CardSessionState:
         """Return the state of a session."""
-        failure = session.failure
-        return cls(
-            status=session.status.value,
-            progress=session.progress.value,
-            account_id=session.account_id,
-            failure=ErrorObject(failure.code, failure.message, failure.type) if failure else None,
-            expires_at=session.expires_at,
-        )
+        return msgspec.convert(session, cls, from_attributes=True)
 
 
 class GuestRecord(Done, frozen=True, kw_only=True):
@@ -366,7 +366,7 @@ class Health(Struct, frozen=True):
 # msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
 # decoder registers the type here, while there is only one thread.
 for _type in (
-    *(GuestRecord, PaymentReference, ListedSession),
+    *(GuestRecord, PaymentReference, CardSessionState, ListedSession),
     *(StoredCard, StoredCardDetails, ExpiringCard),
 ):
     msgspec.json.Decoder(_type)

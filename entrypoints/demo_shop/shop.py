@@ -46,7 +46,7 @@ Json: TypeAlias = dict[str, Any]  # JSON from the API; docs/http-api.md describe
 
 
 class ApiProblem(Exception):
-    """The API refused a request, or cannot be reached: its HTTP status, and the error."""
+    """The API refused a request, or cannot be reached: the HTTP status; message and type."""
 
     def __init__(self, status: int, error: Json) -> None:
         self.status = status
@@ -111,7 +111,8 @@ class CardApi:
         finally:
             connection.close()
         if response.status != 200:
-            raise ApiProblem(response.status, answer.get("error") or answer)
+            kind = {"type": response.getheader("Error-Type")}
+            raise ApiProblem(response.status, {**(answer.get("error") or answer), **kind})
         return answer
 
 

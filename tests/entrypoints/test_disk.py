@@ -34,11 +34,7 @@ from tests.system_calls import SYNCS, WRITES, SystemCalls
 
 UNAVAILABLE = {
     "success": False,
-    "error": {
-        "code": 503,
-        "message": "Service temporarily unavailable",
-        "type": "service_unavailable",
-    },
+    "error": {"code": 503, "message": "Service temporarily unavailable"},
 }
 
 

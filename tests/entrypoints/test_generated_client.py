@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -44,12 +45,18 @@ def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.Monk
             body = models.AddCardBody(center_id=UUID(CENTER_ID), redirect_uri=REDIRECT_URI)
             added = add_card.sync_detailed(UUID(GUEST_ID), client=caller, body=body)
             session = read_session.sync(UUID(GUEST_ID), added.parsed.token_id, client=caller)
-            refused = read_session.sync(UUID(GUEST_ID), UUID(GUEST_ID), client=caller)
+            refused = read_session.sync_detailed(UUID(GUEST_ID), UUID(GUEST_ID), client=caller)
 
     assert isinstance(added.parsed, models.CardSessionStarted)
     assert added.parsed.success is True
     assert added.parsed.hosted_payment_uri.startswith(f"{base_url}/hosted-payments?")
     assert isinstance(session, models.CardSessionState)
     assert (session.status.value, session.account_id) == ("open", None)
-    assert isinstance(refused, models.Refused)
-    assert (refused.success, refused.error.message) == (False, "Session not found")
+    assert isinstance(refused.parsed, models.Refused)
+    # Nothing that the client does not know.
+    assert json.loads(refused.content) == refused.parsed.to_dict()
+    assert refused.parsed.to_dict() == {
+        "success": False,
+        "error": {"code": 404, "message": "Session not found"},
+    }
+    assert refused.headers["Error-Type"] == "session_not_found"

@@ -260,6 +260,8 @@ def test_python_and_javascript(
         examples.through(LINK)
         assert examples.value("cancelled")["progress"] == "cancelled"
         assert examples.left == []
+        with pytest.raises(AssertionError, match=r"not_found"):
+            examples.run("call('GET', '/v1/nowhere')")
 
 
 ADD_AGAIN: Final = {

@@ -59,4 +59,4 @@ def test_every_file_that_the_page_names_is_served_and_asked_for_again_after_an_u
 def test_no_other_file_is_served(client: testing.TestClient, name: str) -> None:
     refused = client.simulate_get(f"/docs/{name}")
 
-    assert (refused.status_code, refused.json["type"]) == (404, "not_found")
+    assert (refused.status_code, refused.headers["error-type"]) == (404, "not_found")

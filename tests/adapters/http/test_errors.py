@@ -14,10 +14,17 @@ from tests.installation import Installation
 def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
     refusing: Api, method: str
 ) -> None:
-    in_the_envelope = ("/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/guests")
-    bare = ("/", "/api", "/api/v1x", "/api/v2/guests", "/v1/nowhere", "/webhooks", "/healthz/")
+    in_the_envelope = (
+        *("/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/guests"),
+        *("/v1/guests/", "/v1/guests/x/nowhere"),
+    )
+    bare = (
+        *("/", "/api", "/api/v1x", "/api/v2/guests", "/v1/nowhere", "/v1/guests", "/v1/guestsx"),
+        *("/webhooks", "/healthz/", "/fake-psp/nowhere"),
+    )
     for path in (*in_the_envelope, *bare):
         result = refusing.send(method, path, authenticated=False)
+        assert (path, result.headers["error-type"]) == (path, "not_found")
         if method == "HEAD":
             assert (path, result.status_code, result.text) == (path, 404, "")
         else:
@@ -41,6 +48,7 @@ def test_another_method_is_not_allowed(refusing: Api, path: str, allowed: str) -
     for method in ("PUT", "PATCH", "TRACE", "HEAD"):
         result = refusing.send(method, path)
         assert result.headers["allow"] == f"{allowed}, OPTIONS"
+        assert result.headers["error-type"] == "method_not_allowed"
         if method == "HEAD":
             assert (result.status_code, result.text) == (405, "")
         else:
