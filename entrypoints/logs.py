@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from adapters.psp_calls import PSP_NOTE
 from entrypoints.settings import LogFormat
 
 FRAMES_SHOWN: Final = 8
@@ -62,7 +63,7 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception by its type and place, without its text.
+    """Replace an exception by its type, place and PSP, without its text.
 
     The text may hold data that a client, a guest or a PSP sent.
     """
@@ -72,9 +73,15 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     if isinstance(fault, tuple):
         fault = fault[1]
     if isinstance(fault, BaseException):
-        frames = traceback.extract_tb(fault.__traceback__)[-FRAMES_SHOWN:]
+        frames = list(traceback.walk_tb(fault.__traceback__))[-FRAMES_SHOWN:]
         event["fault"] = type(fault).__name__
-        event["where"] = [f"{frame.name}:{frame.lineno}" for frame in frames]
+        event["where"] = [
+            f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}"
+            for frame, line in frames
+        ]
+        for note in getattr(fault, "__notes__", ()):
+            if note.startswith(PSP_NOTE):
+                event["psp"] = note.removeprefix(PSP_NOTE)
     return event
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PSPS_SETTING: Final = "CARDONFILE_PSPS"
 OWN_DISTRIBUTION: Final = "cardonfile"
+MAX_FAULT_LENGTH: Final = 200
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -200,9 +201,8 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
     try:
         plugin = found.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        # The text of a foreign exception may hold a secret. The name of a module does not.
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        why = f"there is no module {missing}" if missing else type(error).__name__
+        # Settings are read later, so the text holds none of their values.
+        why = repr(f"{type(error).__name__}: {error}"[:MAX_FAULT_LENGTH])[1:-1]
         raise SettingsError(f"{where} cannot be loaded: {why}") from None
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
         raise SettingsError(f"{where} is no PspPlugin: {found.value}")

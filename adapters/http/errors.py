@@ -26,7 +26,6 @@ from domain.errors import (
     UserNotAuthenticated,
     UserNotAuthorized,
 )
-from domain.ports import WebhookRejected
 
 ERROR_TYPE: Final = "Error-Type"
 """The header of every refusal in JSON: which one it is, for programs to compare."""
@@ -110,7 +109,6 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
     """Turn every error that a resource raises into a response."""
     app.add_error_handler(Exception, _on_fault)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
-    app.add_error_handler(WebhookRejected, _on_webhook_rejected)
     app.add_error_handler(Refusal, _on_refusal)
 
 
@@ -156,14 +154,6 @@ def _on_refusal(
         resp.status = refusal.code
         resp.set_header(ERROR_TYPE, refusal.type)
         json_body(resp, error_body(req.path, refusal))
-
-
-def _on_webhook_rejected(
-    req: falcon.Request, resp: falcon.Response, rejected: WebhookRejected, _: object
-) -> None:
-    # The sender learns no reason; the operator finds it in the log.
-    log.warning("webhook_rejected", route=req.uri_template, reason=str(rejected))
-    _on_refusal(req, resp, InvalidWebhook())
 
 
 def _on_http_error(

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import falcon
+import structlog
 
-from adapters.http.errors import NotFound
+from adapters.http.errors import InvalidWebhook, NotFound
 from adapters.http.requests import read_bytes
 from adapters.http.responses import Health, json_body
 from adapters.http.use_cases import UseCases
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import ProviderUnavailable
+from domain.ports import ProviderUnavailable, WebhookRejected
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
+MAX_NAME_LENGTH: Final = 64
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +39,20 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
+        # The names are the sender's, so they may be long. The sender learns no reason.
+        of = {
+            "provider": provider[:MAX_NAME_LENGTH],
+            "merchant_account": account and account[:MAX_NAME_LENGTH],
+        }
         try:
             self.use_cases.receive_webhook(ProviderName(provider), delivery)
-        except ProviderUnavailable as error:
-            raise NotFound from error
+        except WebhookRejected as rejected:
+            log.warning("webhook_rejected", **of, reason=str(rejected))
+            raise InvalidWebhook from rejected
+        except ProviderUnavailable as missing:
+            log.warning(
+                "webhook_without_keys", **of, do="set the account's keys, or its address at the PSP"
+            )
+            raise NotFound from missing
         self.wake_reconciler()
         json_body(resp, Health(status="received"))

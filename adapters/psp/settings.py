@@ -34,12 +34,14 @@ class AccountSettings:
 
     The settings in `distinct` must differ from each other in all accounts; otherwise cards and
     webhooks could be assigned to the wrong account. They may hold several comma-separated values.
+    Those in `addresses` are https addresses, or http on loopback.
     """
 
     psp: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     distinct: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = (*self.required, *self.optional)
@@ -71,7 +73,8 @@ class AccountSettings:
         """Return the settings of each account that has any, as `{"API_KEY": …}`.
 
         `environment` holds the variables that are set and not empty. Raises SettingsError if a
-        required one is missing, an account has a wrong name, or two `distinct` ones are equal.
+        required one is missing, an account has a wrong name, two `distinct` ones are equal, or one
+        cannot be sent: it is not printable ASCII, or one of `addresses` and no https address.
         """
         named = sorted({self._account(match) for match in self._matches(environment)})
         accounts = {account: self._read_account(environment, account) for account in named}
@@ -123,6 +126,13 @@ class AccountSettings:
         for what, value in given.items():
             if not value.strip():
                 raise SettingsError(f"{self.name(what, account)} is blank")
+            if not (value.isascii() and value.isprintable()):
+                raise SettingsError(
+                    f"{self.name(what, account)} holds a line break or another character that is "
+                    "not printable ASCII"
+                )
+            if what in self.addresses:
+                require_https(value, self.name(what, account))
         for what in self.required:
             if what not in given:
                 other = self.name(next(iter(given)), account)
@@ -179,7 +189,7 @@ def is_https_or_loopback(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
 
 
-def require_https(url: str) -> None:
-    """Raise SettingsError if a URL is neither https nor http on loopback."""
+def require_https(url: str, setting: str) -> None:
+    """Raise SettingsError if a URL is neither https nor http on loopback. It names the setting."""
     if not is_https_or_loopback(url):
-        raise SettingsError("the address of the PSP must be https, or http on loopback")
+        raise SettingsError(f"{setting} must be an https address, or http on loopback")

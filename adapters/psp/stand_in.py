@@ -160,11 +160,14 @@ class _TroubleWith:
 class StandInServer:
     """Listens on loopback at `url`, and handles each request in a thread of its own.
 
+    `port` 0 takes a free port; another one serves to look at its pages by hand.
     Requests below the path `api` come from the adapter: they are recorded in `calls`, each takes
     `delay_seconds`, and only they meet trouble. Others come from the guest's browser.
     """
 
-    def __init__(self, respond: Callable[[Request], Response], *, api: str = "/") -> None:
+    def __init__(
+        self, respond: Callable[[Request], Response], *, api: str = "/", port: int = 0
+    ) -> None:
         self.calls: list[str] = []
         self.delay_seconds: float = 0
         self._respond = respond
@@ -180,7 +183,7 @@ class StandInServer:
         class Handler(_Handler):
             stand_in = server
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.005,))
         self._thread.start()

@@ -29,6 +29,9 @@ from domain.identifiers import (
 )
 from domain.ports import PaymentProvider, ProviderUnavailable
 
+PSP_NOTE: Final = "PSP: "
+"""Begins the note in an exception that names the PSP whose adapter raised it."""
+
 WAIT_SECONDS: Final = 0.5
 """How long a call waits for a free place: longer than a burst of guests, shorter than a hang."""
 
@@ -78,6 +81,7 @@ class GuardedProvider(PaymentProvider):
     def _call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[PaymentProvider]:
         account = PspAccount(self._name, merchant_account)
         with (
+            self._naming_this_psp(),
             self._bulkhead.around_call() if self._bulkhead else nullcontext(),
             self._breakers.of(account).around_call(),
             self._outages.around_call(account, operation),
@@ -121,4 +125,14 @@ class GuardedProvider(PaymentProvider):
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         # No call is made, and the webhook secret shows which merchant it belongs to.
-        return self._provider.read_webhook(delivery)
+        with self._naming_this_psp():
+            return self._provider.read_webhook(delivery)
+
+    @contextmanager
+    def _naming_this_psp(self) -> Iterator[None]:
+        """Name the PSP in whatever the adapter raises, for the log."""
+        try:
+            yield
+        except Exception as fault:
+            fault.add_note(f"{PSP_NOTE}{self._name}")
+            raise

@@ -15,6 +15,7 @@ import structlog
 from entrypoints.logs import configure_logs
 from entrypoints.settings import LogFormat
 from tests.entrypoints.conftest import ROOT
+from tests.installation import Installation
 
 NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
 
@@ -80,6 +81,23 @@ def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
     assert written.count("test_of_a_fault") == 2
     assert "4242424242424242" not in written
     assert "Traceback" not in written
+
+
+def test_of_a_fault_in_an_adapter_the_psp_and_the_module_are_written(
+    capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure_logs(LogFormat.JSON)
+    session = installation.opened_session()
+    monkeypatch.setattr(installation.psp, "page", None)
+
+    try:
+        installation.return_to_shop(session)
+    except TypeError as fault:
+        structlog.get_logger().error("internal_error", exc_info=fault)
+
+    line: Any = json.loads(capsys.readouterr().err)  # JSON has no better type
+    assert (line["fault"], line["psp"]) == ("TypeError", "fake")
+    assert line["where"][-1].startswith("adapters.fake_psp.provider.outcome:")
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))

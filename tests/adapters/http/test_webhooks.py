@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.fake_psp.signatures import sign
 from adapters.psp.contract.concurrency import at_once
@@ -81,11 +82,17 @@ def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
         (b"", headers),
         (b"\xff", headers),
     ):
-        result = api.send("POST", WEBHOOK, body=wrong_body, headers=wrong_headers)
+        with capture_logs() as lines:
+            result = api.send("POST", f"{WEBHOOK}/spain", body=wrong_body, headers=wrong_headers)
         assert refused_bare(result) == (400, "Invalid webhook")
+        (said,) = (line for line in lines if line["event"] == "webhook_rejected")
+        assert (said["provider"], said["merchant_account"]) == ("fake", "spain")
 
 
 def test_events_of_a_psp_that_is_not_set_up_are_not_found(refusing: Api) -> None:
-    result = refusing.send("POST", "/webhooks/other", body=b"{}", authenticated=False)
+    with capture_logs() as lines:
+        result = refusing.send("POST", "/webhooks/other/spain", body=b"{}", authenticated=False)
 
     assert refused_bare(result) == (404, "Not found")
+    (said,) = (line for line in lines if line["event"] == "webhook_without_keys")
+    assert (said["provider"], said["merchant_account"]) == ("other", "spain")

@@ -11,7 +11,7 @@ import msgspec
 from adapters.psp.fields import AwareTime, LastFour, Month, Year
 from adapters.psp.http import JsonApi, NotFound
 from adapters.psp.plugin import PspPlugin, Surroundings
-from adapters.psp.settings import AccountSettings, keys_of, require_https, values_of
+from adapters.psp.settings import AccountSettings, keys_of, values_of
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
 from domain import hosted_pages as pages
 from domain.billing import AvsResult
@@ -21,7 +21,9 @@ from domain.payment_accounts import Card
 from domain.ports import Clock, PaymentProvider, ProviderUnavailable, WebhookRejected
 
 SECRETS = ("API_KEY", "WEBHOOK_SECRETS")
-ACCOUNTS = AccountSettings(psp="acme", required=("URL", *SECRETS), distinct=SECRETS)
+ACCOUNTS = AccountSettings(
+    psp="acme", required=("URL", *SECRETS), distinct=SECRETS, addresses=("URL",)
+)
 NAMES = {"card_logo": "brand", "last_four": "last4", "expiry_month": "month", "expiry_year": "year"}
 
 
@@ -64,7 +66,6 @@ class AcmeProvider(PaymentProvider):
     def __init__(self, accounts: Mapping[MerchantAccount, Keys], clock: Clock) -> None:
         for keys in accounts.values():
             require_secrets(keys.webhook_secrets)
-            require_https(keys.url)
         self._accounts, self._clock = accounts, clock
 
     def _acme(self, account: MerchantAccount) -> JsonApi:
