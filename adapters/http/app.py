@@ -60,7 +60,7 @@ def create_app(
     ).add_to(app)
     Centers(use_cases=use_cases, authenticate=authenticate, clock=clock).add_to(app)
     Products(use_cases=use_cases, authenticate=authenticate).add_to(app)
-    HostedPayments(use_cases=use_cases, wake_reconciler=wake_reconciler).add_to(app)
+    HostedPayments(use_cases=use_cases, links=links, wake_reconciler=wake_reconciler).add_to(app)
     webhooks = Webhooks(use_cases=use_cases, wake_reconciler=wake_reconciler)
     app.add_route("/webhooks/{provider}", webhooks)
     app.add_route("/webhooks/{provider}/{account}", webhooks)

@@ -19,6 +19,7 @@ from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import WayBack
+from domain.hosted_links import HostedLinks
 from domain.open_hosted_page import (
     ClickNeeded,
     LinkAltered,
@@ -27,6 +28,11 @@ from domain.open_hosted_page import (
     LinkUnknown,
 )
 from domain.ports import ProviderUnavailable
+
+
+class ClickedElsewhere(Exception):
+    """The button was sent by a page of another origin."""
+
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     LinkUnknown: Problem(
@@ -38,6 +44,11 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         status=400,
         title="This link has been changed",
         advice="For your safety it was not followed. Please go back and start again.",
+    ),
+    ClickedElsewhere: Problem(
+        status=403,
+        title="This was not sent from your link",
+        advice="For your safety it was not followed. Please open your link, and use its button.",
     ),
     LinkExpired: Problem(
         status=410,
@@ -59,6 +70,7 @@ class HostedPayments:
     """The link that a client sends its guest to, and the two ways back from the PSP's page."""
 
     use_cases: UseCases
+    links: HostedLinks
     wake_reconciler: Callable[[], None]
 
     def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -75,7 +87,12 @@ class HostedPayments:
         self._open(req, resp, by_click=False)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now: the guest clicked the button."""
+        """Redirect to the PSP's page, which is created now: the guest clicked the button.
+
+        A browser says from which origin; some programs that guests use say nothing.
+        """
+        if req.get_header("Origin") not in (None, self.links.base_url):
+            raise ClickedElsewhere
         self._open(req, resp, by_click=True)
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:

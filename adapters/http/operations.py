@@ -502,7 +502,10 @@ OPERATIONS: Final[Sequence[Operation]] = (
         name="openHostedPageByClick",
         summary="The button of the page that an old link shows",
         description="As above, whatever the age of the link.",
-        pages={each: meaning for each, meaning in _LINK.pages.items() if each != 200},
+        pages={
+            **{each: meaning for each, meaning in _LINK.pages.items() if each != 200},
+            403: "Sent by a page of another origin.",
+        },
     ),
     Operation(
         method="get",

@@ -48,10 +48,14 @@ def show_problem(resp: falcon.Response, problem: Problem, way_back: WayBack | No
 def protect_page(
     resp: falcon.Response, *, style: str = "'none'", form_action: str = "'none'"
 ) -> None:
-    """Set the headers that forbid loading anything, framing the page and sending a referrer."""
+    """Set the headers that forbid loading anything, framing the page and sending a referrer.
+
+    A form is sent with its origin, which browsers replace by "null" where no referrer is sent.
+    """
     resp.set_header(
         "Content-Security-Policy",
         f"default-src 'none'; style-src {style}; form-action {form_action}; "
         "frame-ancestors 'none'; base-uri 'none'",
     )
-    resp.set_header("Referrer-Policy", "no-referrer")
+    has_form = form_action != "'none'"
+    resp.set_header("Referrer-Policy", "same-origin" if has_form else "no-referrer")

@@ -35,6 +35,12 @@ def opened(api: Api, session: CardSession, **changes: str | list[str]) -> Result
     return api.browse("/hosted-payments", urlencode(query, doseq=True))
 
 
+def click(api: Api, query: str, origin: str | None = None) -> Result:
+    """Send what the button of an old link sends, from a page of this origin."""
+    headers = {} if origin is None else {"Origin": origin}
+    return api.send("POST", "/hosted-payments", query=query, headers=headers, authenticated=False)
+
+
 def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
     """Return to the shop on one of the legs; return the address to which it redirects."""
     result = api.browse(f"/hosted-payments/{leg}", f"token_id={session.token_id}{claim}")
@@ -203,15 +209,21 @@ def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) ->
     assert "form-action http: https: myspa:; frame-ancestors 'none'" in policy
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert result.headers["referrer-policy"] == "no-referrer"
+    # Without a referrer, browsers send a form with the origin "null".
+    assert result.headers["referrer-policy"] == "same-origin"
     assert result.headers["cache-control"] == "no-store"
     assert api.installation.provider.calls == []
 
-    clicked = api.send("POST", "/hosted-payments", query=query, authenticated=False)
+    for elsewhere in ("https://evil.example", "null", "", f"{BASE_URL}.evil"):
+        sent = click(api, query, elsewhere)
+        assert sent.status_code == 403
+        assert shown(sent) == (CENTER, "This was not sent from your link", "myspa://cards")
+    assert api.installation.provider.calls == []
 
+    clicked = click(api, query, BASE_URL)
     assert clicked.status_code == 303
     assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
-    altered = api.send("POST", "/hosted-payments", query=f"{query}x", authenticated=False)
+    altered = click(api, f"{query}x")
     assert shown(altered) == (CENTER, "This link has been changed", "myspa://cards")
 
 
