@@ -1,9 +1,10 @@
-# For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx.
+# For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx
+# and PgBouncer.
 # Everything is installed into .venv; tests/browser/chromium.py finds or downloads a browser.
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy nginx fuzz simulate torture test-stripe stripe-test-key mutants \
+.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key mutants \
 	bench bench-growth screenshot lint format lock clean
 
 # The first of these that is new enough; used only when .venv is made.
@@ -62,19 +63,20 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: nginx .venv/dev.stamp ## Test the service behind nginx (as root it installs nginx if it is missing)
-	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py
+test-deploy: deploy-servers .venv/dev.stamp ## Test behind nginx and PgBouncer (as root it installs them if missing)
+	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py
 
-# On Debian nginx is not in the PATH of users. RUNLEVEL keeps its package from starting a server.
-nginx:
+# On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
+deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
-	if command -v nginx >/dev/null && command -v openssl >/dev/null; then exit; fi; \
+	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null; \
+	then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing what is missing on this machine: apt-get install nginx openssl"; \
+		echo "Installing what is missing on this machine: apt-get install nginx openssl pgbouncer"; \
 		apt-get --quiet update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-			apt-get --quiet --yes install --no-install-recommends nginx openssl; \
+			apt-get --quiet --yes install --no-install-recommends nginx openssl pgbouncer; \
 	else \
-		echo "make test-deploy needs nginx and openssl: sudo apt-get install nginx openssl" >&2; \
+		echo "make test-deploy needs nginx, openssl and pgbouncer: sudo apt-get install nginx openssl pgbouncer" >&2; \
 		exit 1; \
 	fi
 

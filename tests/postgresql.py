@@ -53,7 +53,7 @@ class PostgresqlServer:
         """Make a server that is not started yet."""
         self._settings = [f"--{name}={value}" for name, value in settings.items()]
         prepared = _prepared()
-        self._programs = prepared / PROGRAMS if _user() else _wheel() / PROGRAMS
+        self._programs = prepared / PROGRAMS if server_user() else _wheel() / PROGRAMS
         self._data = folder / "data"
         folder.chmod(0o755)
         subprocess.run(["cp", "-a", prepared / "data", self._data], check=True)
@@ -71,7 +71,7 @@ class PostgresqlServer:
                 *self._settings,
             ],
             cwd=self._data,
-            user=_user(),
+            user=server_user(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -94,7 +94,7 @@ class PostgresqlServer:
         return True
 
 
-def _user() -> str | None:
+def server_user() -> str | None:
     """Return the user to run servers as: PostgreSQL refuses to run as root."""
     return "nobody" if os.geteuid() == 0 else None
 
@@ -109,7 +109,7 @@ def _prepared() -> Path:
     atexit.register(temporary.cleanup)
     folder, programs = Path(temporary.name), _wheel() / PROGRAMS
     (folder / "data").mkdir()
-    if user := _user():
+    if user := server_user():
         folder.chmod(0o755)
         for each in (PROGRAMS, LIBRARIES):
             shutil.copytree(_wheel() / each, folder / each)

@@ -73,16 +73,18 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 _TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
-# One statement, to save round trips.
-_CONFIGURE: Final = f"""
-SELECT set_config('TimeZone', 'UTC', false),
-       set_config('lock_timeout', '{LOCK_SECONDS}s', false),
-       set_config('idle_in_transaction_session_timeout', '60s', false),
-       -- A committed transaction must be on disk. A role may ask for more, not for less.
-       CASE WHEN current_setting('synchronous_commit') = 'off'
-            THEN set_config('synchronous_commit', 'on', false) END,
-       -- Crash recovery resets these statistics, so their reset time identifies it.
-       (SELECT stats_reset FROM pg_stat_bgwriter)
+# In each transaction, because behind a pooler the next one may get another session of the server.
+_BEGIN: Final = f"""
+BEGIN ISOLATION LEVEL {{}};
+SET LOCAL TimeZone = 'UTC';
+SET LOCAL lock_timeout = '{LOCK_SECONDS}s';
+SET LOCAL idle_in_transaction_session_timeout = '60s'
+"""
+_BEGIN_READING: Final = _BEGIN.format("REPEATABLE READ READ ONLY")
+# A committed transaction must be on disk. A role may ask for more, not for less.
+_BEGIN_WRITING: Final = f"""{_BEGIN.format("READ COMMITTED")};
+SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
+            THEN set_config('synchronous_commit', 'on', true) END
 """
 
 
@@ -139,16 +141,13 @@ class Transaction:
         self._url = url
         self._is_writing = writing
         self._xid: str | None = None
+        # One round trip each.
         if writing:
-            # One round trip. The id identifies the transaction if its commit is in doubt.
-            begun = connection.execute(
-                "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text",
-                prepare=False,
-            )
-            begun.nextset()
-            (self._xid,) = _one(begun)
+            # The id identifies the transaction if its commit is in doubt.
+            begun = _begin(connection, f"{_BEGIN_WRITING}, pg_current_xact_id()::text")
+            _, self._xid = _one(begun.set_result(-1))
         else:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            _begin(connection, _BEGIN_READING)
 
     @property
     def connection(self) -> Connection:
@@ -326,21 +325,19 @@ class Connections:
 
 
 def connect(url: str) -> Connection:
-    """Open a connection outside of any pool, without autocommit.
+    """Open a connection outside of any pool, with one transaction.
 
-    Raises AddressInvalid, and psycopg.Error.
+    A statement sees what was committed while it waited for a lock. Raises AddressInvalid, and
+    psycopg.Error.
     """
     require_readable(url)
     try:
-        connection = Connection.connect(url, connect_timeout=CONNECT_SECONDS)
+        connection = Connection.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
     except (psycopg.ProgrammingError, UnicodeEncodeError):
         raise AddressInvalid from None
     try:
-        connection.autocommit = True
         _configure(connection)
-        # A statement must see what was committed while it waited for a lock.
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        connection.autocommit = False
+        _begin(connection, _BEGIN_WRITING)
     except BaseException:
         connection.close()
         raise
@@ -392,7 +389,17 @@ def _configure(connection: Connection) -> None:
     # In records, UUIDs are text; `Rows` decodes JSON itself.
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("jsonb", TextLoader)
-    *_, connection.recovered_at = _one(connection.execute(_CONFIGURE.encode()))
+    # Crash recovery resets these statistics, so their reset time identifies it.
+    pid, connection.recovered_at = _one(
+        connection.execute("SELECT pg_backend_pid(), stats_reset FROM pg_stat_bgwriter")
+    )
+    if pid != connection.info.backend_pid:
+        # A pooler is between, and the server's next session may lack what was prepared in this one.
+        connection.prepare_threshold = None
+
+
+def _begin(connection: Connection, statements: str) -> psycopg.Cursor[TupleRow]:
+    return connection.execute(statements.encode(), prepare=False)
 
 
 @cache

@@ -57,9 +57,9 @@ def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
 
 @pytest.fixture
 def short_lock_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let new connections hardly wait for locks."""
+    """Let write transactions hardly wait for locks."""
     lock_timeout = f"'{connection.LOCK_SECONDS}s'"
-    assert lock_timeout in connection._CONFIGURE
+    assert lock_timeout in connection._BEGIN_WRITING
     monkeypatch.setattr(
-        connection, "_CONFIGURE", connection._CONFIGURE.replace(lock_timeout, "'10ms'")
+        connection, "_BEGIN_WRITING", connection._BEGIN_WRITING.replace(lock_timeout, "'10ms'")
     )

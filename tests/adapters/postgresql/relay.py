@@ -107,9 +107,10 @@ class Relay:
 
 @contextmanager
 def relay_to(url: str) -> Iterator[Relay]:
-    """Provide a relay to a database."""
+    """Provide a relay to a database. What was to happen at a COMMIT must have happened."""
     relay = Relay(url)
     try:
         yield relay
     finally:
         relay.close()
+    assert (relay.before_commit, relay.after_commit) == (None, None), "no COMMIT was seen"

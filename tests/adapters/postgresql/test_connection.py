@@ -19,7 +19,7 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
-from domain.ports import WriteUnit
+from domain.ports import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of, states
 from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session
@@ -71,29 +71,33 @@ class TestSettings:
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         database = own_url.rpartition("/")[2]
-        execute(
-            own_url, f"ALTER DATABASE {database} SET default_transaction_isolation = serializable"
-        )
+        for each in ("default_transaction_isolation = serializable", "TimeZone = 'Asia/Tokyo'"):
+            execute(own_url, f"ALTER DATABASE {database} SET {each}")
         with own_storage.write() as unit:
-            settings = {
-                name: statements_of(unit).one(f"SHOW {name}")[0]
-                for name in (
-                    *("TimeZone", "lock_timeout", "idle_in_transaction_session_timeout"),
-                    *("synchronous_commit", "transaction_isolation"),
-                )
-            }
-        with own_storage.read() as reading:
-            isolation = statements_of(reading).one("SHOW transaction_isolation")
-        assert settings == {
+            writing = self.settings(unit)
+        with own_storage.read() as reader:
+            reading = self.settings(reader)
+        assert writing == {
             "TimeZone": "UTC",
             "lock_timeout": "5s",
             "idle_in_transaction_session_timeout": "1min",
             "synchronous_commit": "on",
             "transaction_isolation": "read committed",
         }
-        assert isolation == ("repeatable read",)
+        assert reading == writing | {"transaction_isolation": "repeatable read"}
 
-    @pytest.mark.parametrize(("default", "in_force"), [("off", "on"), ("remote_apply",) * 2])
+    def settings(self, unit: UnitOfWork) -> dict[str, object]:
+        return {
+            name: statements_of(unit).one(f"SHOW {name}")[0]
+            for name in (
+                *("TimeZone", "lock_timeout", "idle_in_transaction_session_timeout"),
+                *("synchronous_commit", "transaction_isolation"),
+            )
+        }
+
+    @pytest.mark.parametrize(
+        ("default", "in_force"), [("off", "on"), ("local",) * 2, ("remote_apply",) * 2]
+    )
     def test_a_commit_is_on_disk_whatever_the_default_says(
         self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:

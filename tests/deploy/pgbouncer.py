@@ -1,0 +1,76 @@
+"""PgBouncer in front of a PostgreSQL server, in transaction mode."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import psycopg
+
+from tests.postgresql import server_user
+from tests.programs import free_port
+from tests.waiting import wait_until
+
+SERVER_CONNECTIONS: Final = 2
+"""How many connections to the server all clients share."""
+
+_CONFIGURATION: Final = """
+[databases]
+* = host={host} port={port}
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {own_port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {users}
+pool_mode = transaction
+default_pool_size = {connections}
+"""
+
+
+@contextmanager
+def pgbouncer(url: str) -> Iterator[str]:
+    """Provide the address of a database behind a PgBouncer of its own."""
+    program = shutil.which(
+        "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    )
+    assert program, "there is no pgbouncer: run `make test-deploy` as root, or install it"
+    server, port = urlsplit(url), free_port()
+    address = server._replace(netloc=f"{server.username}@127.0.0.1:{port}").geturl()
+
+    def accepts_connections() -> bool:
+        assert process.poll() is None, "pgbouncer has ended"
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(address, connect_timeout=2).close()
+            return True
+        return False
+
+    with tempfile.TemporaryDirectory(prefix="pgbouncer-") as folder:
+        configuration, users = Path(folder) / "pgbouncer.ini", Path(folder) / "users"
+        users.write_text(f'"{server.username}" "{server.password or ""}"\n')
+        configuration.write_text(
+            _CONFIGURATION.format(
+                host=server.hostname,
+                port=server.port or 5432,
+                own_port=port,
+                users=users,
+                connections=SERVER_CONNECTIONS,
+            )
+        )
+        # It refuses to run as root, and the other user must reach its files.
+        Path(folder).chmod(0o755)
+        process = subprocess.Popen([program, "--quiet", configuration], user=server_user())
+        try:
+            wait_until(accepts_connections)
+            yield address
+        finally:
+            process.kill()
+            process.wait(30)
