@@ -245,6 +245,10 @@ class PaymentConfigurations(Protocol):
         """Return the PSP and name of each merchant account that a center uses."""
         ...
 
+    def count_without_redirect_origins(self) -> int:
+        """Return how many centers let guests be sent back to any web address."""
+        ...
+
 
 class CardSessions(Protocol):
     """Card-addition sessions."""

@@ -24,10 +24,13 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*\.?")
 # Browsers read a host that ends in a number, in any base, as an IPv4 address.
 _NUMBER_AT_END = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 _WEB_SCHEMES = frozenset({"http", "https"})
-# Schemes that a browser runs or shows by itself, instead of opening an app.
-_DANGEROUS_SCHEMES = frozenset(
-    {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "intent", "javascript"}
-    | {"jar", "resource", "vbscript", "view-source", "ws", "wss"}
+# No scheme of an app: browsers run or show the former by themselves, and operating systems open
+# the latter in programs of their own, with whatever stands in the address.
+_DANGEROUS_SCHEME = re.compile(
+    r"about|blob|chrome(-.*)?|data|edge|feed|file(system)?|ftp|jar|javascript|mhtml|moz-.*|resource"
+    r"|vbscript|view-source|wss?"
+    r"|afp|android-app|app-prefs|applescript|hcp|help|intent|itms.*|jnlps?|ldaps?|market"
+    r"|microsoft-.*|mk|ms-.*|nfs|prefs|rdp|res|search(-ms)?|sftp|shell|smb|ssh|telnet|vnc|x-apple.*|x-help.*"
 )
 
 
@@ -65,7 +68,7 @@ def redirect_origin(uri: str) -> str | None:
     scheme = parts.scheme.lower()
     if scheme in _WEB_SCHEMES:
         return _web_origin(scheme, parts, port)
-    if scheme in _DANGEROUS_SCHEMES or not uri[len(scheme) :].startswith("://"):
+    if _DANGEROUS_SCHEME.fullmatch(scheme) or not uri[len(scheme) :].startswith("://"):
         return None
     return f"{scheme}://"
 

@@ -104,11 +104,14 @@ def migrate() -> None:
     from entrypoints import databases
 
     with plain_errors():
-        applied = databases.migrate(Settings.read(os.environ).database)
+        database = Settings.read(os.environ).database
+        applied = databases.migrate(database)
         for name in applied:
             click.echo(f"applied {name}")
         if not applied:
             click.echo("the database is up to date")
+        for file in databases.open_to_all(database):
+            click.echo(f"Warning: every user of this machine may open {file}: chmod 600", err=True)
 
 
 @main.command("import")
@@ -277,6 +280,12 @@ def configure_payments(
             click.echo(
                 f"{center.name} takes cards with {provider}, merchant account {merchant_account}"
             )
+            if not (redirect_origins or container.settings().is_on_loopback):
+                click.echo(
+                    "Warning: guests may be sent back to any web address; name yours with "
+                    "--redirect-origin",
+                    err=True,
+                )
 
 
 @main.group()

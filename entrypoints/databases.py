@@ -92,6 +92,15 @@ def name_of(database: Path | PostgresqlDatabase) -> str:
     return address.name_of(database.url)
 
 
+def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
+    """Return the files of an SQLite database that every user of this machine may read or write."""
+    if not isinstance(database, Path):
+        return []
+    # SQLite makes the other two with the mode that the first one has then.
+    files = (Path(f"{database.absolute()}{end}") for end in ("", "-wal", "-shm"))
+    return [str(file) for file in files if file.exists() and file.stat().st_mode & 0o006]
+
+
 def in_a_sentence(error: Exception) -> str | None:
     """Describe an error of a database in one sentence; return None for any other error."""
     from adapters.sqlite import connection as sqlite

@@ -22,7 +22,7 @@ from waitress.server import create_server
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.psp.settings import SettingsError
 from entrypoints.container import Container, shared_counts
-from entrypoints.databases import name_of, refuse_read_only
+from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.logs import drop_unwritten
 from entrypoints.psps import Missing, what_is_missing
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
@@ -248,10 +248,30 @@ def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
 
 
 def check(container: Container) -> None:
-    """Refuse what would only fail later. Raises ServeError, SettingsError or ServiceUnavailable."""
+    """Refuse what would only fail later, and warn of what lets others in.
+
+    Raises ServeError, SettingsError or ServiceUnavailable.
+    """
     refuse_missing_psps(container)
     refuse_read_only(container.storage())
     shared_counts(container.settings())
+    warn_of_openings(container)
+
+
+def warn_of_openings(container: Container) -> None:
+    """Log files that everybody may open, and centers whose guests may be sent anywhere."""
+    settings = container.settings()
+    files = open_to_all(settings.database)
+    if files:
+        log.warning("database_open_to_all", files=files, do="chmod 600 these files")
+    with container.storage().read() as unit:
+        centers = unit.configurations.count_without_redirect_origins()
+    if centers and not settings.is_on_loopback:
+        log.warning(
+            "redirects_to_anywhere",
+            centers=centers,
+            do="name the origins of their shops with configure-payments --redirect-origin",
+        )
 
 
 def refuse_missing_psps(container: Container) -> None:

@@ -278,6 +278,14 @@ class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
             for provider, account in named.fetchall()
         )
 
+    @override
+    def count_without_redirect_origins(self) -> int:
+        (centers,) = self._transaction.one(
+            "SELECT count(*) FROM payment_configurations "
+            "WHERE CAST(redirect_origins AS text) = '[]'"
+        )
+        return int(centers)
+
 
 class CardSessions(_Repository, ports.CardSessions):
     """Card-addition sessions."""

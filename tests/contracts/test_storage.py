@@ -578,6 +578,13 @@ class TestPaymentConfigurations:
                 unit.configurations.put(CenterId(a_uuid(number)), configuration)
             assert unit.configurations.merchant_accounts() == set(accounts)
 
+    def test_those_without_redirect_origins_are_counted(self, storage: Storage) -> None:
+        with storage.write() as unit:
+            unit.configurations.put(CENTER_ID, a_configuration())
+            assert unit.configurations.count_without_redirect_origins() == 0
+            unit.configurations.put(OTHER_CENTER_ID, a_configuration(redirect_origins=()))
+            assert unit.configurations.count_without_redirect_origins() == 1
+
 
 class TestCardSessions:
     def test_those_of_a_guest_are_listed_newest_first(self, storage: Storage) -> None:

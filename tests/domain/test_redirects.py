@@ -129,7 +129,11 @@ def test_an_allowed_origin_is_the_origin_of_what_it_allows(text: str) -> None:
         ("http://[1:2:3:4:5:6:7:F]/", "http://[1:2:3:4:5:6:7:f]"),
         ("myspa://cards/done", "myspa://"),
         ("javascript://x", None),
+        ("com.example.spa://cards", "com.example.spa://"),
+        ("ms://cards", "ms://"),
         *((f"{scheme}://x", None) for scheme in ("intent", "ws", "wss", "jar", "vbscript", "file")),
+        *((f"{scheme}://x", None) for scheme in ("ms-msdt", "MS-Settings", "search-ms", "search")),
+        *((f"{scheme}://x", None) for scheme in ("smb", "shell", "itms-services", "x-apple.x")),
     ],
 )
 def test_an_address_has_an_origin(uri: str, origin: str | None) -> None:

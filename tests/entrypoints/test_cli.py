@@ -289,6 +289,7 @@ class TestConfigurePayments:
             (("--provider", "stripe", "--account", "Harbor-Spa"), "such as harbor_spa"),
             (("--account", "two words"), "--account must be 1 to 64 letters, digits"),
             (("--redirect-origin", "shop.example"), "--redirect-origin must be an origin such as"),
+            (("--redirect-origin", "ms-msdt://"), "--redirect-origin must be an origin such as"),
             (("--session-minutes", "14"), "--session-minutes must be from 15 to 1440"),
             (("--link-minutes", "29"), "--link-minutes must be from 30 to 43200"),
         ],
@@ -328,7 +329,9 @@ class TestConfigurePayments:
         assert "CARDONFILE_ALLOW_FAKE_PSP=1" in complaint
         assert configuration(with_center) is None
         with_center.succeeds(
-            *arguments, CARDONFILE_PUBLIC_BASE_URL=public, CARDONFILE_ALLOW_FAKE_PSP="1"
+            *(*arguments, "--redirect-origin", "https://shop.example"),
+            CARDONFILE_PUBLIC_BASE_URL=public,
+            CARDONFILE_ALLOW_FAKE_PSP="1",
         )
 
 
@@ -442,6 +445,36 @@ class TestServe:
     def last_heartbeat(cardonfile: CommandLine) -> datetime | None:
         with cardonfile.storage.read() as unit:
             return unit.worker_heartbeats.last()
+
+    def test_what_lets_others_in_is_warned_of_once_with_what_to_do(
+        self, with_center: CommandLine
+    ) -> None:
+        public = {
+            "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example",
+            "CARDONFILE_ALLOW_FAKE_PSP": "1",
+        }
+        with_center.environment |= public
+        configured = with_center.run("configure-payments", CENTER_ID, "--provider", "fake")
+        assert configured.stderr.startswith("Warning: guests may be sent back to any web address")
+        assert "--redirect-origin" in configured.stderr
+
+        with_center.database.chmod(0o644)
+        migrated = with_center.run("migrate")
+        assert migrated.stderr == (
+            f"Warning: every user of this machine may open {with_center.database}: chmod 600\n"
+        )
+
+        with with_center.start("serve", "--port", str(free_port())) as process:
+            assert process.stderr is not None
+            lines = [process.stderr.readline().decode() for _ in range(3)]
+            process.send_signal(SIGTERM)
+            lines += process.communicate(timeout=DEADLINE_SECONDS)[1].decode().splitlines()
+        (files,) = (line for line in lines if "database_open_to_all" in line)
+        assert f"files=['{with_center.database}']" in files
+        assert "chmod 600" in files
+        (anywhere,) = (line for line in lines if "redirects_to_anywhere" in line)
+        assert "centers=1" in anywhere
+        assert "configure-payments --redirect-origin" in anywhere
 
     def test_an_address_that_is_taken_is_refused(
         self, cardonfile: CommandLine, taken_port: str
