@@ -36,6 +36,12 @@ DAY: Final = timedelta(days=1)
 POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
 POLL_EVERY: Final = timedelta(minutes=10)
 
+ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
+"""How long after the PSP's answer a browser may have it asked about the session again."""
+
+ANSWERED_WITHIN: Final = timedelta(seconds=5)
+"""How long a question may be under way. After that its process counts as dead."""
+
 _REFUSALS_WITHOUT_TYPE: Final = (
     GuestNotFound,
     InvalidCenterId,
@@ -116,6 +122,7 @@ class CardSession:
     if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
     its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
     set while the PSP does not respond, `cancelled_at` once the client has cancelled the session.
+    `ask_again_at` is when a browser may have the PSP asked next; None means now.
     """
 
     token_id: TokenId
@@ -138,6 +145,7 @@ class CardSession:
     failure: Failure | None = None
     ended_at: datetime | None = None
     cancelled_at: datetime | None = None
+    ask_again_at: datetime | None = None
 
     @property
     def request_fingerprint(self) -> RequestFingerprint:
@@ -199,6 +207,33 @@ class CardSession:
         days = ceil(min(now - self.created_at, lifetime) / DAY)
         return number <= MAX_ATTEMPTS * max(days, 1)
 
+    def asked(self, now: datetime) -> CardSession | None:
+        """Note a question to the PSP that a browser causes; None if it may not be asked now.
+
+        One question is under way at a time, and none within 2 seconds of an answer: a link that is
+        opened in a loop must not take the places of other guests. A time that a wrong clock has
+        left in the future does not count. There is no question about a settled session.
+        """
+        longest = now + ANSWERED_WITHIN * 2
+        is_early = self.ask_again_at is not None and now < self.ask_again_at <= longest
+        if is_early or self.is_settled:
+            return None
+        return replace(self, ask_again_at=now + ANSWERED_WITHIN)
+
+    def asked_later(self) -> CardSession:
+        """Make the session due when a browser might ask again, because one could not.
+
+        The worker asks then, and browsers after it.
+        """
+        later = self.ask_again_at
+        if later is None or self.is_settled or (self.due_at is not None and self.due_at <= later):
+            return self
+        return replace(self, due_at=later, ask_again_at=later + ANSWERED_WITHIN)
+
+    def answered(self, now: datetime) -> CardSession:
+        """Note that a question is over, whether or not the PSP responded."""
+        return replace(self, ask_again_at=self.ask_again_at and now + ASK_AGAIN_AFTER)
+
     def due_now(self, now: datetime) -> CardSession:
         """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
@@ -227,8 +262,8 @@ class CardSession:
             due_at=now,
         )
 
-    def keeping_webhook_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
-        """Keep the webhook's `due_at` if one changed it between `since` and `current`.
+    def keeping_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
+        """Keep the `due_at` of a webhook or a return that came between `since` and `current`.
 
         A settled session is not polled any more, so it is returned unchanged.
         """
@@ -238,8 +273,9 @@ class CardSession:
 
     def with_attempt(self, request: HostedPageRequest) -> CardSession:
         """Note an attempt, before the PSP is asked for its page."""
-        attempt = PageAttempt(request=request)
-        return _polled(replace(self, attempt=attempt, progress=Progress.OPENED), request.begun_at)
+        attempt, now = PageAttempt(request=request), request.begun_at
+        opened = replace(self, attempt=attempt, progress=Progress.OPENED)
+        return _polled(replace(opened, ask_again_at=now + ANSWERED_WITHIN), now)
 
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:
         """Note the page that the PSP made. The session lives as long as its page, or longer.
@@ -249,7 +285,8 @@ class CardSession:
         attempt = replace(self.current_attempt, page=page)
         is_past_end = self.is_past_end(now)
         expires_at = self.expires_at if is_past_end else max(self.expires_at, page.ends_at)
-        return _polled(replace(self, attempt=attempt, expires_at=expires_at), now)
+        with_page = replace(self, attempt=attempt, expires_at=expires_at, ask_again_at=None)
+        return _polled(with_page, now)
 
     def still_pending(self, now: datetime) -> CardSession:
         """Note that the guest is not done. The PSP is asked again on schedule."""

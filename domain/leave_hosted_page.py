@@ -26,8 +26,8 @@ class ReturnFromHostedPage:
     """Use case: the guest has finished the page; settle the session if that is possible at once.
 
     The return is noted first. The query parameters that the PSP's adapter needs are stored as
-    evidence, and no others. If the session cannot be settled now, the reconciler settles it. Raises
-    LinkUnknown.
+    evidence, and no others. If the session cannot be settled now, or a browser has had the PSP asked
+    about it less than 2 seconds ago, the reconciler settles it. Raises LinkUnknown.
     """
 
     storage: Storage
@@ -42,10 +42,26 @@ class ReturnFromHostedPage:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected in any case.
             with suppress(ServiceUnavailable):
-                _note(self.storage, session, Progress.RETURNED, evidence)
-            with suppress(ServiceUnavailable):
-                self.settle(session.token_id)
+                if self._note(session, evidence):
+                    self.settle(session.token_id)
         return session.redirect_uri
+
+    def _note(self, seen: CardSession, evidence: Evidence | None) -> bool:
+        """Store the return and the evidence; return whether the PSP may be asked now."""
+
+        def note(unit: WriteUnit) -> bool:
+            session = unit.sessions.get(seen.token_id) or seen
+            returned = session.with_progress(Progress.RETURNED)
+            asked = returned.asked(self.clock.now())
+            changed = asked or returned.asked_later()
+            if changed != session:
+                unit.sessions.update(changed)
+            if evidence is not None:
+                unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
+            unit.commit()
+            return asked is not None
+
+        return self.storage.transact(note)
 
     def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
         """Return the parameters that the PSP's adapter needs, or None."""
@@ -73,22 +89,15 @@ class CancelHostedPage:
         """Note it, if that is possible now. Return the stored redirect_uri."""
         session = find_session(self.storage, token_id)
         with suppress(ServiceUnavailable):
-            _note(self.storage, session, Progress.CANCELLED)
+            self._note(session)
         return session.redirect_uri
 
+    def _note(self, seen: CardSession) -> None:
+        def note(unit: WriteUnit) -> None:
+            session = unit.sessions.get(seen.token_id) or seen
+            cancelled = session.with_progress(Progress.CANCELLED)
+            if cancelled != session:
+                unit.sessions.update(cancelled)
+                unit.commit()
 
-def _note(
-    storage: Storage, seen: CardSession, progress: Progress, evidence: Evidence | None = None
-) -> None:
-    """Store how the guest left the page of a session, as it is by now, and any evidence."""
-
-    def note(unit: WriteUnit) -> None:
-        session = unit.sessions.get(seen.token_id) or seen
-        left = session.with_progress(progress)
-        if left != session:
-            unit.sessions.update(left)
-        if evidence is not None:
-            unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
-        unit.commit()
-
-    storage.transact(note)
+        self.storage.transact(note)

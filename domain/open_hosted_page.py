@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from domain.card_limits import CardLimit, Counted, CountedPer
 from domain.card_sessions import CardSession, Progress
@@ -42,6 +43,10 @@ class ClickNeeded(Exception):
     """The link is older than 24 hours, so only the guest's click opens it."""
 
 
+class PageUnderWay(ProviderUnavailable):
+    """Another request asks the PSP for the page, or has asked less than 2 seconds ago."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHostedPage:
     """Use case: return the address that a link leads to.
@@ -77,11 +82,16 @@ class OpenHostedPage:
             session.attempt is not None
             and session.attempt.has_live_page
             and not session.is_past_end(now)
+            and self._note(session, CardSession.asked)
         ):
             self.settle(session.token_id)
         session = self._with_attempt(session)
         if not session.is_settled and session.current_attempt.is_unanswered:
-            session = self.obtain_page(session)
+            try:
+                session = self.obtain_page(session)
+            except ProviderUnavailable:
+                self._note(session, CardSession.answered)
+                raise
         if session.is_settled:
             return session.redirect_uri
         if session.is_past_end(self.clock.now()):
@@ -93,10 +103,26 @@ class OpenHostedPage:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         return page.address
 
+    def _note(
+        self, seen: CardSession, change: Callable[[CardSession, datetime], CardSession | None]
+    ) -> bool:
+        """Store a change of the session as it is by now. Return False if there is none."""
+
+        def note(unit: WriteUnit) -> bool:
+            session = unit.sessions.get(seen.token_id) or seen
+            changed = change(session, self.clock.now())
+            if changed is not None:
+                unit.sessions.update(changed)
+                unit.commit()
+            return changed is not None
+
+        return self.storage.transact(note)
+
     def _with_attempt(self, seen: CardSession) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        A session that another process has settled by now is returned as it is.
+        An attempt without an answer is the caller's to ask about. A session that another process
+        has settled by now is returned as it is.
         """
 
         def note(unit: WriteUnit) -> CardSession:
@@ -105,10 +131,14 @@ class OpenHostedPage:
                 return session
             if session.is_past_end(self.clock.now()):
                 raise LinkExpired
-            if session.attempt is not None and not session.attempt.over:
-                opened = session.with_progress(Progress.OPENED)
-            else:
+            opened = session.with_progress(Progress.OPENED)
+            if session.attempt is None or session.attempt.over:
                 opened = session.with_attempt(self._next_request(unit, session))
+            elif session.attempt.is_unanswered:
+                asked = opened.asked(self.clock.now())
+                if asked is None:
+                    raise PageUnderWay
+                opened = asked
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()

@@ -133,7 +133,7 @@ class SettleSession:
                 changed = current.without_card(now)
             case _:
                 changed = current.still_pending(now)
-        changed = changed.keeping_webhook_due_at(current, since=asked)
+        changed = changed.keeping_due_at(current, since=asked).answered(now)
         unit.sessions.update(changed)
         note_end_of_session(unit, self.ids, current, changed, now=now)
         note_refused_cards(unit, asked, outcome, changed, now=now)

@@ -6,9 +6,12 @@ neither is possible, the guest sees a page that says why. An old link shows a pa
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import falcon
@@ -26,6 +29,7 @@ from domain.open_hosted_page import (
     LinkExpired,
     LinkPaused,
     LinkUnknown,
+    PageUnderWay,
 )
 from domain.ports import ProviderUnavailable
 
@@ -64,6 +68,13 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 }
 """What the guest reads when the link leads nowhere."""
 
+LOOK_EVERY_SECONDS: Final = 0.1
+LOOKS: Final = 20
+"""How often, and how many times, a request looks for the page that another one asks for."""
+
+_ONE_WAITS: Final = threading.Lock()
+"""Held by the one request that waits for a page: a link in a loop must not hold every thread."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostedPayments:
@@ -97,11 +108,17 @@ class HostedPayments:
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
         query = Query(req)
-        address = self.use_cases.open_hosted_page(
+        open_page = partial(
+            self.use_cases.open_hosted_page,
             token_id=query.only("token_id"),
             redirect_uri=query.only("redirect_uri"),
             by_click=by_click,
         )
+        try:
+            address = open_page()
+        except PageUnderWay:
+            # After a double click, say.
+            address = _when_made(open_page)
         self.wake_reconciler()
         _redirect(resp, address)
 
@@ -135,6 +152,18 @@ class HostedPayments:
         with suppress(ServiceUnavailable):
             return self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
         return None
+
+
+def _when_made(open_page: Callable[[], str]) -> str:
+    if _ONE_WAITS.acquire(blocking=False):
+        try:
+            for _ in range(LOOKS):
+                time.sleep(LOOK_EVERY_SECONDS)
+                with suppress(PageUnderWay):
+                    return open_page()
+        finally:
+            _ONE_WAITS.release()
+    raise PageUnderWay
 
 
 def _redirect(resp: falcon.Response, address: str) -> None:

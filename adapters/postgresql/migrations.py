@@ -254,6 +254,9 @@ MIGRATIONS: Final = {
         CREATE INDEX card_sessions_of_caller ON card_sessions (caller, created_at);
         CREATE INDEX card_sessions_of_center ON card_sessions (center_id, created_at);
     """,
+    "m014_guests_at_psps": """
+        ALTER TABLE card_sessions ADD COLUMN ask_again_at timestamptz;
+    """,
 }
 
 

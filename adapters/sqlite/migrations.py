@@ -426,3 +426,9 @@ def m011_card_testing(db: Database) -> None:
     for table, time in (("card_sessions", "created_at"), ("refused_cards", "refused_at")):
         db.table(table).create_index(["caller", time])
         db.table(table).create_index(["center_id", time])
+
+
+@MIGRATIONS()
+def m014_guests_at_psps(db: Database) -> None:
+    """Add when browsers may have the PSP asked about a session again."""
+    db.execute("ALTER TABLE card_sessions ADD COLUMN ask_again_at TEXT")

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp.contract.samples import a_uuid
-from domain.card_sessions import MAX_ATTEMPTS, CardSession, SessionStatus
+from domain.card_sessions import ASK_AGAIN_AFTER, MAX_ATTEMPTS, CardSession, SessionStatus
 from domain.open_hosted_page import ClickNeeded, LinkAltered, LinkExpired, LinkUnknown
 from domain.ports import ProviderUnavailable
 from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
@@ -160,6 +160,7 @@ def test_a_page_made_for_an_old_link_shows_no_billing_address_and_still_verifies
     installation.type_card(session, zipcode="00000")
     assert installation.return_to_shop(session) == REDIRECT_URI
     assert installation.session(session.token_id).status is SessionStatus.OPEN
+    installation.clock.advance(ASK_AGAIN_AFTER)
     installation.type_card(session)
     installation.return_to_shop(session)
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED

@@ -13,7 +13,13 @@ from adapters.psp.contract.samples import GUEST_ID, NOW, a_uuid
 from adapters.sql.repositories import Guests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
-from domain.card_sessions import CardSession, Failure, SessionStatus
+from domain.card_sessions import (
+    ANSWERED_WITHIN,
+    ASK_AGAIN_AFTER,
+    CardSession,
+    Failure,
+    SessionStatus,
+)
 from domain.discards import Discard
 from domain.errors import (
     GuestNotFound,
@@ -326,7 +332,65 @@ def test_an_impatient_guest_does_not_put_the_next_question_off(installation: Ins
         installation.return_to_shop(session)
 
     due_at = installation.session(session.token_id).due_at
-    assert due_at == installation.clock.now() + timedelta(seconds=30)
+    assert due_at == installation.clock.now() + ASK_AGAIN_AFTER
+
+
+class TestReturnsInQuickSuccession:
+    def test_the_worker_settles_what_a_return_could_not(self, installation: Installation) -> None:
+        session = installation.opened_session()
+        installation.return_to_shop(session)
+        installation.type_card(session)
+
+        installation.clock.advance(timedelta(seconds=1.9))
+        assert installation.return_to_shop(session) == REDIRECT_URI
+        installation.reconcile_until_idle()
+        assert installation.accounts() == ()
+        installation.clock.advance(timedelta(seconds=0.1))
+        installation.reconcile_until_idle()
+
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+        assert installation.provider.calls.count("outcome") == 2
+
+    def test_a_return_while_a_question_is_under_way_is_not_forgotten(
+        self, installation: Installation
+    ) -> None:
+        session = installation.opened_session()
+
+        def type_card_and_return() -> None:
+            installation.type_card(session)
+            installation.return_to_shop(session)
+
+        installation.provider.meanwhile["outcome"] = type_card_and_return
+        installation.return_to_shop(session)
+        assert installation.provider.calls == ["start", "outcome"]
+
+        installation.clock.advance(ANSWERED_WITHIN)
+        installation.reconcile_until_idle()
+
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+    def test_a_loop_has_the_psp_asked_every_2_seconds(self, installation: Installation) -> None:
+        session = installation.opened_session()
+        for _ in range(100):
+            installation.return_to_shop(session)
+            installation.open_page(session)
+            installation.reconcile()
+            installation.clock.advance(timedelta(seconds=0.1))
+
+        assert installation.provider.calls == ["start", *["outcome"] * 5]
+
+    def test_a_question_of_a_clock_that_was_ahead_keeps_none_from_asking(
+        self, installation: Installation
+    ) -> None:
+        session = installation.opened_session()
+        installation.clock.advance(timedelta(minutes=20))
+        installation.return_to_shop(session)
+        installation.clock.advance(-timedelta(minutes=20))
+        installation.type_card(session)
+
+        installation.return_to_shop(session)
+
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
 def test_an_answer_ends_the_silence(installation: Installation) -> None:
@@ -745,6 +809,7 @@ def test_evidence_without_end_is_not_kept(installation: Installation) -> None:
         installation.use_cases.return_from_hosted_page(
             token_id=session.token_id, parameters={"result": result}
         )
+        installation.clock.advance(ASK_AGAIN_AFTER)
 
     assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
 
@@ -764,6 +829,7 @@ def test_the_same_return_is_evidence_once_whatever_the_order_of_its_parameters(
         installation.use_cases.return_from_hosted_page(
             token_id=session.token_id, parameters=dict.fromkeys(names, "abc")
         )
+        installation.clock.advance(ASK_AGAIN_AFTER)
 
     assert installation.provider.evidence == [('{"result": "abc", "state": "abc"}',)] * 2
 

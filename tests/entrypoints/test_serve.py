@@ -9,10 +9,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
@@ -21,7 +23,7 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_sessions import SessionStatus
+from domain.card_sessions import CardSession, SessionStatus
 from domain.identifiers import MerchantAccount, ProviderName
 from entrypoints import serve
 from entrypoints.container import build
@@ -74,6 +76,41 @@ def test_a_webhook_over_http_gets_the_card_stored_without_the_browser(running: R
         lambda: running.installation.session(answer["token_id"]).status is SessionStatus.COMPLETED
     )
     assert len(running.installation.accounts()) == 1
+
+
+def path_of(session: CardSession) -> str:
+    query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri}
+    return f"/hosted-payments?{urlencode(query)}"
+
+
+@pytest.mark.parametrize(
+    ("is_opened", "leg", "status"), [(True, "/return", 303), (True, "", 303), (False, "", 503)]
+)
+def test_a_link_in_a_loop_takes_one_place_at_the_psp(
+    stoppable: Running, is_opened: bool, leg: str, status: int
+) -> None:
+    installation, provider = stoppable.installation, stoppable.installation.provider
+    looped = installation.opened_session() if is_opened else installation.add_card()
+    others = [installation.add_card() for _ in range(THREADS)]
+    asked: list[str] = []
+    goes_on = threading.Event()
+
+    def hang(method: str, _: object) -> None:
+        asked.append(method)
+        goes_on.wait(DEADLINE_SECONDS)
+
+    path = path_of(looped).replace("/hosted-payments", f"/hosted-payments{leg}")
+    with ThreadPoolExecutor(THREADS) as pool, ExitStack() as opened:
+        opened.callback(goes_on.set)
+        provider.before = hang
+        looping = [pool.submit(stoppable.request, "GET", path) for _ in range(4 * THREADS)]
+        finished = list(islice(as_completed(looping, DEADLINE_SECONDS), len(looping) - 1))
+        assert {each.result()[0] for each in finished} == {status}
+        assert asked == ["outcome" if is_opened else "start"]
+
+        provider.before = lambda _, __: None
+        answers = [stoppable.request("GET", path_of(each))[0] for each in others]
+        assert answers == [303] * THREADS
 
 
 def test_answers_carry_no_version_banner(running: Running) -> None:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.samples import GUEST_ID
-from domain.card_sessions import CardSession
+from domain.card_sessions import ASK_AGAIN_AFTER, CardSession
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId
 from domain.payment_accounts import PaymentAccount
@@ -152,6 +152,7 @@ class FaultyInstallation(Installation):
         with suppress(ProviderUnavailable):
             self.open_page(session)
         self.settle.providers[FAKE] = psp
+        self.clock.advance(ASK_AGAIN_AFTER)
         return self.session(session.token_id)
 
     @override

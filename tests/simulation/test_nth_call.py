@@ -17,6 +17,7 @@ from adapters.psp.contract.samples import a_uuid
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
 from domain.cancel_session import CancelSession
+from domain.card_sessions import ANSWERED_WITHIN
 from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
@@ -311,7 +312,7 @@ class Expected:
 
     `without_endpoint` are the results when no endpoint takes an event. `without_storage` are the results when the storage fails, except at the first `needs` calls,
     which the use case cannot do without. `next_try_after` is the lease of what was taken and not
-    finished.
+    finished, or how long a browser must wait for an answer that never comes.
     """
 
     situations: Sequence[Situation]
@@ -346,12 +347,14 @@ USE_CASES: Final[Mapping[type, Expected]] = {
             a_link_whose_page_has_a_card,
         ),
         without_psp=(ProviderUnavailable, "a live page", "a page that is over"),
+        next_try_after=ANSWERED_WITHIN,
     ),
     ReturnFromHostedPage: Expected(
         situations=(a_guest_with_a_card, a_guest_with_an_unanswered_challenge),
         needs=2,
         without_storage=(REDIRECT_URI,),
         without_psp=(REDIRECT_URI,),
+        next_try_after=ANSWERED_WITHIN,
     ),
     CancelHostedPage: Expected(
         situations=(a_guest_who_goes_back,), needs=2, without_storage=(REDIRECT_URI,)

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+import time
 from contextlib import closing
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
 from falcon.testing import Result
 
+from adapters.http import hosted_payments
+from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import a_uuid
-from domain.card_sessions import CardSession, SessionStatus
+from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
 from entrypoints.serve import listen
 from tests.adapters.http.api import Api
@@ -24,6 +30,7 @@ from tests.installation import (
     Installation,
     Trouble,
 )
+from tests.programs import DEADLINE_SECONDS
 
 CENTER = a_center().name
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
@@ -240,6 +247,25 @@ def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
     assert "Continue to the payment page" in opened(api, session).text
 
 
+def test_a_double_click_leads_to_one_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = api.installation.add_card()
+    one_waits = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        one_waits.set()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(hosted_payments, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(hosted_payments, "LOOKS", sys.maxsize)
+    api.installation.provider.before = lambda _, __: one_waits.wait(DEADLINE_SECONDS)
+
+    clicks = at_once(2, lambda _: opened(api, session))
+
+    assert {each.status_code for each in clicks} == {303}
+    assert len({each.headers["location"] for each in clicks}) == 1
+    assert api.installation.provider.calls.count("start") == 1
+
+
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -251,6 +277,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
     assert "load this page again" in result.text
     assert result.headers["retry-after"] == "30"
     api.installation.provider.recover()
+    api.installation.clock.advance(ASK_AGAIN_AFTER)
     assert opened(api, session).status_code == 303
 
 

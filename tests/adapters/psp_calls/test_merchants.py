@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_sessions import CardSession, SessionStatus
+from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.ports import ProviderUnavailable
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
@@ -151,4 +151,5 @@ def test_while_the_account_cannot_be_read_work_waits(
         with pytest.raises(ProviderUnavailable):
             installation.open_page(session)
         stripe.recover()
+        installation.clock.advance(ASK_AGAIN_AFTER)
         assert installation.open_page(session)

@@ -18,6 +18,7 @@ from adapters.psp_calls.circuit_breaker import (
     CircuitBreakers,
 )
 from adapters.psp_calls.outages import OutageLog
+from domain.card_sessions import ASK_AGAIN_AFTER
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
 from tests.installation import MERCHANT, Installation, Trouble
@@ -42,6 +43,7 @@ class TestBulkhead:
 
         # A call that the bulkhead stops says nothing about the PSP.
         assert [line for line in lines if line["event"].startswith("psp_")] == []
+        installation.clock.advance(ASK_AGAIN_AFTER)
         assert installation.open_page(session)
 
     def test_a_burst_of_guests_is_served(self, installation: Installation) -> None:
@@ -163,6 +165,7 @@ class TestOutages:
             for session in sessions:
                 installation.return_to_shop(session)
             installation.provider.recover()
+            installation.clock.advance(ASK_AGAIN_AFTER)
             for session in sessions:
                 installation.return_to_shop(session)
 
