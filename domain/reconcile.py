@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from domain.card_sessions import CardSession
@@ -24,21 +25,23 @@ from domain.settle_session import SettleSession
 MAX_PER_ROUND: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Round:
-    """What one round of reconciling did.
+    """What one round of reconciling did, so far.
 
     `sessions`, `discards` and `events` count what was processed. `faults` holds the exceptions of
     single ones, which are tried again later. `silent` counts those whose PSP has not responded for
-    24 hours. `attempted` holds the deliveries of events after their attempts.
+    24 hours. `attempted` holds the deliveries of events after their attempts. `unavailable` is set
+    when work could not be read or written; that is not counted.
     """
 
     sessions: int = 0
     discards: int = 0
     events: int = 0
-    faults: Sequence[Exception] = ()
+    faults: list[Exception] = field(default_factory=list)
     silent: int = 0
-    attempted: Sequence[EventDelivery] = ()
+    attempted: list[EventDelivery] = field(default_factory=list)
+    unavailable: ServiceUnavailable | None = None
 
     @property
     def away(self) -> frozenset[EndpointId]:
@@ -56,8 +59,9 @@ class Reconcile:
     """Use case: process the sessions, discards and events that are due, one after the other.
 
     One round processes at most 100 of each. A failure of one does not stop the others: an endpoint
-    that does not take an event gets no other in this round. May run in several processes at once: a
-    lease keeps each of them with one process. Raises ServiceUnavailable.
+    that does not take an event gets no other in this round, and a kind of work that cannot be read
+    or written ends for this round. May run in several processes at once: a lease keeps each of them
+    with one process.
     """
 
     settle: SettleSession
@@ -65,51 +69,52 @@ class Reconcile:
     deliver_event: DeliverEvent
     clock: Clock
 
-    def __call__(
-        self,
-        *,
-        except_to: Collection[EndpointId] = (),
-        is_stopping: Callable[[], bool] = lambda: False,
-    ) -> Round:
-        """Run one round. `is_stopping` is called before each item, and ends the round early.
-
-        Nothing is sent to the endpoints in `except_to`.
-        """
-        faults: list[Exception] = []
-        attempted: list[EventDelivery] = []
-        away = set(except_to)
-        sessions = discards = events = silent = 0
+    def __call__(self, *, except_to: Collection[EndpointId] = ()) -> Round:
+        """Run one round. Nothing is sent to the endpoints in `except_to`."""
+        done = Round()
+        kinds = [
+            partial(self._settle_one, done),
+            partial(self._discard_one, done),
+            partial(self._deliver_one, done, except_to),
+        ]
         for _ in range(MAX_PER_ROUND):
-            taken = None if is_stopping() else self.settle.take()
-            discard = None if is_stopping() else self.discard_token.take()
-            delivery = None if is_stopping() else self.deliver_event.take(except_to=away)
-            if taken is None and discard is None and delivery is None:
+            is_idle = True
+            for do_one in tuple(kinds):
+                try:
+                    is_idle &= not do_one()
+                except ServiceUnavailable as unavailable:
+                    done.unavailable = done.unavailable or unavailable
+                    kinds.remove(do_one)
+            if is_idle:
                 break
-            if taken is not None:
-                sessions += 1
-                with _set_aside(faults):
-                    session = self.settle(taken.token_id)
-                    silent += session is not None and self._is_silent(session)
-            if discard is not None:
-                discards += 1
-                with _set_aside(faults):
-                    silent += self._is_silent(self.discard_token(discard))
-            if delivery is not None:
-                events += 1
-                with _set_aside(faults):
-                    tried = self.deliver_event(delivery)
-                    if tried is not None:
-                        attempted.append(tried)
-                    if tried is not None and _is_away(tried):
-                        away.add(tried.endpoint_id)
-        return Round(
-            sessions=sessions,
-            discards=discards,
-            events=events,
-            faults=faults,
-            silent=silent,
-            attempted=attempted,
-        )
+        return done
+
+    def _settle_one(self, done: Round) -> bool:
+        """Settle the session that has been due the longest. Return whether there was one."""
+        taken = self.settle.take()
+        if taken is not None:
+            with _set_aside(done.faults):
+                session = self.settle(taken.token_id)
+                done.silent += session is not None and self._is_silent(session)
+            done.sessions += 1
+        return taken is not None
+
+    def _discard_one(self, done: Round) -> bool:
+        taken = self.discard_token.take()
+        if taken is not None:
+            with _set_aside(done.faults):
+                done.silent += self._is_silent(self.discard_token(taken))
+            done.discards += 1
+        return taken is not None
+
+    def _deliver_one(self, done: Round, except_to: Collection[EndpointId]) -> bool:
+        taken = self.deliver_event.take(except_to={*except_to, *done.away})
+        if taken is not None:
+            with _set_aside(done.faults):
+                tried = self.deliver_event(taken)
+                done.attempted += [tried] if tried is not None else []
+            done.events += 1
+        return taken is not None
 
     def _is_silent(self, asked: CardSession | Discard) -> bool:
         return is_alarming(asked.unanswered_since, self.clock.now())

@@ -618,10 +618,14 @@ def reconcile() -> None:
         from entrypoints.reconciler import run_until_idle
 
         configure_logs(container.settings().log_format)
-        container.notice_expiry()()
-        rounds = run_until_idle(container.reconcile())
-        container.forget_idempotency_keys()()
-        container.forget_event_deliveries()()
+        rounds = run_until_idle(
+            container.reconcile(),
+            chores=[
+                container.notice_expiry(),
+                container.forget_idempotency_keys(),
+                container.forget_event_deliveries(),
+            ],
+        )
         sessions = sum(each.sessions for each in rounds)
         discards = sum(each.discards for each in rounds)
         faults = sum(len(each.faults) for each in rounds)

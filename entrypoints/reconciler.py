@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -26,6 +26,9 @@ from domain.settle_session import SettleSession
 from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0
+LINE_EVERY_SECONDS: Final = 60
+BACK_AFTER_SECONDS: Final = 90
+"""Longer than a lease, after which a job that failed is tried again."""
 REPORT_AFTER: Final = 100
 """A busy reconciler logs a line after this many jobs."""
 
@@ -35,35 +38,61 @@ Target = TypeVar("Target", bound=Hashable)
 log = structlog.get_logger()
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Chore:
-    """Something to do at intervals, the first time at once. It may raise ServiceUnavailable."""
+    """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later."""
 
+    name: str
     every: timedelta
     do: Callable[[], None]
+    may_begin: Callable[[], bool] = lambda: True
     due_at: float = 0.0
 
 
-class StorageLog:
-    """Logs when the storage becomes unavailable and when it is back, once each."""
+class WorkLog:
+    """Logs which work cannot be done, and when it can be done again.
 
-    def __init__(self) -> None:
+    Each once, and one line a minute at most. Reconcilers of one process share it.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Take a function that returns seconds."""
+        self._now = now
         self._lock = threading.Lock()
-        self._is_without_storage = False
+        self._failed_at: dict[str, float] = {}
+        self._next_line_at = now()
 
-    def note(self, unavailable: ServiceUnavailable | None) -> None:
-        """Note a failure, or with None that the storage was used."""
+    def failed(self, work: str, fault: Exception) -> None:
+        """Note that work could not be done. It is tried again."""
         with self._lock:
-            was_without = self._is_without_storage
-            self._is_without_storage = unavailable is not None
-        if unavailable is not None and not was_without:
+            now, is_known = self._now(), work in self._failed_at
+            if is_known or now >= self._next_line_at:
+                self._failed_at[work] = now
+            if is_known or now < self._next_line_at:
+                return
+            self._next_line_at = now + LINE_EVERY_SECONDS
+        if isinstance(fault, ServiceUnavailable):
             log.error(
                 "reconciler_without_storage",
-                cause=cause_of(unavailable),
+                work=work,
+                cause=cause_of(fault),
                 note="nothing is lost; look at the disk, permissions and other writers",
             )
-        if unavailable is None and was_without:
-            log.warning("reconciler_storage_back")
+        else:
+            log.error("reconciler_fault", work=work, exc_info=fault)
+
+    def succeeded(self, *works: str) -> None:
+        """Note that works can be done. One that failed lately may only be waiting for its lease."""
+        with self._lock:
+            now = self._now()
+            latest = now - BACK_AFTER_SECONDS
+            back = sorted(each for each in works if self._failed_at.get(each, now) <= latest)
+            if not back or now < self._next_line_at:
+                return
+            for each in back:
+                del self._failed_at[each]
+            self._next_line_at = now + LINE_EVERY_SECONDS
+        log.warning("reconciler_storage_back", work=back)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +103,6 @@ class Job(Generic[Target]):
     """
 
     target: Target
-    kind: str
     do: Callable[[], datetime | None]
 
 
@@ -93,21 +121,22 @@ class Reconciler(Generic[Target]):
     def __init__(
         self,
         *,
-        take: Sequence[Take[Target]],
+        take: Mapping[str, Take[Target]],
         clock: Clock,
         work: threading.Event,
         threads: int,
         threads_per_target: int,
         capacities: Callable[[int], Mapping[Target, int]] = lambda _: {},
         chores: Sequence[Chore] = (),
-        storage_log: StorageLog | None = None,
+        work_log: WorkLog | None = None,
     ) -> None:
-        """Take the kinds of work, and `work`, the event that wakes the reconciler.
+        """Take the kinds of work by name, and `work`, the event that wakes the reconciler.
 
         `threads` is how many jobs it does at once, and `threads_per_target` how many of them for
-        one target. `capacities` returns the targets that get less for now. Reconcilers of one
-        process share their `storage_log`.
+        one target. `capacities` returns the targets that get less for now.
         """
+        self.finds_work = False
+        """Whether it has looked for all kinds of work without an error, the last time."""
         self._take = take
         self._clock = clock
         self._work = work
@@ -119,7 +148,7 @@ class Reconciler(Generic[Target]):
         self._under_way: Counter[Target] = Counter()
         self._done: Counter[str] = Counter()
         self._stopping = threading.Event()
-        self._storage_log = storage_log or StorageLog()
+        self._work_log = work_log or WorkLog()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> None:
@@ -142,22 +171,27 @@ class Reconciler(Generic[Target]):
 
     def _submit_due(self, pool: ThreadPoolExecutor) -> bool:
         """Submit one job of each kind. Return whether there was any. Never raises."""
+        found: list[bool] = []
+        for kind, take in self._take.items():
+            with self._noting(kind):
+                job = None if self._is_full() else take(self._busy())
+                found.append(self._submit(pool, kind, job))
+        self.finds_work = len(found) == len(self._take)
+        for chore in self._chores:
+            self._do_if_due(chore)
+        with self._noting("report"):
+            self._report(is_idle=not any(found))
+        return any(found)
+
+    @contextmanager
+    def _noting(self, work: str) -> Iterator[None]:
+        """Note what a block raises, and go on: one kind of work that fails stops no other."""
         # Even logging may fail, as on a full disk.
         with suppress(Exception):
             try:
-                self._do_chores()
-                submitted = [
-                    not self._is_full() and self._submit(pool, take(self._busy()))
-                    for take in self._take
-                ]
-                self._storage_log.note(None)
-                self._report(is_idle=not any(submitted))
-                return any(submitted)
-            except ServiceUnavailable as unavailable:
-                self._storage_log.note(unavailable)
-            except Exception as fault:
-                log.error("reconciler_fault", exc_info=fault)
-        return False
+                yield
+            except Exception as fault:  # noqa: BLE001 - nothing restarts this thread
+                self._work_log.failed(work, fault)
 
     def _is_full(self) -> bool:
         return self._under_way.total() >= self._threads
@@ -174,39 +208,35 @@ class Reconciler(Generic[Target]):
             if under_way.get(target, 0) >= capacities.get(target, most)
         )
 
-    def _submit(self, pool: ThreadPoolExecutor, job: Job[Target] | None) -> bool:
+    def _submit(self, pool: ThreadPoolExecutor, kind: str, job: Job[Target] | None) -> bool:
         if job is None:
             return False
         with self._lock:
             self._under_way[job.target] += 1
-        pool.submit(self._do, job)
+        pool.submit(self._do, kind, job)
         return True
 
-    def _do(self, job: Job[Target]) -> None:
+    def _do(self, kind: str, job: Job[Target]) -> None:
         is_silent = False
-        with suppress(Exception):
+        with self._noting(kind):
             try:
                 is_silent = is_alarming(job.do(), self._clock.now())
-            except ServiceUnavailable as unavailable:
-                self._storage_log.note(unavailable)
+            except ServiceUnavailable:
+                raise
             except Exception as fault:
                 log.error("reconciling_one_failed", exc_info=fault)
         with self._lock:
             self._under_way[job.target] -= 1
-            self._done.update({job.kind: 1, "silent": int(is_silent)})
+            self._done.update({kind: 1, "silent": int(is_silent)})
         self._work.set()
 
-    def _do_chores(self) -> None:
-        for chore in self._chores:
-            if time.monotonic() >= chore.due_at:
-                try:
-                    chore.do()
-                except ServiceUnavailable:
-                    raise
-                except Exception as fault:
-                    # One record that cannot be read must not stop what is due, nor other chores.
-                    log.error("reconciler_fault", exc_info=fault)
-                chore.due_at = time.monotonic() + chore.every.total_seconds()
+    def _do_if_due(self, chore: Chore) -> None:
+        if time.monotonic() < chore.due_at or not chore.may_begin():
+            return
+        with self._noting(chore.name):
+            chore.do()
+            self._work_log.succeeded(chore.name)
+        chore.due_at = time.monotonic() + chore.every.total_seconds()
 
     def _report(self, *, is_idle: bool) -> None:
         with self._lock:
@@ -226,7 +256,7 @@ class Reconciler(Generic[Target]):
 
 def sessions_and_discards(
     settle: SettleSession, discard_token: DiscardToken
-) -> Sequence[Take[PspAccount]]:
+) -> Mapping[str, Take[PspAccount]]:
     """Return the work at PSPs: to settle due sessions, and to discard due tokens."""
 
     def take_session(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
@@ -239,23 +269,19 @@ def sessions_and_discards(
             settled = settle(token_id)
             return None if settled is None else settled.unanswered_since
 
-        return Job(target=session.psp_account, kind="sessions", do=settle_it)
+        return Job(target=session.psp_account, do=settle_it)
 
     def take_discard(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
         discard = discard_token.take(except_at=except_at)
         if discard is None:
             return None
         taken = discard
-        return Job(
-            target=taken.psp_account,
-            kind="discards",
-            do=lambda: discard_token(taken).unanswered_since,
-        )
+        return Job(target=taken.psp_account, do=lambda: discard_token(taken).unanswered_since)
 
-    return (take_session, take_discard)
+    return {"sessions": take_session, "discards": take_discard}
 
 
-def deliveries(deliver: DeliverEvent) -> Sequence[Take[EndpointId]]:
+def deliveries(deliver: DeliverEvent) -> Mapping[str, Take[EndpointId]]:
     """Return the work at clients' endpoints: to deliver due events."""
     note_result = EndpointLog()
 
@@ -270,9 +296,9 @@ def deliveries(deliver: DeliverEvent) -> Sequence[Take[EndpointId]]:
             if attempted is not None:
                 note_result(attempted)
 
-        return Job(target=taken.endpoint_id, kind="events", do=deliver_it)
+        return Job(target=taken.endpoint_id, do=deliver_it)
 
-    return (take_delivery,)
+    return {"events": take_delivery}
 
 
 class EndpointLog:
@@ -313,12 +339,20 @@ class EndpointLog:
             )
 
 
-def run_until_idle(reconcile: Reconcile) -> list[Round]:
-    """Run rounds until nothing is due. Raises ServiceUnavailable.
+def run_until_idle(reconcile: Reconcile, chores: Sequence[Callable[[], None]] = ()) -> list[Round]:
+    """Do the chores, and run rounds until nothing is due. Raises ServiceUnavailable at the end.
 
     An endpoint that does not take an event gets no other, so that a backlog of an endpoint that
     hangs does not hold up the rest for hours.
     """
+    unavailable: list[ServiceUnavailable] = []
+    for chore in chores:
+        try:
+            chore()
+        except ServiceUnavailable as error:
+            unavailable.append(error)
+        except Exception as fault:
+            log.error("reconciler_fault", exc_info=fault)
     rounds: list[Round] = []
     away: frozenset[EndpointId] = frozenset()
     note_result = EndpointLog()
@@ -329,6 +363,9 @@ def run_until_idle(reconcile: Reconcile) -> list[Round]:
             note_result(each)
         report(done)
         rounds.append(done)
+        unavailable += [done.unavailable] if done.unavailable else []
+    if unavailable:
+        raise unavailable[0]
     return rounds
 
 

@@ -19,7 +19,7 @@ from entrypoints.container import Container
 from entrypoints.reconciler import (
     Chore,
     Reconciler,
-    StorageLog,
+    WorkLog,
     deliveries,
     sessions_and_discards,
 )
@@ -37,10 +37,14 @@ class Worker:
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
-        storage_log = StorageLog()
+        self._leave_heartbeat = container.leave_heartbeat()
+        self._work_log = WorkLog()
+        at_psps = sessions_and_discards(container.settle_in_worker(), container.discard_token())
+        at_endpoints = deliveries(container.deliver_event())
+        self._kinds = (*at_psps, *at_endpoints)
         self._reconciler = Reconciler(
-            storage_log=storage_log,
-            take=sessions_and_discards(container.settle_in_worker(), container.discard_token()),
+            work_log=self._work_log,
+            take=at_psps,
             clock=container.clock(),
             work=container.work_for_reconciler(),
             threads=settings.worker_threads,
@@ -48,26 +52,27 @@ class Worker:
             # While a circuit breaker is open, its account gets nothing, and its sessions stay due.
             capacities=container.breakers().capacities,
             chores=[
-                Chore(every=BEAT_EVERY, do=container.leave_heartbeat()),
-                Chore(every=HOUR, do=container.forget_idempotency_keys()),
+                Chore("heartbeat", BEAT_EVERY, self._beat, self._finds_work),
+                Chore("forget_idempotency_keys", HOUR, container.forget_idempotency_keys()),
                 Chore(
-                    every=LOOK_FOR_CARD_TESTING_EVERY,
-                    do=CardTestingLog(container.find_card_testing(), container.clock()),
+                    "find_card_testing",
+                    LOOK_FOR_CARD_TESTING_EVERY,
+                    CardTestingLog(container.find_card_testing(), container.clock()),
                 ),
             ],
         )
         # With a thread for every endpoint, none waits for another. Its chores may take a while: the
         # cards of one month are all told of on the same day.
         self._deliveries = Reconciler(
-            storage_log=storage_log,
-            take=deliveries(container.deliver_event()),
+            work_log=self._work_log,
+            take=at_endpoints,
             clock=container.clock(),
             work=threading.Event(),
             threads=MAX_ENDPOINTS,
             threads_per_target=1,
             chores=[
-                Chore(every=HOUR, do=container.forget_event_deliveries()),
-                Chore(every=HOUR, do=container.notice_expiry()),
+                Chore("forget_event_deliveries", HOUR, container.forget_event_deliveries()),
+                Chore("notice_expiry", HOUR, container.notice_expiry()),
             ],
         )
         self._psp_work = [
@@ -97,6 +102,15 @@ class Worker:
         stopping.append(sending)
         for thread in stopping:
             thread.join(STOP_SECONDS)
+
+    def _finds_work(self) -> bool:
+        """Return whether neither reconciler failed when it last looked for work."""
+        return self._reconciler.finds_work and self._deliveries.finds_work
+
+    def _beat(self) -> None:
+        """Leave a heartbeat, a write by which work that failed before is back."""
+        self._leave_heartbeat()
+        self._work_log.succeeded(*self._kinds)
 
 
 class CardTestingLog:

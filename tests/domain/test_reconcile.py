@@ -193,27 +193,6 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     assert installation.session(good.token_id).status is SessionStatus.COMPLETED
 
 
-def test_a_round_ends_early_when_the_service_stops(installation: Installation) -> None:
-    for _ in range(3):
-        installation.add_card()
-    installation.clock.advance(timedelta(minutes=30))
-    answers = iter([False, False, False, True, True, True])
-
-    assert installation.reconcile(is_stopping=lambda: next(answers)).sessions == 1
-
-
-def test_a_round_may_end_between_a_session_and_a_discard(installation: Installation) -> None:
-    removed = installation.removed_card()
-    installation.add_card()
-    installation.clock.advance(timedelta(minutes=30))
-    answers = iter([False, *[True] * 5])
-
-    done = installation.reconcile(is_stopping=lambda: next(answers))
-
-    assert (done.sessions, done.discards) == (1, 0)
-    assert installation.tokens_at_psp() == {removed.token}
-
-
 def test_a_discard_that_stumbles_stops_nothing_else(installation: Installation) -> None:
     installation.removed_card()
     session = installation.opened_session()
@@ -312,8 +291,12 @@ def test_idempotency_keys_are_known_until_then(installation: Installation) -> No
     assert known == first.token_id
 
 
-def test_a_storage_that_is_away_ends_the_round(installation: Installation) -> None:
-    installation.opened_session()
+def test_work_that_the_storage_keeps_from_being_done_ends_its_kind_only(
+    installation: Installation,
+) -> None:
+    installation.removed_card()
+    for _ in range(2):
+        installation.opened_session()
     installation.clock.advance(timedelta(seconds=30))
 
     def go_away() -> None:
@@ -321,8 +304,15 @@ def test_a_storage_that_is_away_ends_the_round(installation: Installation) -> No
 
     installation.provider.meanwhile["outcome"] = go_away
 
-    with pytest.raises(ServiceUnavailable):
-        installation.reconcile()
+    done = installation.reconcile()
+    assert (done.sessions, done.discards) == (0, 1)
+    assert isinstance(done.unavailable, ServiceUnavailable)
+
+    # The other session is done in the next round, the first one after its lease.
+    assert installation.reconcile().sessions == 1
+    assert installation.reconcile().is_idle
+    installation.clock.advance(timedelta(minutes=1))
+    assert installation.reconcile().sessions == 1
 
 
 def test_the_last_question_comes_at_the_end_of_the_session(installation: Installation) -> None:

@@ -17,7 +17,7 @@ from domain.identifiers import CenterId, MerchantAccount
 from domain.ports import Storage
 from domain.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
-from entrypoints.reconciler import Reconciler, run_until_idle, sessions_and_discards
+from entrypoints.reconciler import Reconciler, WorkLog, run_until_idle, sessions_and_discards
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.event_receiver import EventReceiver
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
@@ -136,27 +136,29 @@ def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_writ
         wait_until(lambda: settled(installation, sessions).count(True) == 4)
 
 
-def test_a_storage_that_is_away_is_in_the_log_once_and_so_is_its_return(
-    installation: Installation,
-) -> None:
-    tries: list[bool] = []
+def test_work_that_fails_is_in_the_log_once_and_so_is_its_return_a_line_a_minute_at_most() -> None:
+    seconds = [0.0]
+    work_log = WorkLog(lambda: seconds[0])
+    told: list[tuple[float, str, object]] = []
+    unavailable = ServiceUnavailable()
+    unavailable.__cause__ = OSError("/srv/cards.db: disk I/O error")
+    with capture_logs() as lines:
+        # For 200 seconds one reconciler fails each second, beside one that has nothing to write.
+        for seconds[0] in map(float, range(600)):
+            if seconds[0] < 200:
+                work_log.failed("sessions", unavailable)
+            if seconds[0] >= 310:
+                work_log.failed("events", ZeroDivisionError())
+            if seconds[0] % 20 == 0:
+                work_log.succeeded("sessions", "events", "discards")
+            new = lines[len(told) :]
+            told += [(seconds[0], line["event"], line["work"]) for line in new]
 
-    def away_for_a_while(call: str, moment: Moment, arguments: object = ()) -> None:
-        if (call, moment) == ("storage.read", Moment.BEFORE):
-            tries.append(len(tries) in (1, 2, 3, 6))
-            if tries[-1]:
-                raise ServiceUnavailable from OSError("/srv/cards.db: disk I/O error")
-
-    def has_tried() -> bool:
-        work.set()
-        return len(tries) > 8
-
-    watched = WatchedStorage(installation.storage, away_for_a_while)
-    with capture_logs() as lines, running(installation, watched) as work:
-        wait_until(has_tried)
-
-    away, back = "reconciler_without_storage", "reconciler_storage_back"
-    assert [line["event"] for line in lines] == [away, back, away, back]
+    assert told == [
+        (0, "reconciler_without_storage", "sessions"),
+        (300, "reconciler_storage_back", ["sessions"]),
+        (360, "reconciler_fault", "events"),
+    ]
     assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 

@@ -183,14 +183,14 @@ def test_what_a_psp_runs_beside_it_may_fail(installation: Installation) -> None:
 def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
     work, done = threading.Event(), []
     reconciler: Reconciler[PspAccount] = Reconciler(
-        take=(),
+        take={},
         clock=installation.clock,
         work=work,
         threads=1,
         threads_per_target=1,
         chores=[
-            Chore(every=timedelta(0), do=lambda: done.append("often")),
-            Chore(every=timedelta(hours=1), do=lambda: done.append("seldom")),
+            Chore("a", timedelta(0), lambda: done.append("often")),
+            Chore("b", timedelta(hours=1), lambda: done.append("seldom")),
         ],
     )
     reconciler.start()
@@ -252,8 +252,8 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
         threads=1,
         threads_per_target=1,
         chores=[
-            Chore(every=timedelta(hours=1), do=fail),
-            Chore(every=timedelta(hours=1), do=done.set),
+            Chore("c", timedelta(hours=1), fail),
+            Chore("d", timedelta(hours=1), done.set),
         ],
     )
     with capture_logs() as lines:

@@ -494,6 +494,8 @@ class Simulation:
 
         def work() -> Round:
             done = process.reconcile()
+            if done.unavailable is not None:
+                raise done.unavailable
             process.forget_idempotency_keys()
             return done
 

@@ -245,7 +245,13 @@ def a_session_and_a_discard(it: FaultyInstallation) -> Attempt:
     it.type_card(session, OTHER_GOOD_CARD)
     it.clock.advance(timedelta(seconds=30))
 
-    return lambda: tuple(type(fault) for fault in it.reconcile().faults)
+    def reconcile() -> object:
+        done = it.reconcile()
+        if done.unavailable is not None:
+            raise done.unavailable
+        return tuple(type(fault) for fault in done.faults)
+
+    return reconcile
 
 
 def a_card_to_remove(it: FaultyInstallation) -> Attempt:
