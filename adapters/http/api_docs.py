@@ -15,12 +15,14 @@ from typing import Final
 import falcon
 
 _HERE: Final = Path(__file__).parent
+_CSS: Final = "text/css; charset=utf-8"
 _JAVA_SCRIPT: Final = "text/javascript; charset=utf-8"
 
 _CONTENT_TYPES: Final = {
+    "docs.css": _CSS,
     "show.js": _JAVA_SCRIPT,
     "swagger_bundle.js": _JAVA_SCRIPT,
-    "swagger_style.css": "text/css; charset=utf-8",
+    "swagger_style.css": _CSS,
 }
 """Every file of the page. There are no others."""
 
@@ -64,9 +66,8 @@ class ApiDocsFiles:
 @cache
 def _file(name: str) -> tuple[bytes, str]:
     """Return the content of a file, and its fingerprint. It is read once in each process."""
-    if name == "show.js":
-        path = _HERE / "static" / name
-    else:
+    path = _HERE / "static" / name
+    if not path.exists():
         # The package is not imported: it would read 9 MB for its own templates.
         path = Path(str(distribution("offapi").locate_file(f"offapi/{name}")))
     content = path.read_bytes()

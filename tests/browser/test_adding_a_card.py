@@ -255,9 +255,11 @@ def test_what_is_wrong_is_said_in_place(
 def test_a_challenge_is_failed_and_passed(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
-    page = open_page(java_script_enabled=java_script_enabled)
+    page = open_page(viewport=PHONE, java_script_enabled=java_script_enabled)
     add_a_card(page, demo)
     type_card(page, "4000000000003220")
+    expect(page.get_by_role("button", name="Fail")).to_be_visible()
+    assert_fits(page)
     if java_script_enabled:
         assert_accessible(page)
 

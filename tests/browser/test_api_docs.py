@@ -61,7 +61,12 @@ def test_a_visitor_lists_centers_and_adds_a_card(page: Page, demo: Demo) -> None
     assert demo.token not in "".join(requests)
 
 
-def test_the_order_of_calls_is_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> None:
+NARROWEST = """each => Math.min(
+    ...Array.from(each.querySelectorAll("tbody .response-col_description"), cell => cell.clientWidth)
+)"""
+
+
+def test_the_page_is_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> None:
     page = open_page(viewport={"width": 390, "height": 844})
     page.goto(f"{demo.api}/docs")
 
@@ -72,3 +77,13 @@ def test_the_order_of_calls_is_readable_on_a_phone(open_page: OpenPage, demo: De
         + [re.compile("^Products"), re.compile("^Service")]
     )
     assert_fits(page)
+    block = page.locator("#operations-Cards-listCards")
+    block.locator(".opblock-summary-control").click()
+    expect(block.locator(".operation-link").first).to_be_visible()
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert_fits(page)
+    block.get_by_role("tab", name="Schema").first.click()
+    expect(block.locator(".model-container").first).to_be_visible()
+    assert_fits(page)
+    assert block.evaluate(NARROWEST) > 150

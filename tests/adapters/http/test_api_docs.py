@@ -39,7 +39,7 @@ def test_every_file_that_the_page_names_is_served_and_asked_for_again_after_an_u
 ) -> None:
     named = re.findall(r'(?:src|href)="(docs/[^"]+)"', client.simulate_get("/docs").text)
 
-    assert len(named) == 3
+    assert len(named) == 4
     for path in named:
         file = client.simulate_get(f"/{path}")
         kind = "text/css" if path.endswith(".css") else "text/javascript"
