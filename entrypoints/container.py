@@ -300,7 +300,7 @@ class Container(containers.DeclarativeContainer):
     )
     rate_limits = providers.ThreadSafeSingleton(
         RateLimits,
-        add_card=settings.provided.add_card_limit,
+        write=settings.provided.write_limit,
         shared=providers.Factory(shared_counts, settings),
     )
     leave_heartbeat = providers.ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)

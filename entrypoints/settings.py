@@ -62,11 +62,15 @@ class Setting(StrEnum):
     PUBLIC_BASE_URL = "CARDONFILE_PUBLIC_BASE_URL"
     PSPS = PSPS_SETTING
     TRUSTED_PROXY = "CARDONFILE_TRUSTED_PROXY"
-    ADD_CARD_LIMIT = "CARDONFILE_ADD_CARD_LIMIT"
+    WRITE_LIMIT = "CARDONFILE_WRITE_LIMIT"
     CARD_TESTING_LIMITS = "CARDONFILE_CARD_TESTING_LIMITS"
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
+
+
+REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
+"""The settings of older releases, and what stands in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class Settings:
     - `worker_threads`: how many sessions and discards the worker processes at once.
     - `log_format`: the format of log lines.
     - `trusted_proxy`: the IP address of the proxy whose `X-Forwarded-For` is believed.
-    - `add_card_limit`: how often a caller may add a card, such as `60/minute`.
+    - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
     - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
@@ -108,7 +112,7 @@ class Settings:
     worker_threads: int
     log_format: LogFormat
     trusted_proxy: str | None
-    add_card_limit: str | None
+    write_limit: str | None
     card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
     event_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -152,7 +156,7 @@ class Settings:
             worker_threads=_count(given, Setting.WORKER_THREADS, default=16),
             log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
             trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
-            add_card_limit=optional(Setting.ADD_CARD_LIMIT, _rate_limit),
+            write_limit=optional(Setting.WRITE_LIMIT, _rate_limit),
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
@@ -223,6 +227,9 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     nearby = {name.removeprefix(_PREFIX): name for name in sorted(settings)}
     sentences = []
     for name in unknown:
+        if name in REPLACED:
+            sentences.append(f"{name} was replaced by {REPLACED[name]}: see docs/operations.md")
+            continue
         psp = next((each for each in not_loaded if name.startswith(_prefix_of(each))), None)
         if psp is not None:
             sentences.append(f"{name} is a setting of {psp}, which {Setting.PSPS} does not name")
@@ -310,7 +317,7 @@ def _ip_address(value: str) -> str:
 
 def _rate_limit(value: str) -> str:
     if not _RATE_LIMIT.fullmatch(value):
-        raise SettingsError("CARDONFILE_ADD_CARD_LIMIT must look like 60/minute or 10/second")
+        raise SettingsError("CARDONFILE_WRITE_LIMIT must look like 60/minute or 10/second")
     return value
 
 

@@ -36,7 +36,7 @@ from entrypoints.cli import main
 from entrypoints.container import build
 from entrypoints.csv_import import KINDS
 from entrypoints.psps import load_psps
-from entrypoints.settings import Setting, Settings
+from entrypoints.settings import REPLACED, Setting, Settings
 from tests.installation import Installation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -230,7 +230,7 @@ class TestOperations:
         )
         named = set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in DOCS))
 
-        assert named <= settings_of_code("harbor_spa") | of_tests
+        assert named <= settings_of_code("harbor_spa") | of_tests | REPLACED.keys()
 
     def test_every_command_is_described_with_its_options(self) -> None:
         for path, command in commands(main):

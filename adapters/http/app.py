@@ -53,7 +53,6 @@ def create_app(
     GuestAccounts(
         use_cases=use_cases,
         authenticate=authenticate,
-        limits=limits,
         links=links,
         clock=clock,
         wake_reconciler=wake_reconciler,

@@ -9,7 +9,6 @@ import falcon
 import structlog
 
 from adapters.http.authentication import Authentication
-from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import Query, read_add_card
 from adapters.http.responses import (
     CardSessionStarted,
@@ -37,7 +36,6 @@ class GuestAccounts:
 
     use_cases: UseCases
     authenticate: Authentication
-    limits: RateLimits
     links: HostedLinks
     clock: Clock
     wake_reconciler: Callable[[], None]
@@ -56,7 +54,6 @@ class GuestAccounts:
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
         caller.require(MAY_ADD_CARDS)
-        self.limits.count_add_card(caller)
         session = self.use_cases.add_card(caller, read_add_card(req, guest_id))
         json_body(resp, CardSessionStarted.of(session, self.links))
 

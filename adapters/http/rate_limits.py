@@ -27,18 +27,18 @@ log = structlog.get_logger()
 
 
 class RateLimits:
-    """Counts failed authentications per address, and add-card requests per caller.
+    """Counts failed authentications per address, and writing requests per caller.
 
     With a shared storage, processes count together. Without one, or while it is unavailable, each
     process counts for itself, so that the limits still apply and no request waits.
     """
 
-    def __init__(self, *, add_card: str | None = None, shared: Storage | None = None) -> None:
-        """Set the limit of add-card per caller, such as `60/minute`; None means no limit.
+    def __init__(self, *, write: str | None = None, shared: Storage | None = None) -> None:
+        """Set the limit of writes per caller, such as `60/minute`; None means no limit.
 
-        Raises ValueError if `add_card` cannot be parsed.
+        Raises ValueError if `write` cannot be parsed.
         """
-        self._add_card = parse(add_card) if add_card else None
+        self._write = parse(write) if write else None
         self._own = FixedWindowRateLimiter(MemoryStorage())
         self._shared = FixedWindowRateLimiter(shared) if shared else None
         self._is_away = False
@@ -48,10 +48,10 @@ class RateLimits:
         """Count a failure from this address. Raises TooManyRequests over 30 in a minute."""
         self._count(FAILED_AUTHENTICATIONS, "authentication", _network_of(address))
 
-    def count_add_card(self, caller: Caller) -> None:
-        """Count an add-card of this caller. Raises TooManyRequests over the limit, if any."""
-        if self._add_card is not None:
-            self._count(self._add_card, "add-card", caller.name)
+    def count_write(self, caller: Caller) -> None:
+        """Count a write of this caller. Raises TooManyRequests over the limit, if any."""
+        if self._write is not None:
+            self._count(self._write, "write", caller.name)
 
     def check_storage(self) -> None:
         """Log at the start of the service if the shared storage is unavailable. Counts nothing."""

@@ -18,7 +18,6 @@ from tests.benchmarks.products import OFFSET, PAGES
 from tests.benchmarks.products import OURS as OUR_PAGES
 from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, Row, read
 from tests.benchmarks.servers import (
-    ADD_CARD_LIMIT,
     ALL,
     FLASK_THREADS,
     GRANIAN_THREADS,
@@ -28,6 +27,7 @@ from tests.benchmarks.servers import (
     PEERS,
     POSTGRESQL,
     SQLITE,
+    WRITE_LIMIT,
 )
 from tests.benchmarks.worker import CALL_SECONDS, CARDS_A_SECOND, SESSIONS
 from tests.benchmarks.worker import SETTINGS as SETTLEMENTS
@@ -84,7 +84,7 @@ under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guest
 
 | Name | What it is |
 |---|---|
-| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_ADD_CARD_LIMIT={ADD_CARD_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`). |
+| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`). |
 | {ON_WAITRESS} | `cardonfile serve` with the same settings. |
 | FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models; access log to a file, its default. |
 | Flask | gunicorn with {FLASK_THREADS} threads, its best number, and scoped sessions; no access log, its default. |

@@ -43,7 +43,7 @@ GRANIAN_THREADS: Final = 8
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
 
-ADD_CARD_LIMIT: Final = "100000000/day"
+WRITE_LIMIT: Final = "100000000/day"
 """Never reached, but counted."""
 
 RUNTIME: Final = str(ROOT / "build" / "runtime" / "bin" / "python")
@@ -202,7 +202,7 @@ def _make_own(name: str, folder: Path, sample: Sample, postgresql: str | None) -
     database = folder / "cards.db"
     environment = {
         "CARDONFILE_DATABASE_URL": postgresql or f"sqlite:///{database}",
-        "CARDONFILE_ADD_CARD_LIMIT": ADD_CARD_LIMIT,
+        "CARDONFILE_WRITE_LIMIT": WRITE_LIMIT,
         "CARDONFILE_CARD_TESTING_LIMITS": "off",
         "FLOOR_DATABASE": str(database),
     }

@@ -27,7 +27,7 @@ EVERYTHING = {
     **WITH_STRIPE,
     "CARDONFILE_LOG_FORMAT": "json",
     "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
-    "CARDONFILE_ADD_CARD_LIMIT": "60/minute",
+    "CARDONFILE_WRITE_LIMIT": "60/minute",
     # Not connected before something is counted.
     "CARDONFILE_RATE_LIMIT_STORAGE": "redis://127.0.0.1:1",
 }

@@ -62,7 +62,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
     assert settings.database_connections == 10
     assert (settings.psp_calls, settings.worker_threads) == (4, 16)
     assert settings.trusted_proxy is None
-    assert settings.add_card_limit is None
+    assert settings.write_limit is None
     assert settings.rate_limit_storage is None
     assert stripe(environment) is None
 
@@ -147,9 +147,9 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("ALLOW_FAKE_PSP", "0"),
         ("LOG_FORMAT", "xml"),
         ("TRUSTED_PROXY", "proxy.internal"),
-        ("ADD_CARD_LIMIT", "60"),
-        ("ADD_CARD_LIMIT", "0/minute"),
-        ("ADD_CARD_LIMIT", "60/minute;1/second"),
+        ("WRITE_LIMIT", "60"),
+        ("WRITE_LIMIT", "0/minute"),
+        ("WRITE_LIMIT", "60/minute;1/second"),
         ("CARD_TESTING_LIMITS", "10"),
         ("CARD_TESTING_LIMITS", "no"),
         ("CARD_TESTING_LIMITS", "guest=10"),
@@ -227,7 +227,7 @@ def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
         assert "s3cret" not in settings
         return
     assert re.fullmatch(r"https?://[^/@\s]+", settings.public_base_url)
-    RateLimits(add_card=settings.add_card_limit)
+    RateLimits(write=settings.write_limit)
     if settings.rate_limit_storage is not None:
         assert isinstance(counts_in_redis(settings.rate_limit_storage), RedisStorage)
 
@@ -252,6 +252,12 @@ def test_an_unknown_name_is_reported_with_the_nearest(name: str, nearest: str | 
         assert sentence.endswith(f"; the nearest is {nearest}")
     assert "s3cret" not in sentence
     assert unknown_settings({name: ""}) != []
+
+
+def test_a_setting_that_was_replaced_names_its_successor() -> None:
+    (sentence,) = unknown_settings({"CARDONFILE_ADD_CARD_LIMIT": "60/minute"})
+
+    assert sentence.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
 
 
 def test_settings_of_tests_and_variables_of_an_orchestration_are_known() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
@@ -229,17 +228,3 @@ def test_an_eleventh_session_of_a_guest_is_refused_and_the_log_says_why(tmp_path
     assert (line["limit"], line["of"]) == ("sessions per guest", GUEST_ID)
     assert (line["caller"], line["log_level"]) == (installation.caller.name, "warning")
     installation.close()
-
-
-def test_add_card_can_be_limited_per_caller(tmp_path_factory: pytest.TempPathFactory) -> None:
-    limited = Installation(tmp_path_factory.mktemp("limited"), CARDONFILE_ADD_CARD_LIMIT="2/day")
-    api = Api(limited)
-    assert [api.post(GOOD_BODY).status_code for _ in range(2)] == [200, 200]
-
-    result = api.post(GOOD_BODY)
-
-    assert refused(result) == (429, "Too many requests")
-    assert 1 <= int(result.headers["retry-after"]) <= 24 * 3600
-    limited.clock.advance(timedelta(days=2))
-    assert limited.reconcile().sessions == 2
-    limited.close()

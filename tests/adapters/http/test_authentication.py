@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from falcon import testing
@@ -11,11 +13,13 @@ from typing_extensions import override
 from adapters.http.authentication import Authentication
 from adapters.http.operations import OPERATIONS
 from adapters.http.rate_limits import RateLimits
+from adapters.psp.contract.samples import GUEST_ID
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller
 from domain.ports import Identity
-from tests.adapters.http.api import ACCOUNTS, Api, refused, refused_bare
-from tests.builders import a_caller
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused, refused_bare
+from tests.builders import CENTER_ID, a_caller
+from tests.installation import Installation
 
 
 def test_every_operation_of_clients_needs_a_token(api: Api) -> None:
@@ -125,3 +129,31 @@ def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: lis
     else:
         with pytest.raises(UserNotAuthenticated):
             authenticate(request)
+
+
+def test_all_writes_of_a_caller_count_whatever_they_write_and_no_reads(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_WRITE_LIMIT="2/day")
+    api, other = Api(installation), Api(installation, a_caller(centers=None))
+    client, headers = installation.client(), {"Authorization": f"bearer {api.token}"}
+    # A refused write counts too, and so does one under /v1.
+    assert client.simulate_put("/v1/guests/x", headers=headers).status_code == 415
+    assert api.post(GOOD_BODY).status_code == 200
+
+    known = {"guest_id": GUEST_ID, "center_id": CENTER_ID}
+    operations = [each for each in OPERATIONS if each.needs is not None]
+    writes = [each for each in operations if each.method != "get"]
+    assert len(writes) >= 6
+    for operation in writes:
+        path = operation.path.format_map(defaultdict(lambda: "x", known))
+        method = operation.method.upper()
+        result = api.send(method, path)
+        assert (method, path, result.status_code) == (method, path, 429)
+        assert 1 <= int(result.headers["retry-after"]) <= 24 * 3600
+        without_api = path.removeprefix("/api")
+        assert client.simulate_request(method, without_api, headers=headers).status_code == 429
+    for operation in operations:
+        if operation.method == "get":
+            path = operation.path.format_map(defaultdict(lambda: "x", known))
+            assert api.get(path).status_code != 429
+    assert other.post(GOOD_BODY).status_code == 200
+    installation.close()

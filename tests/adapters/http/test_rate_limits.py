@@ -22,9 +22,9 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-def a_process(redis: RedisServer, *, add_card: str | None = None) -> RateLimits:
+def a_process(redis: RedisServer, *, write: str | None = None) -> RateLimits:
     """Return the limits as one of several processes has them."""
-    return RateLimits(add_card=add_card, shared=counts_in_redis(redis.url))
+    return RateLimits(write=write, shared=counts_in_redis(redis.url))
 
 
 def fail(limits: RateLimits, times: int) -> None:
@@ -33,17 +33,17 @@ def fail(limits: RateLimits, times: int) -> None:
 
 
 def test_processes_count_together(redis: RedisServer) -> None:
-    processes = [a_process(redis, add_card="2/day") for _ in range(2)]
+    processes = [a_process(redis, write="2/day") for _ in range(2)]
     for process in processes:
         fail(process, 15)
-        process.count_add_card(a_caller())
+        process.count_write(a_caller())
 
     for process in processes:
         with pytest.raises(TooManyRequests) as refusal:
             process.count_failed_authentication(ADDRESS)
         assert 1 <= refusal.value.retry_after_seconds <= 60
         with pytest.raises(TooManyRequests):
-            process.count_add_card(a_caller())
+            process.count_write(a_caller())
         process.count_failed_authentication("198.51.100.8")
 
 
