@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 import pytest
 
 from domain.card_sessions import SessionStatus
-from tests.adapters.http.api import ACCOUNTS
-from tests.deploy.nginx import NAME, Nginx
+from tests.adapters.http.api import ACCOUNTS, PRODUCTS
+from tests.deploy.nginx import ADDRESS, MANY, NAME, Nginx
 from tests.entrypoints.test_malformed_http import ODD, REFUSED, TOO_LARGE, statuses
 from tests.installation import GOOD_CARD
 from tests.serving import BODY, SERVERS, Serving
@@ -259,14 +259,27 @@ def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
         assert site.serves_others()
 
 
-def test_one_address_has_a_bounded_number_of_requests_under_way(site: Site) -> None:
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+@pytest.mark.parametrize(
+    ("source", "addresses", "refused"),
+    [
+        ("127.0.0.4", [""] * 110, 10),
+        # One network of IPv6 counts as one address, and IPv4 addresses each for themselves.
+        (MANY, [f"2001:db8::a:{number:x}" for number in range(110)], 10),
+        (MANY, [f"2001:db8:0:{number:x}::a" for number in range(110)], 0),
+        (MANY, [f"192.0.2.{number}" for number in range(110)], 0),
+    ],
+    ids=["one address", "one network", "networks", "addresses"],
+)
+def test_one_client_has_a_bounded_number_of_requests_under_way(
+    site: Site, source: str, addresses: list[str], refused: int
+) -> None:
     with ExitStack() as opened:
-        slow = [opened.enter_context(closing(site.nginx.connect("127.0.0.4"))) for _ in range(110)]
-        for connection in slow:
-            connection.sendall(head)
+        slow = [opened.enter_context(closing(site.nginx.connect(source))) for _ in addresses]
+        for connection, address in zip(slow, addresses, strict=True):
+            head = f"POST / HTTP/1.1\r\nHost: x\r\n{ADDRESS}: {address}\r\nContent-Length: 100"
+            connection.sendall(f"{head}\r\n\r\n{{".encode())
 
-        assert sum(_was_refused(connection) for connection in slow) == 10
+        assert sum(_was_refused(connection) for connection in slow) == refused
         assert site.serves_others()
 
 
@@ -282,13 +295,32 @@ def test_readiness_is_not_for_the_world(site: Site) -> None:
     assert site.ask("GET", "/healthz")[0].status == 200
 
 
-def test_plain_http_leads_to_https(site: Site) -> None:
+def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
+    """Send a request with a token on port 80, and return the response."""
     with closing(socket.create_connection(("127.0.0.1", site.nginx.plain_port), SECONDS)) as plain:
-        plain.sendall(b"GET /healthz?a=b HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        plain.sendall(
+            f"{method} {path} HTTP/1.1\r\nHost: evil.example\r\n"
+            f"Authorization: bearer {site.serving.token}\r\n\r\n".encode()
+        )
         answer = HTTPResponse(plain)
         answer.begin()
+        return answer
 
-    assert answer.headers["Location"] == f"{site.nginx.url}/healthz?a=b"
+
+def test_a_link_without_https_leads_to_https(site: Site) -> None:
+    link = "/hosted-payments?token_id=x&redirect_uri=https%3A%2F%2Fshop.example"
+
+    answer = ask_without_tls(site, "GET", link)
+
+    assert (answer.status, answer.headers["Location"]) == (301, f"{site.nginx.url}{link}")
+
+
+@pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_nothing_else_is_answered_without_https(site: Site, method: str, path: str) -> None:
+    answer = ask_without_tls(site, method, path)
+
+    assert (answer.status, answer.headers["Location"]) == (403, None)
 
 
 def test_nothing_of_a_guest_is_in_the_files_of_nginx(site: Site) -> None:

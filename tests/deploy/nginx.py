@@ -18,6 +18,9 @@ from tests.waiting import wait_until
 EXAMPLE: Final = ROOT / "docs" / "examples" / "nginx.conf"
 NAME: Final = "localhost"
 """In place of cards.example. It resolves to the loopback address everywhere."""
+MANY: Final = "127.0.0.9"
+"""A source of requests from many addresses: each says in the header ADDRESS where it is from."""
+ADDRESS: Final = "X-Test-Address"
 
 
 class Nginx:
@@ -72,7 +75,9 @@ class Nginx:
             "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
             "listen 80 default_server": f"listen 127.0.0.1:{self.plain_port} default_server",
             "server 127.0.0.1:8000": f"server 127.0.0.1:{upstream_port}",
+            # This machine need not have several IPv6 addresses, so one source names them itself.
             "http {\n": "http {\n"
+            f"    set_real_ip_from {MANY};\n    real_ip_header {ADDRESS};\n"
             + "".join(
                 f"    {kind}_temp_path {self.folder}/{kind};\n"
                 for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
