@@ -457,6 +457,14 @@ class TestCenters:
             assert (page.items, page.total) == ((first, second), 2)
             assert reading.centers.page(frozenset(), PageRequest()).total == 0
 
+    def test_those_of_one_name_are_on_one_page_each(self, storage: Storage) -> None:
+        numbers = (31, 33, 32)
+        with committed(storage) as unit:
+            unit.centers.put_many(a_center(id=CenterId(a_uuid(number))) for number in numbers)
+        with storage.read() as reading:
+            pages = [reading.centers.page(None, PageRequest(page=n, size=1)) for n in (1, 2, 3)]
+        assert [each.id for page in pages for each in page.items] == [*map(a_uuid, sorted(numbers))]
+
 
 class TestProducts:
     def test_a_product_of_another_center_is_refused_and_nothing_stays(
@@ -512,6 +520,7 @@ class TestProducts:
         assert products_of(storage, size=2) == (a_product(1), a_product(3))
 
     def test_pages_stay_full_and_in_order_under_concurrent_imports(self, storage: Storage) -> None:
+        # No importer writes it, so none waits for the row of another.
         put_products(storage, a_product(0))
         importers, imports, of_each = 3, 3, 10
         importing = set(range(1, importers + 1))
@@ -520,9 +529,9 @@ class TestProducts:
             for number in range(imports):
                 first = (importer * imports + number) * of_each
                 # Some of them exist already, and keep their positions.
-                numbers = dict.fromkeys([0, *range(first, first + of_each), first - 1])
+                known = [] if number == 0 else [first - 1]
                 with committed(storage) as unit:
-                    unit.products.put_many(map(a_product, numbers))
+                    unit.products.put_many(map(a_product, [*range(first, first + of_each), *known]))
 
         def read_pages() -> list[Product]:
             with storage.read() as unit:
@@ -549,7 +558,7 @@ class TestProducts:
         at_once(importers + 1, import_or_read)
 
         lowest, highest = imports * of_each, (importers + 1) * imports * of_each
-        numbers = {0, lowest - 1, *range(lowest, highest)}
+        numbers = {0, *range(lowest, highest)}
         products = read_pages()
         assert len(products) == len(numbers)
         assert set(products) == set(map(a_product, numbers))
@@ -605,6 +614,19 @@ class TestCardSessions:
             assert (page.items, page.total) == ((sessions[0],), 3)
             page = reading.sessions.page(GUEST_ID, frozenset({CENTER_ID}), PageRequest())
             assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
+
+    def test_those_of_one_moment_are_on_one_page_each(self, storage: Storage) -> None:
+        numbers = (31, 33, 32)
+        with committed(storage) as unit:
+            for number in numbers:
+                unit.sessions.add(a_session(token_id=TokenId(a_uuid(number))))
+        with storage.read() as reading:
+            pages = [
+                reading.sessions.page(GUEST_ID, None, PageRequest(page=n, size=1))
+                for n in (1, 2, 3)
+            ]
+        listed = [each.token_id for page in pages for each in page.items]
+        assert listed == [a_uuid(number) for number in sorted(numbers, reverse=True)]
 
     def test_one_is_found_by_its_current_page_only(self, storage: Storage) -> None:
         with committed(storage) as unit:
@@ -817,6 +839,36 @@ class TestLeases:
             )
             assert not repository.is_any_due(NOW, except_to=endpoints[:1])
             assert repository.take_due(NOW, until=NOW, except_to=endpoints) is None
+
+    def test_the_endpoint_that_has_waited_the_longest_comes_first(self, storage: Storage) -> None:
+        with committed(storage) as unit:
+            for number, wait in ((401, MINUTE), (402, 3 * MINUTE), (400, 2 * MINUTE)):
+                each = EndpointId(a_uuid(number))
+                unit.event_endpoints.add(
+                    an_event_endpoint(endpoint_id=each, url=f"https://{number}.example")
+                )
+                unit.event_deliveries.add(an_event_delivery(endpoint_id=each, due_at=NOW - wait))
+        with committed(storage) as unit:
+            taken = [unit.event_deliveries.take_due(NOW, until=NOW + DAY) for _ in range(3)]
+        assert [each.endpoint_id for each in taken if each] == [a_uuid(n) for n in (402, 400, 401)]
+
+    def test_of_many_tellers_at_once_one_gets_each_account(self, storage: Storage) -> None:
+        numbers = range(40)
+        with committed(storage) as unit:
+            for number in numbers:
+                unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW))
+
+        def tell_all(_: int) -> list[AccountId]:
+            told: list[AccountId] = []
+            for _ in numbers:
+                with committed(storage) as unit:
+                    for account in unit.accounts.with_expiry_notice_due(NOW, at_most=3):
+                        unit.accounts.update(replace(account, expiry_notice_at=None))
+                        told.append(account.account_id)
+            return told
+
+        told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
+        assert sorted(told) == sorted(a_payment_account(number).account_id for number in numbers)
 
     def test_accounts_with_a_due_notice_are_found_soonest_first(self, storage: Storage) -> None:
         waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
@@ -1211,8 +1263,21 @@ class TestLookingBeforeWriting:
                 "guest_reference",
                 [lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))],
             ),
+            (
+                an_event_endpoint(),
+                "url",
+                [lambda unit: unit.event_endpoints.get(an_event_endpoint().endpoint_id)],
+            ),
+            (
+                an_event_delivery(last_result=""),
+                "last_result",
+                [
+                    lambda unit: GET["EventDelivery"](unit, an_event_delivery()),
+                    lambda unit: unit.event_deliveries.of(an_event_delivery().event.event_id)[0],
+                ],
+            ),
         ],
-        ids=["session", "account", "discard"],
+        ids=["session", "account", "discard", "endpoint", "delivery"],
     )
     def test_no_change_is_lost(
         self, storage: Storage, record: object, field: str, looks: Sequence[Look]

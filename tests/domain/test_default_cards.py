@@ -98,14 +98,28 @@ def test_removing_another_card_keeps_the_default(installation: Installation) -> 
     assert defaults(installation) == [first.account_id]
 
 
-def test_cards_without_a_default_get_one(installation: Installation) -> None:
-    """An older release that still runs beside this one stores and removes cards without it."""
-    by_older_release = [a_payment_account(number) for number in (1, 2, 3)]
+@pytest.fixture
+def by_older_release(installation: Installation) -> list[PaymentAccount]:
+    """Cards of an older release, which may still run beside this one and knows no default."""
+    accounts = [a_payment_account(number) for number in (1, 2, 3)]
     with installation.storage.write() as unit:
-        for account in by_older_release:
+        for account in accounts:
             unit.accounts.add(account)
         unit.commit()
+    return accounts
 
+
+@pytest.mark.usefixtures("by_older_release")
+def test_a_card_stored_beside_cards_without_a_default_is_the_default(
+    installation: Installation,
+) -> None:
+    stored = installation.stored_card()
+    assert defaults(installation) == [stored.account_id]
+
+
+def test_cards_without_a_default_get_one(
+    installation: Installation, by_older_release: list[PaymentAccount]
+) -> None:
     remove(installation, by_older_release[0])
     assert defaults(installation) == [by_older_release[2].account_id]
     choose(installation, by_older_release[1])

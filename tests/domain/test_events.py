@@ -6,16 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, NOW
 from domain.add_event_endpoint import TooManyEndpoints
 from domain.centers import CenterNotFound
 from domain.errors import InvalidField
-from domain.events import MAX_ENDPOINTS, DeliveryStatus, EventDelivery, EventEndpoint, EventType
+from domain.events import (
+    JITTER,
+    MAX_ENDPOINTS,
+    WAITS,
+    DeliveryStatus,
+    EventDelivery,
+    EventEndpoint,
+    EventType,
+)
 from domain.payment_accounts import PaymentAccount
 from domain.remove_event_endpoint import EndpointNotFound
 from domain.replay_event import EventNotFound
 from domain.retries import LEASE
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_event_delivery
 from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -241,6 +249,28 @@ class TestDelivery:
         deliver(taken)
         assert len(receiver.received) == 1
 
+    def test_that_is_replayed_while_it_is_sent_is_sent_again(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        installation.stored_card()
+        deliver = installation.container.deliver_event()
+        taken = deliver.take()
+        assert taken is not None
+        replay, event_id = installation.container.replay_event(), taken.event_id
+        installation.before_next_write(lambda: replay(event_id))
+
+        deliver(taken)
+        installation.reconcile_until_idle()
+
+        assert receiver.times == {event_id: 2}
+
+    def test_of_many_that_failed_at_once_are_not_tried_at_once(self) -> None:
+        tries = [an_event_delivery(number).refused("500", NOW).due_at for number in range(20)]
+        waits = [(due_at - NOW) / WAITS[0] for due_at in tries if due_at]
+        assert len(set(waits)) == 20
+        assert 1 - JITTER <= min(waits) < 1 - JITTER / 2
+        assert 1 + JITTER / 2 < max(waits) <= 1 + JITTER
+
     def test_that_cannot_be_read_stops_no_other(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -311,6 +341,18 @@ class TestReplay:
             installation.reconcile_until_idle()
             assert later.times == {delivery.event.event_id: 1}
         assert receiver.times == {delivery.event.event_id: 2}
+
+    def test_has_ten_attempts_of_its_own(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        receiver.status = 500
+        installation.stored_card()
+        for times in (10, 20):
+            while (due_at := deliveries(installation)[0].due_at) is not None:
+                installation.clock.advance(max(due_at - installation.clock.now(), timedelta(0)))
+                installation.reconcile()
+            assert len(receiver.received) == times
+            installation.container.replay_event()(receiver.received[0].event_id)
 
     def test_refuses_an_event_that_is_not_there(self, installation: Installation) -> None:
         with pytest.raises(EventNotFound):

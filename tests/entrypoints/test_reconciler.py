@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -208,3 +209,32 @@ def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation
 
     (line,) = (line for line in logs if line["event"] == "psp_silent_for_24_hours")
     assert (line["log_level"], line["silent"]) == ("error", 1)
+
+
+def test_a_psp_that_is_silent_for_a_day_is_in_the_log_of_the_worker_and_asked_again(
+    installation: Installation,
+) -> None:
+    sessions = sessions_with_a_card(installation, 5)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with capture_logs() as logs, running(installation) as work:
+        for hours in (0, 24):
+            installation.clock.advance(timedelta(hours=hours))
+            work.set()
+            wait_until(lambda: all(waiting(installation, sessions)))
+        wait_until(lambda: silent(logs) == 5)
+
+        installation.provider.recover()
+        installation.clock.advance(timedelta(hours=1))
+        work.set()
+        wait_until(lambda: all(settled(installation, sessions)))
+
+
+def waiting(installation: Installation, sessions: Iterable[CardSession]) -> list[bool]:
+    """Return of each session whether its PSP was asked in vain, and is asked again later."""
+    now, seen = installation.clock.now(), [installation.session(s.token_id) for s in sessions]
+    return [s.unanswered_since is not None and (s.due_at or now) > now for s in seen]
+
+
+def silent(logs: Iterable[MutableMapping[str, Any]]) -> int:
+    """Return of how many jobs the log says that their PSP is silent."""
+    return sum(line["silent"] for line in logs if line["event"] == "psp_silent_for_24_hours")

@@ -19,9 +19,11 @@ from tests.adapters.postgresql.by_hand import execute, statements_of
 from tests.builders import (
     CENTER_ID,
     PROVIDER,
+    a_center,
     a_discard,
     a_guest,
     a_payment_account,
+    a_product,
     a_session,
     an_evidence,
 )
@@ -130,6 +132,11 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.accounts.get(a_payment_account().account_id),
         lambda unit: unit.accounts.update(a_payment_account()),
     ),
+    # The first writes no row that the second writes, nor a position that it takes.
+    "the products of a center": (
+        lambda unit: unit.products.put_many([a_product(1, name="Sauna")]),
+        lambda unit: unit.products.put_many([a_product(2)]),
+    ),
     "evidence": (
         lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
         lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(content="other"), at_most=50),
@@ -160,6 +167,8 @@ def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
             unit.sessions.add(a_session())
             unit.accounts.add(a_payment_account())
             unit.discards.add(a_discard())
+            unit.centers.put_many([a_center()])
+            unit.products.put_many([a_product(1)])
             unit.commit()
         with storage.write() as unit:
             first(unit)

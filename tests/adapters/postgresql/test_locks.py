@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,13 @@ from adapters.psp.contract.samples import (
     TOKEN_ID,
     a_uuid,
 )
-from domain.identifiers import CardToken, TokenId
+from domain.identifiers import AccountId, CardToken, TokenId
 from domain.pagination import PageRequest
 from domain.ports import WriteUnit
 from tests.builders import (
     CALLER,
     CENTER_ID,
+    OTHER_CENTER_ID,
     PROVIDER,
     a_center,
     a_discard,
@@ -34,11 +36,15 @@ from tests.concurrency import elsewhere
 
 OTHER_TOKEN_ID = TokenId(a_uuid(22))
 TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
+ACCOUNTS = [
+    a_payment_account(number, center_id=OTHER_CENTER_ID, expiry_notice_at=NOW)
+    for number in (11, 12)
+]
 
 
 @pytest.fixture
 def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
-    """Return a storage with two sessions, discards and keys."""
+    """Return a storage with two sessions, discards, keys and accounts."""
     with storage.write() as unit:
         unit.centers.put_many([a_center()])
         unit.products.put_many([a_product(1)])
@@ -46,6 +52,8 @@ def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
             unit.sessions.add(a_session(token_id=token_id, due_at=NOW))
             unit.discards.add(a_discard(token=token, due_at=NOW))
             unit.idempotency_keys.claim(CALLER, token, token_id, now=NOW, since=NOW)
+        for account in ACCOUNTS:
+            unit.accounts.add(account)
         unit.commit()
     return storage
 
@@ -60,19 +68,30 @@ def take_discard(unit: WriteUnit) -> CardToken | None:
     return taken.token if taken else None
 
 
+def take_notice(unit: WriteUnit) -> AccountId | None:
+    found = unit.accounts.with_expiry_notice_due(NOW, at_most=1)
+    for account in found:
+        unit.accounts.update(replace(account, expiry_notice_at=None))
+    return found[0].account_id if found else None
+
+
 def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]) -> object:
     """Do some work in a unit of another thread, without a commit; return its result."""
     return elsewhere(lambda: storage.transact(work))
 
 
-@pytest.mark.parametrize("take", [take_session, take_discard])
+@pytest.mark.parametrize("take", [take_session, take_discard, take_notice])
 def test_what_another_unit_has_locked_is_not_taken_and_not_waited_for(
     filled: PostgresqlStorage, take: Callable[[WriteUnit], object]
 ) -> None:
     with filled.write() as unit:
         first = take(unit)
         second = elsewhere_in(filled, take)
-        assert {first, second} in ({TOKEN_ID, OTHER_TOKEN_ID}, {TOKEN, OTHER_TOKEN})
+        assert {first, second} in (
+            {TOKEN_ID, OTHER_TOKEN_ID},
+            {TOKEN, OTHER_TOKEN},
+            {account.account_id for account in ACCOUNTS},
+        )
         assert take(unit) == second
         assert elsewhere_in(filled, take) is None
 

@@ -1,0 +1,113 @@
+"""Lists have one order, also among equals, however the server reads the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, Final
+
+import pytest
+
+from adapters.postgresql.storage import PostgresqlStorage
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from domain.identifiers import CenterId, EndpointId, TokenId
+from domain.pagination import PageRequest
+from domain.ports import UnitOfWork
+from tests.adapters.postgresql.by_hand import statements_of
+from tests.builders import (
+    CENTER_ID,
+    a_center,
+    a_payment_account,
+    a_session,
+    an_access_token,
+    an_event_delivery,
+    an_event_endpoint,
+)
+from tests.contracts.test_storage import ADD, UPDATE, kind
+
+ADDED: Final = (31, 33, 32)
+UPDATED: Final = (32, 31, 33)
+"""The rows are in this order then: each update moves its row behind the others."""
+
+FORWARD: Final = (31, 32, 33)
+BACKWARD: Final = (33, 32, 31)
+
+# The records are of many types, so they are Any.
+LISTS: Final[
+    dict[str, tuple[Callable[[int], Any], Callable[[UnitOfWork], Sequence[Any]], Sequence[int]]]
+] = {
+    "centers": (
+        lambda number: a_center(id=CenterId(a_uuid(number))),
+        lambda unit: unit.centers.page(None, PageRequest()).items,
+        FORWARD,
+    ),
+    "sessions of a guest": (
+        lambda number: a_session(token_id=TokenId(a_uuid(number))),
+        lambda unit: unit.sessions.page(GUEST_ID, None, PageRequest()).items,
+        BACKWARD,
+    ),
+    "cards of a guest": (
+        a_payment_account,
+        lambda unit: unit.accounts.page(GUEST_ID, None, PageRequest()).items,
+        ADDED,
+    ),
+    "cards of a guest at a center": (
+        a_payment_account,
+        lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
+        ADDED,
+    ),
+    "cards that expire": (
+        a_payment_account,
+        lambda unit: (
+            unit.accounts.page_expiring(CENTER_ID, before=date.max, request=PageRequest()).items
+        ),
+        ADDED,
+    ),
+    "latest events": (
+        an_event_delivery,
+        lambda unit: unit.event_deliveries.latest(limit=9, only_failed=False),
+        BACKWARD,
+    ),
+    "deliveries of an event": (
+        lambda number: an_event_delivery(endpoint_id=EndpointId(a_uuid(number))),
+        lambda unit: unit.event_deliveries.of(an_event_delivery().event.event_id),
+        FORWARD,
+    ),
+    "latest deliveries of an event": (
+        lambda number: an_event_delivery(endpoint_id=EndpointId(a_uuid(number))),
+        lambda unit: unit.event_deliveries.latest(limit=9, only_failed=False),
+        BACKWARD,
+    ),
+    "endpoints": (
+        lambda number: an_event_endpoint(
+            endpoint_id=EndpointId(a_uuid(number)), url=f"https://{number}.example"
+        ),
+        lambda unit: unit.event_endpoints.all(),
+        FORWARD,
+    ),
+    "access tokens": (
+        lambda number: an_access_token(token_hash=str(number)),
+        lambda unit: unit.access_tokens.all(),
+        ADDED,
+    ),
+}
+
+
+@pytest.mark.parametrize("scans", ["on", "off"])
+@pytest.mark.parametrize(("record", "listed", "order"), LISTS.values(), ids=LISTS)
+def test_equals_keep_their_order(
+    storage: PostgresqlStorage,
+    record: Callable[[int], Any],
+    listed: Callable[[UnitOfWork], Sequence[Any]],
+    order: Sequence[int],
+    scans: str,
+) -> None:
+    with storage.write() as unit:
+        for numbers, do in ((ADDED, ADD), (UPDATED, UPDATE)):
+            for each in map(record, numbers):
+                do[kind(each)](unit, each)
+        unit.commit()
+    with storage.read() as reading:
+        for scan in ("indexscan", "indexonlyscan", "bitmapscan"):
+            statements_of(reading).execute(f"SET LOCAL enable_{scan} = {scans}")
+        assert list(listed(reading)) == [record(number) for number in order]
