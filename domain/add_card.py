@@ -10,7 +10,7 @@ from typing import Final
 
 from domain.address_verification import require_billing_address
 from domain.billing import parse_billing_info
-from domain.card_limits import CardLimit, CountedPer
+from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, RequestFingerprint
 from domain.card_testing import require_below_limits
 from domain.centers import parse_center_id
@@ -111,27 +111,22 @@ class AddCard:
                 raise PaymentMethodAlreadyExists
             if configuration.avs:
                 require_billing_address(billing_info, self.postal_codes)
-            counted_for = {
-                CountedPer.GUEST: guest_id,
-                CountedPer.CALLER: caller.name,
-                CountedPer.CENTER: center_id,
-            }
-            require_below_limits(unit, self.limits, counted_for, now)
-        expires_at = now + configuration.link_lifetime(link_minutes)
-        session = CardSession(
-            token_id=TokenId(self.ids.uuid()),
-            guest_id=guest_id,
-            center_id=center_id,
-            caller=caller.name,
-            source=source,
-            redirect_uri=redirect_uri,
-            billing_info=billing_info,
-            link_minutes=link_minutes,
-            configuration=configuration,
-            created_at=now,
-            expires_at=expires_at,
-            due_at=expires_at,
-        )
+            expires_at = now + configuration.link_lifetime(link_minutes)
+            session = CardSession(
+                token_id=TokenId(self.ids.uuid()),
+                guest_id=guest_id,
+                center_id=center_id,
+                caller=caller.name,
+                source=source,
+                redirect_uri=redirect_uri,
+                billing_info=billing_info,
+                link_minutes=link_minutes,
+                configuration=configuration,
+                created_at=now,
+                expires_at=expires_at,
+                due_at=expires_at,
+            )
+            require_below_limits(unit, self.limits, session, now)
         return self._stored(session, key, keys_since)
 
     def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
@@ -143,6 +138,10 @@ class AddCard:
                 )
                 if holder != session.token_id:
                     return _replayed(unit.sessions.get(holder), session.request_fingerprint)
+            # Other requests may have come since. A guest's few sessions are counted again, so that
+            # the limit is exact; of a caller or center, each request at once may be the last.
+            of_guest = [each for each in self.limits if each.is_on_a_guest]
+            require_below_limits(unit, of_guest, session, session.created_at)
             unit.sessions.add(session)
             unit.commit()
             return session

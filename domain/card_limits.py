@@ -25,9 +25,13 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """Whose sessions and refused cards a limit counts."""
+    """Whose sessions and refused cards a limit counts.
+
+    Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
+    """
 
     GUEST = "guest"
+    GUEST_EVERYWHERE = "guest-everywhere"
     CALLER = "caller"
     CENTER = "center"
 
@@ -40,10 +44,16 @@ class CardLimit:
     per: CountedPer
     at_most: int
 
+    @property
+    def is_on_a_guest(self) -> bool:
+        """Whether it counts those of a guest, at one center or at all."""
+        return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
+
 
 DEFAULT_LIMITS: Final = (
     CardLimit(Counted.SESSIONS, CountedPer.GUEST, 10),
     CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 30),
     CardLimit(Counted.SESSIONS, CountedPer.CALLER, 5_000),
     CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 500),
     CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),

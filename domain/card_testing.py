@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from domain.card_limits import WINDOW, CardLimit, CardsAtCenter, CountedPer, RefusedCard
+from domain.card_limits import WINDOW, CardLimit, CardsAtCenter, Counted, CountedPer, RefusedCard
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import CardLimitReached
 from domain.hosted_pages import Outcome
@@ -22,27 +22,44 @@ SESSIONS_PER_REFUSED_CARD: Final = 4
 
 
 def require_below_limits(
-    unit: UnitOfWork, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], now: datetime
+    unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
 ) -> None:
-    """Raise CardLimitReached if one of the limits is reached; change nothing.
+    """Raise CardLimitReached if the guest, the caller or the center has reached one of the limits.
 
-    `of` has the guest, the caller and the center, as far as the limits need them. The time to wait
-    lasts until no limit is reached any more. Nothing is locked: of several requests at once, each
-    may be the last one that is allowed.
+    Nothing is changed. The time to wait lasts until none of the limits is reached any more.
     """
-    reached = unit.refused_cards.reached(limits, of, since=now - WINDOW) if limits else {}
+    reached = unit.refused_cards.reached(limits, session, since=now - WINDOW) if limits else {}
     if reached:
         limit, full_since = max(reached.items(), key=lambda each: each[1])
         wait = full_since + WINDOW - now
+        whose = {CountedPer.CALLER: session.caller, CountedPer.CENTER: session.center_id}
         raise CardLimitReached(
             counted=f"{limit.counted} per {limit.per}",
-            of=of[limit.per],
+            of=whose.get(limit.per, session.guest_id),
             retry_after_seconds=max(1, math.ceil(wait.total_seconds())),
         )
 
 
+def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
+    """Return those of the limits that count refused cards."""
+    return [each for each in limits if each.counted is Counted.REFUSED_CARDS]
+
+
+def must_close_page(
+    unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> bool:
+    """Return whether so many cards of the guest were refused that an open page is closed.
+
+    The limits of callers and centers close none: a guest who is typing has nothing to do with them.
+    """
+    of_guests = [each for each in on_refused_cards(limits) if each.is_on_a_guest]
+    since = now - WINDOW
+    return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
+
+
 def note_refused_cards(
     unit: WriteUnit,
+    limits: Sequence[CardLimit],
     asked: CardSession,
     outcome: Outcome | None,
     changed: CardSession,
@@ -51,26 +68,30 @@ def note_refused_cards(
 ) -> None:
     """Note the cards that the page of `asked` has refused, and the one that made it fail.
 
-    `changed` is the session after the outcome was applied. May be called again: each card is noted
-    once. The caller commits.
+    `changed` is the session after the outcome was applied, and stored. If the guest has too many
+    refused cards now, every session of the guest with a page is due at once: settling closes the
+    page. May be called again: each card is noted once. The caller commits.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     refused = [(asked, number) for number in range(1, by_page + 1)]
     if changed.status is SessionStatus.FAILED:
         refused.append((changed, 0))
-    if refused:
-        unit.refused_cards.add(
-            RefusedCard(
-                token_id=session.token_id,
-                attempt=session.current_attempt.request.attempt,
-                number=number,
-                guest_id=session.guest_id,
-                caller=session.caller,
-                center_id=session.center_id,
-                refused_at=now,
-            )
-            for session, number in refused
+    if not refused:
+        return
+    newly_noted = unit.refused_cards.add(
+        RefusedCard(
+            token_id=session.token_id,
+            attempt=session.current_attempt.request.attempt,
+            number=number,
+            guest_id=session.guest_id,
+            caller=session.caller,
+            center_id=session.center_id,
+            refused_at=now,
         )
+        for session, number in refused
+    )
+    if newly_noted and must_close_page(unit, limits, asked, now):
+        unit.sessions.make_pages_due(asked.guest_id, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

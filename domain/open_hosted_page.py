@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from domain.card_limits import CardLimit, Counted, CountedPer
+from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, Progress
-from domain.card_testing import require_below_limits
+from domain.card_testing import on_refused_cards, require_below_limits
 from domain.errors import CardLimitReached
 from domain.hosted_links import HostedLinks
 from domain.hosted_pages import MAX_PAGE_LIFETIME, HostedPageRequest, consent_for
@@ -32,11 +32,11 @@ class LinkExpired(Exception):
 
 
 class LinkPaused(Exception):
-    """Too many of the guest's cards were refused in 24 hours, so there is no further page for now."""
+    """Too many cards were refused in 24 hours, so there is no further page for now."""
 
-    def __init__(self, retry_after_seconds: int) -> None:
+    def __init__(self, reached: CardLimitReached) -> None:
+        self.reached = reached
         super().__init__()
-        self.retry_after_seconds = retry_after_seconds
 
 
 class ClickNeeded(Exception):
@@ -55,8 +55,8 @@ class OpenHostedPage:
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
     Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
-    when the PSP creates no page; the next opening tries again. Of `limits`, the one on the refused
-    cards of a guest counts here too: sessions started in advance get no page once it is reached.
+    when the PSP creates no page; the next opening tries again. Of `limits`, those on refused cards
+    count here too: sessions started in advance get no page once one is reached.
     """
 
     storage: Storage
@@ -180,16 +180,10 @@ class OpenHostedPage:
         )
 
     def _require_few_refused_cards(self, unit: WriteUnit, session: CardSession) -> None:
-        refused_cards = [
-            each
-            for each in self.limits
-            if (each.counted, each.per) == (Counted.REFUSED_CARDS, CountedPer.GUEST)
-        ]
-        of = {CountedPer.GUEST: session.guest_id}
         try:
-            require_below_limits(unit, refused_cards, of, self.clock.now())
+            require_below_limits(unit, on_refused_cards(self.limits), session, self.clock.now())
         except CardLimitReached as reached:
-            raise LinkPaused(reached.retry_after_seconds) from reached
+            raise LinkPaused(reached) from reached
 
 
 def find_session(storage: Storage, token_id: str) -> CardSession:

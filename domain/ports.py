@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
 from domain.access_tokens import AccessToken
-from domain.card_limits import CardLimit, CardsAtCenter, CountedPer, RefusedCard
+from domain.card_limits import CardLimit, CardsAtCenter, RefusedCard
 from domain.card_sessions import CardSession, DueSession
 from domain.centers import Center
 from domain.discards import Discard
@@ -274,6 +274,13 @@ class CardSessions(Protocol):
         """Store a session that exists."""
         ...
 
+    def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
+        """Make every open session of a guest that has a page due at `now`.
+
+        Sessions that another unit has locked are left out: that unit is about to change them.
+        """
+        ...
+
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
@@ -299,18 +306,20 @@ class CardSessions(Protocol):
 class RefusedCards(Protocol):
     """Cards that were refused, and the limits on them and on sessions."""
 
-    def add(self, cards: Iterable[RefusedCard]) -> None:
-        """Store refused cards. Those that are stored already stay as they are."""
+    def add(self, cards: Iterable[RefusedCard]) -> int:
+        """Store refused cards, and return how many were new. The others stay as they are."""
         ...
 
     def reached(
-        self, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], *, since: datetime
+        self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
         """Return the limits that are reached, each with the time from which on it is full.
 
-        A limit of n is reached when `of[limit.per]` has n sessions or refused cards after `since`;
-        it is full from the n-th latest on. Costs as much as reading n entries of an index for each
-        limit, and locks nothing.
+        A limit of n is reached when the session's guest, caller or center has n sessions or refused
+        cards after `since`, whether the session itself is stored or not; it is full from the n-th
+        latest on. Costs as much as reading n entries of an index for each limit, and for a guest at
+        a center all entries of the guest. A write unit locks the guest: other units wait here until
+        it ends, so that none misses what another adds for the same guest.
         """
         ...
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, DueSession
-from domain.card_testing import note_refused_cards
+from domain.card_testing import must_close_page, note_refused_cards
 from domain.discard_tokens import note_discard_of_collected
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
 from domain.identifiers import PspAccount, TokenId
@@ -40,10 +41,12 @@ class SettleSession:
 
     May be called any number of times, by several processes at once: the outcome is applied to the
     session as it is when it is read again under lock. While the PSP does not respond, the session
-    is due again later. Raises ServiceUnavailable.
+    is due again later. Once too many cards of the guest were refused, by `limits`, the page is closed
+    and the session stays open. Raises ServiceUnavailable.
     """
 
     storage: Storage
+    limits: Sequence[CardLimit]
     providers: Providers
     obtain_page: ObtainPage
     clock: Clock
@@ -89,7 +92,7 @@ class SettleSession:
             return PageClosed()
         provider = self.providers[session.configuration.provider]
         outcome = provider.outcome(attempt.request, attempt.page, self._evidence(session))
-        if isinstance(outcome, _COLLECTED) or not session.is_page_past_end(self.clock.now()):
+        if isinstance(outcome, _COLLECTED) or not self._must_close(session):
             return outcome
         # Closed before the last question, so that no card can be collected after it.
         provider.close(attempt.request, attempt.page)
@@ -97,6 +100,13 @@ class SettleSession:
         if isinstance(last, _COLLECTED):
             return last
         return PageClosed(refused_cards=max(outcome.refused_cards, last.refused_cards))
+
+    def _must_close(self, session: CardSession) -> bool:
+        now = self.clock.now()
+        if session.is_page_past_end(now):
+            return True
+        with self.storage.read() as unit:
+            return must_close_page(unit, self.limits, session, now)
 
     def _evidence(self, session: CardSession) -> Sequence[Evidence]:
         with self.storage.read() as unit:
@@ -136,6 +146,6 @@ class SettleSession:
         changed = changed.keeping_due_at(current, since=asked).answered(now)
         unit.sessions.update(changed)
         note_end_of_session(unit, self.ids, current, changed, now=now)
-        note_refused_cards(unit, asked, outcome, changed, now=now)
+        note_refused_cards(unit, self.limits, asked, outcome, changed, now=now)
         unit.commit()
         return changed

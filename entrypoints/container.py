@@ -207,6 +207,7 @@ class Container(containers.DeclarativeContainer):
     settle_session = providers.ThreadSafeSingleton(
         SettleSession,
         storage=storage,
+        limits=settings.provided.card_testing_limits,
         providers=psps,
         obtain_page=obtain_page,
         clock=clock,
@@ -215,6 +216,7 @@ class Container(containers.DeclarativeContainer):
     settle_in_worker = providers.ThreadSafeSingleton(
         SettleSession,
         storage=storage,
+        limits=settings.provided.card_testing_limits,
         providers=worker_psps,
         obtain_page=providers.Factory(
             ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids

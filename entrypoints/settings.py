@@ -33,7 +33,9 @@ OFF: Final = "off"
 _PREFIX = "CARDONFILE_"
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
-_CARD_LIMITS = re.compile(r"(guest|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})")
+_CARD_LIMITS = re.compile(
+    r"(guest|guest-everywhere|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})"
+)
 _REDIS = re.compile(r"rediss?://[^\s/?#]+(?:/[0-9]*)?")
 _FOR_TESTS = re.compile(rf"{_PREFIX}(?:[A-Z0-9_]+_)?TEST_(?:KEY|POSTGRESQL)")
 # Kubernetes sets such variables in each container for every service, Docker for every link:
@@ -340,8 +342,8 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
         if found is None or found[1] in set_by_operator:
             raise SettingsError(
                 "CARDONFILE_CARD_TESTING_LIMITS must be off, or look like "
-                "guest=10/10,caller=5000/500,center=1000/200: sessions and refused cards in "
-                "24 hours, each a number from 1 to 999999 or off"
+                "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200: sessions "
+                "and refused cards in 24 hours, each a number from 1 to 999999 or off"
             )
         per = CountedPer(found[1])
         set_by_operator[per] = [

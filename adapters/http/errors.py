@@ -136,12 +136,7 @@ def _on_refusal(
             caller=req.context.get("caller"),
         )
     if isinstance(refusal, CardLimitReached):
-        log.warning(
-            "card_limit_reached",
-            limit=refusal.counted,
-            of=refusal.of,
-            caller=req.context.get("caller"),
-        )
+        log_card_limit(refusal, caller=req.context.get("caller"))
     if isinstance(refusal, ServiceUnavailable):
         cause = refusal.__cause__
         log.error(
@@ -154,6 +149,11 @@ def _on_refusal(
         resp.status = refusal.code
         resp.set_header(ERROR_TYPE, refusal.type)
         json_body(resp, error_body(req.path, refusal))
+
+
+def log_card_limit(reached: CardLimitReached, *, caller: str | None) -> None:
+    """Log that add-card, or a link, was refused by a limit against card testing."""
+    log.warning("card_limit_reached", limit=reached.counted, of=reached.of, caller=caller)
 
 
 def _on_http_error(

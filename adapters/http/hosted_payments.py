@@ -17,6 +17,7 @@ from typing import Final
 import falcon
 
 from adapters.http.continue_page import show_continue_page
+from adapters.http.errors import log_card_limit
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
@@ -140,7 +141,8 @@ class HostedPayments:
     ) -> None:
         problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
         if isinstance(error, LinkPaused):
-            problem = replace(problem, retry_after_seconds=error.retry_after_seconds)
+            log_card_limit(error.reached, caller=None)
+            problem = replace(problem, retry_after_seconds=error.reached.retry_after_seconds)
         show_problem(resp, problem, self._way_back(req))
 
     def _show_button(

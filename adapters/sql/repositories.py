@@ -22,7 +22,7 @@ from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer, RefusedCard
-from domain.card_sessions import CardSession, DueSession
+from domain.card_sessions import CardSession, DueSession, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
 from domain.events import DueDelivery, EventDelivery, EventEndpoint
@@ -71,9 +71,11 @@ _COUNTED: Final = {
 }
 """The table of what a limit counts, and its time."""
 _COUNTED_PER: Final = {
-    CountedPer.GUEST: "guest_id",
-    CountedPer.CALLER: "caller",
-    CountedPer.CENTER: "center_id",
+    # Written with NOT, so that SQLite searches the few of the guest and not the many of the center.
+    CountedPer.GUEST: "guest_id = :guest_id AND NOT center_id <> :center_id",
+    CountedPer.GUEST_EVERYWHERE: "guest_id = :guest_id",
+    CountedPer.CALLER: "caller = :caller",
+    CountedPer.CENTER: "center_id = :center_id",
 }
 _EVIDENCE = Rows(
     "evidence",
@@ -331,6 +333,15 @@ class CardSessions(_Repository, ports.CardSessions):
         self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
+    def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
+        self._transaction.execute(
+            "UPDATE card_sessions SET due_at = :now WHERE token_id IN ("
+            "SELECT token_id FROM card_sessions WHERE guest_id = :guest_id AND status = :open "
+            f"AND {self._dialect.page_reference} IS NOT NULL{self._dialect.skip_locked})",
+            {"guest_id": guest_id, "now": now, "open": SessionStatus.OPEN},
+        )
+
+    @override
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
@@ -367,19 +378,25 @@ class RefusedCards(_Repository, ports.RefusedCards):
     """Cards that were refused, and the limits on them and on sessions."""
 
     @override
-    def add(self, cards: Iterable[RefusedCard]) -> None:
-        self._transaction.execute_many(
+    def add(self, cards: Iterable[RefusedCard]) -> int:
+        return self._transaction.execute_many(
             _REFUSED_CARDS.insert + "ON CONFLICT DO NOTHING", map(_REFUSED_CARDS.row, cards)
         )
 
     @override
     def reached(
-        self, limits: Sequence[CardLimit], of: Mapping[CountedPer, str], *, since: datetime
+        self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
+        self._transaction.lock("card limits", session.guest_id)
         # One statement, because on PostgreSQL each costs a round trip.
         full_since = self._transaction.one(
             f"SELECT {', '.join(map(_nth_latest, limits))}",
-            {**{per.value: whose for per, whose in of.items()}, "since": since},
+            {
+                "guest_id": session.guest_id,
+                "caller": session.caller,
+                "center_id": session.center_id,
+                "since": since,
+            },
         )
         return {
             limit: msgspec.convert(time, datetime)
@@ -417,7 +434,7 @@ def _nth_latest(limit: CardLimit) -> str:
     """Return the query for the time from which on a limit is full, or NULL."""
     table, time = _COUNTED[limit.counted]
     return (
-        f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} = :{limit.per} "
+        f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
         f"AND {time} > :since ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
     )
 

@@ -69,11 +69,11 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CALLER, "key", TOKEN_ID, now=NOW, since=NOW
     ),
     "old keys": lambda unit: unit.idempotency_keys.forget(before=NOW),
-    "limits": lambda unit: unit.refused_cards.reached(
-        DEFAULT_LIMITS,
-        {CountedPer.GUEST: GUEST_ID, CountedPer.CALLER: CALLER, CountedPer.CENTER: CENTER_ID},
-        since=NOW,
+    "limits": lambda unit: unit.refused_cards.reached(DEFAULT_LIMITS, a_session(), since=NOW),
+    "limits of a guest at a center": lambda unit: unit.refused_cards.reached(
+        [each for each in DEFAULT_LIMITS if each.per is CountedPer.GUEST], a_session(), since=NOW
     ),
+    "pages of a guest": lambda unit: unit.sessions.make_pages_due(GUEST_ID, NOW),
     "centers with refused cards": lambda unit: unit.refused_cards.at_centers(
         since=NOW - timedelta(days=1), at_least=1
     ),
@@ -93,8 +93,9 @@ SEARCHED_IN_SQLITE: Final = {
     "page of products": "position>? AND position<?",
     "expiring accounts": "center_id=? AND (expiry_year,expiry_month)<(?,?)",
     "due delivery": "endpoint_id=? AND due_at<?",
+    "limits of a guest at a center": "card_sessions_guest_id_created_at",
 }
-"""Conditions that SQLite must search for, though another index would fit somehow."""
+"""Indexes or conditions that SQLite must search for, though another index would fit somehow."""
 
 SEARCHED: Final = {
     "page of products": '"position" <=',

@@ -692,6 +692,26 @@ class TestCardSessions:
         assert session is not None
         assert session.due_at == NOW + DAY
 
+    def test_open_sessions_of_a_guest_with_a_page_are_made_due(self, storage: Storage) -> None:
+        with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
+        of_another = {"guest_id": OTHER_GUEST_ID}
+        ended = {"status": SessionStatus.EXPIRED, "due_at": None}
+        listed: list[dict[str, Any]] = [
+            with_page,
+            {"due_at": NOW + DAY},
+            with_page | of_another,
+            with_page | ended,
+        ]
+        ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
+        with committed(storage) as unit:
+            for token_id, changes in zip(ids, listed, strict=True):
+                unit.sessions.add(a_session(token_id=token_id, **changes))
+        with committed(storage) as unit:
+            unit.sessions.make_pages_due(GUEST_ID, NOW)
+        with storage.read() as unit:
+            due = [session.due_at for each in ids if (session := unit.sessions.get(each))]
+        assert due == [NOW, NOW + DAY, NOW + DAY, None]
+
 
 @dataclass(frozen=True)
 class DueRecords:
@@ -1392,22 +1412,23 @@ class TestLookingBeforeWriting:
 class TestRefusedCards:
     @pytest.mark.parametrize("counted", Counted)
     @pytest.mark.parametrize(
-        ("per", "whose", "another"),
+        ("per", "another"),
         [
-            (CountedPer.GUEST, GUEST_ID, OTHER_GUEST_ID),
-            (CountedPer.CALLER, CALLER, "kiosk"),
-            (CountedPer.CENTER, CENTER_ID, OTHER_CENTER_ID),
+            (CountedPer.GUEST, {"guest_id": OTHER_GUEST_ID}),
+            (CountedPer.GUEST, {"center_id": OTHER_CENTER_ID}),
+            (CountedPer.GUEST_EVERYWHERE, {"guest_id": OTHER_GUEST_ID}),
+            (CountedPer.CALLER, {"caller": "kiosk"}),
+            (CountedPer.CENTER, {"center_id": OTHER_CENTER_ID}),
         ],
     )
     def test_a_limit_is_reached_by_the_records_of_one_within_the_window(
-        self, storage: Storage, counted: Counted, per: CountedPer, whose: str, another: str
+        self, storage: Storage, counted: Counted, per: CountedPer, another: dict[str, Any]
     ) -> None:
-        field = "caller" if per is CountedPer.CALLER else f"{per}_id"
         with committed(storage) as unit:
-            for number, (whom, minutes) in enumerate(
-                [(whose, 0), (whose, 1), (whose, 2), (whose, 3), (another, 4)]
+            for number, (of, minutes) in enumerate(
+                [({}, 0), ({}, 1), ({}, 2), ({}, 3), (another, 4)]
             ):
-                changes = {field: whom, "token_id": TokenId(a_uuid(500 + number))}
+                changes = {**of, "token_id": TokenId(a_uuid(500 + number))}
                 time = NOW + minutes * MINUTE
                 if counted is Counted.SESSIONS:
                     unit.sessions.add(a_session(**changes, created_at=time))
@@ -1416,8 +1437,8 @@ class TestRefusedCards:
         limits = [CardLimit(counted, per, at_most) for at_most in range(1, 5)]
         with storage.read() as unit:
             # The first record counts no more at the moment when it is 24 hours old.
-            reached = unit.refused_cards.reached(limits, {per: whose}, since=NOW)
-            of_another = unit.refused_cards.reached(limits, {per: another}, since=NOW)
+            reached = unit.refused_cards.reached(limits, a_session(), since=NOW)
+            of_another = unit.refused_cards.reached(limits, a_session(**another), since=NOW)
         assert reached == {
             limits[0]: NOW + 3 * MINUTE,
             limits[1]: NOW + 2 * MINUTE,
@@ -1425,18 +1446,40 @@ class TestRefusedCards:
         }
         assert of_another == {limits[0]: NOW + 4 * MINUTE}
 
+    def test_a_guest_is_counted_at_all_centers_too(self, storage: Storage) -> None:
+        with committed(storage) as unit:
+            unit.sessions.add(a_session())
+            unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
+        limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
+        with storage.read() as unit:
+            reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
+        assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}
+
+    def test_of_many_units_at_once_none_misses_what_another_adds_for_the_guest(
+        self, storage: Storage
+    ) -> None:
+        limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
+
+        def add_below_the_limit(number: int) -> bool:
+            def add(unit: WriteUnit) -> bool:
+                if unit.refused_cards.reached(limits, a_session(), since=NOW - DAY):
+                    return False
+                unit.sessions.add(a_session(token_id=TokenId(a_uuid(500 + number))))
+                unit.commit()
+                return True
+
+            return storage.transact(add)
+
+        assert sum(at_once(8, add_below_the_limit)) == 3
+
     def test_several_limits_are_looked_up_together(self, storage: Storage) -> None:
         with committed(storage) as unit:
             unit.sessions.add(a_session())
             unit.refused_cards.add([a_refused_card(refused_at=NOW + MINUTE)])
         limits = [CardLimit(counted, per, 1) for counted in Counted for per in CountedPer]
-        of = {
-            CountedPer.GUEST: OTHER_GUEST_ID,
-            CountedPer.CALLER: CALLER,
-            CountedPer.CENTER: CENTER_ID,
-        }
+        of_another_guest = a_session(guest_id=OTHER_GUEST_ID)
         with storage.read() as unit:
-            reached = unit.refused_cards.reached(limits, of, since=NOW - DAY)
+            reached = unit.refused_cards.reached(limits, of_another_guest, since=NOW - DAY)
         assert reached == {
             CardLimit(Counted.SESSIONS, CountedPer.CALLER, 1): NOW,
             CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1): NOW,
@@ -1451,12 +1494,11 @@ class TestRefusedCards:
                 for number in range(minutes + 1)
             ]
             with committed(storage) as unit:
-                unit.refused_cards.add(cards)
+                assert unit.refused_cards.add(cards) == 1
+                assert unit.refused_cards.add(cards) == 0
         limits = [CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, most) for most in (1, 2, 3)]
         with storage.read() as unit:
-            reached = unit.refused_cards.reached(
-                limits, {CountedPer.GUEST: GUEST_ID}, since=NOW - DAY
-            )
+            reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
         assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
 
     def test_centers_are_found_by_their_refused_cards_within_the_window(

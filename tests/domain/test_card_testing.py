@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.card_limits import CardsAtCenter
+from domain.card_limits import CardsAtCenter, CountedPer
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import CardLimitReached, GuestNotFound
 from domain.identifiers import CallerName, GuestId
 from domain.open_hosted_page import LinkPaused
 from domain.permissions import Caller, Permission
+from domain.ports import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.installation import (
     CHALLENGED_CARD,
@@ -23,6 +25,7 @@ from tests.installation import (
     GOOD_CARD,
     MISMATCHING_CARD,
     Installation,
+    Trouble,
 )
 
 DAY = timedelta(hours=24)
@@ -47,6 +50,12 @@ def limited(tmp_path: Path) -> Iterator[Callable[[str], Installation]]:
     yield make
     for each in made:
         each.close()
+
+
+def only(limit: str) -> str:
+    """Return the setting in which all limits but one are off."""
+    name = limit.partition("=")[0]
+    return ",".join([limit, *(f"{each}=off/off" for each in CountedPer if each != name)])
 
 
 @contextmanager
@@ -87,20 +96,22 @@ def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
 
 
 @pytest.mark.parametrize(
-    ("limits", "counted", "free"),
+    ("limit", "counted", "free"),
     [
-        ("guest=2/off,caller=off/off,center=off/off", "sessions per guest", "guest"),
-        ("guest=off/2,caller=off/off,center=off/off", "refused cards per guest", "guest"),
-        ("guest=off/off,caller=2/off,center=off/off", "sessions per caller", "caller"),
-        ("guest=off/off,caller=off/2,center=off/off", "refused cards per caller", "caller"),
-        ("guest=off/off,caller=off/off,center=2/off", "sessions per center", "center"),
-        ("guest=off/off,caller=off/off,center=off/2", "refused cards per center", "center"),
+        ("guest=2/off", "sessions per guest", {"guest", "center"}),
+        ("guest=off/2", "refused cards per guest", {"guest", "center"}),
+        ("guest-everywhere=2/off", "sessions per guest-everywhere", {"guest"}),
+        ("guest-everywhere=off/2", "refused cards per guest-everywhere", {"guest"}),
+        ("caller=2/off", "sessions per caller", {"caller"}),
+        ("caller=off/2", "refused cards per caller", {"caller"}),
+        ("center=2/off", "sessions per center", {"center"}),
+        ("center=off/2", "refused cards per center", {"center"}),
     ],
 )
-def test_each_limit_stops_one_guest_caller_or_center_and_no_other(
-    limited: Callable[[str], Installation], limits: str, counted: str, free: str
+def test_each_limit_stops_those_that_it_is_about_and_no_other(
+    limited: Callable[[str], Installation], limit: str, counted: str, free: set[str]
 ) -> None:
-    installation = limited(limits)
+    installation = limited(only(limit))
     add = installation.add_card
     others: dict[str, Callable[[], CardSession]] = {
         "guest": lambda: add(guest_id=OTHER_GUEST_ID),
@@ -111,15 +122,17 @@ def test_each_limit_stops_one_guest_caller_or_center_and_no_other(
         session = installation.opened_session()
         installation.type_card(session, DECLINED_CARD)
         installation.return_to_shop(session)
-    of = {"guest": GUEST_ID, "caller": installation.caller.name, "center": CENTER_ID}
+    whose = {"caller": installation.caller.name, "center": CENTER_ID}
+    of = whose.get(limit.partition("=")[0], GUEST_ID)
 
-    with refused(counted, of[free], DAY):
+    with refused(counted, of, DAY):
         add()
     for name, add_of_another in others.items():
-        if name != free:
-            with refused(counted, of[free], DAY):
+        if name in free:
+            add_of_another()
+        else:
+            with refused(counted, of, DAY):
                 add_of_another()
-    others[free]()
 
     installation.clock.advance(DAY)
     add()
@@ -226,24 +239,144 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
     assert sessions_and_refused_cards(installation) == (1, 2)
 
 
-def test_links_of_a_guest_with_too_many_refused_cards_open_no_further_page(
+def test_of_requests_at_once_a_guest_gets_no_more_than_the_limit(
     limited: Callable[[str], Installation],
 ) -> None:
-    installation = limited("guest=off/3")
-    in_advance = installation.add_card()
-    of_another = installation.add_card(guest_id=OTHER_GUEST_ID)
-    session = installation.opened_session()
-    for _ in range(3):
+    installation = limited("guest=1/off")
+    # Both requests find no session; the other one stores the first.
+    installation.before_next_write(lambda: installation.add_card(idempotency_key="other"))
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card(idempotency_key="key")
+
+    installation.clock.advance(DAY)
+    installation.add_card(idempotency_key="key")
+
+
+def has_refused(installation: Installation, session: CardSession, cards: int) -> None:
+    """Let the bank refuse cards on the page of a session, and learn of them."""
+    for _ in range(cards):
         installation.type_card(session, DECLINED_CARD)
     installation.settle(session.token_id)
 
+
+def is_page_open(installation: Installation, session: CardSession) -> bool:
+    return not installation.psp.page(installation.page_reference(session)).is_over
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_another"),
+    [
+        ("guest=off/3", {"guest_id": OTHER_GUEST_ID}),
+        ("guest=off/3", {"center_id": OTHER_CENTER_ID}),
+        ("guest-everywhere=off/3", {"guest_id": OTHER_GUEST_ID}),
+        ("caller=off/3", {"caller": KIOSK}),
+        ("center=off/3", {"center_id": OTHER_CENTER_ID}),
+    ],
+)
+def test_links_made_before_open_no_page_once_a_limit_on_refused_cards_is_reached(
+    limited: Callable[[str], Installation], limit: str, of_another: dict[str, Any]
+) -> None:
+    installation = limited(only(limit))
+    installation.configure(link_minutes=3 * 24 * 60)
+    in_advance = installation.add_card(link_minutes=3 * 24 * 60)
+    for_another = installation.add_card(**of_another)
+    has_refused(installation, installation.opened_session(), 3)
+
     with pytest.raises(LinkPaused) as paused:
         installation.open_page(in_advance)
-    assert paused.value.retry_after_seconds == DAY.total_seconds()
+    assert paused.value.reached.retry_after_seconds == DAY.total_seconds()
     assert installation.session(in_advance.token_id) == in_advance
-    # The page that is open stays open, and others are not affected.
-    assert "/fake-psp/pages/" in installation.open_page(session)
-    assert "/fake-psp/pages/" in installation.open_page(of_another)
+    assert "/fake-psp/pages/" in installation.open_page(for_another)
+
+    installation.clock.advance(DAY)
+    assert "/fake-psp/pages/" in installation.open_page(in_advance)
+
+
+def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/10")
+    installation.configure(link_minutes=3 * 24 * 60)
+    first, last, idle = (installation.opened_session(link_minutes=4_320) for _ in range(3))
+    elsewhere = installation.opened_session(center_id=OTHER_CENTER_ID)
+    of_another = installation.opened_session(guest_id=OTHER_GUEST_ID)
+    has_refused(installation, first, 4)
+    has_refused(installation, first, 1)
+    has_refused(installation, last, 4)
+    assert is_page_open(installation, last)
+    assert is_page_open(installation, idle)
+
+    has_refused(installation, idle, 1)
+    installation.reconcile_until_idle()
+
+    assert not is_page_open(installation, last)
+    assert not is_page_open(installation, idle)
+    assert is_page_open(installation, elsewhere)
+    assert is_page_open(installation, of_another)
+    for session in (first, last, idle):
+        assert installation.session(session.token_id).status is SessionStatus.OPEN
+        with pytest.raises(LinkPaused):
+            installation.open_page(session)
+    # No question to the PSP is left over, and the links work again.
+    assert installation.reconcile().is_idle
+    installation.clock.advance(DAY)
+    assert "/fake-psp/pages/" in installation.open_page(idle)
+
+
+def test_a_guest_is_stopped_everywhere_by_refused_cards_at_several_centers(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/4,guest-everywhere=off/6")
+    here = installation.opened_session()
+    elsewhere = installation.opened_session(center_id=OTHER_CENTER_ID)
+    has_refused(installation, here, 3)
+    has_refused(installation, elsewhere, 3)
+
+    installation.reconcile_until_idle()
+
+    assert not is_page_open(installation, here)
+    assert not is_page_open(installation, elsewhere)
+
+
+@pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
+def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
+    limited: Callable[[str], Installation], limit: str
+) -> None:
+    installation = limited(only(limit))
+    typing = installation.opened_session(guest_id=OTHER_GUEST_ID)
+    has_refused(installation, installation.opened_session(), 1)
+    installation.reconcile_until_idle()
+
+    assert is_page_open(installation, typing)
+    assert "/fake-psp/pages/" in installation.open_page(typing)
+
+
+def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/3")
+    collected = installation.opened_session()
+    installation.type_card(collected)
+    has_refused(installation, installation.opened_session(), 3)
+    installation.reconcile_until_idle()
+
+    assert installation.session(collected.token_id).status is SessionStatus.COMPLETED
+    assert len(installation.accounts()) == 1
+
+
+def test_a_page_that_was_made_while_the_limit_was_reached_is_closed_as_well(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/3")
+    late = installation.add_card()
+    installation.provider.have(Trouble.AFTER_IT_ACTED, "start")
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(late)
+    installation.provider.recover()
+    has_refused(installation, installation.opened_session(), 3)
+
+    installation.settle(late.token_id)
+    assert not is_page_open(installation, late)
 
 
 @pytest.mark.parametrize(("refused_cards", "sessions"), [(19, 4), (20, 80), (20, 200)])

@@ -177,14 +177,24 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("", "guest 10 10, caller 5000 500, center 1000 200"),
+        ("", "guest 10 10, guest-everywhere off 30, caller 5000 500, center 1000 200"),
         ("off", ""),
         (
-            "guest=10/10,caller=5000/500,center=1000/200",
-            "guest 10 10, caller 5000 500, center 1000 200",
+            "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200",
+            "guest 10 10, guest-everywhere off 30, caller 5000 500, center 1000 200",
         ),
-        ("caller=20000/off", "guest 10 10, caller 20000 off, center 1000 200"),
-        ("center=off/50, guest=off/off", "caller 5000 500, center off 50"),
+        (
+            "caller=20000/off",
+            "guest 10 10, guest-everywhere off 30, caller 20000 off, center 1000 200",
+        ),
+        (
+            "center=off/50, guest=off/off",
+            "guest-everywhere off 30, caller 5000 500, center off 50",
+        ),
+        (
+            "guest-everywhere=40/60",
+            "guest 10 10, guest-everywhere 40 60, caller 5000 500, center 1000 200",
+        ),
     ],
 )
 def test_limits_against_card_testing_are_on_and_each_may_be_set(value: str, expected: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -14,6 +14,7 @@ from typing_extensions import override
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.samples import GUEST_ID
+from domain.card_limits import CardLimit
 from domain.card_sessions import ASK_AGAIN_AFTER, CardSession
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId
@@ -132,6 +133,13 @@ class FaultyInstallation(Installation):
         self.settle = self._process.settle
         self.reconcile = self._process.reconcile
         self.forget_idempotency_keys = self._process.forget_idempotency_keys
+
+    def has_limits(self, *limits: CardLimit) -> None:
+        """Start the process again with these limits against card testing."""
+        self.container.settings.override(replace(self.settings, card_testing_limits=limits))
+        self._process.stop()
+        self._process.start()
+        self._use_process()
 
     # Clients and guests.
 

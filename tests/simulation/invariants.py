@@ -91,7 +91,7 @@ class Known:
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
     reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
-    check. `max_sessions`: how many sessions a guest may have in 24 hours; None means any number.
+    check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
     told, unless the response to a change was lost.
     """
@@ -297,8 +297,8 @@ class Invariants:
             return
         times = defaultdict(list)
         for session in snapshot.sessions.values():
-            times[session.guest_id].append(session.created_at)
-        for guest_id, all_times in times.items():
+            times[session.guest_id, session.center_id].append(session.created_at)
+        for (guest_id, _), all_times in times.items():
             all_times.sort()
             window = timedelta(hours=24) - MAX_CLOCK_SKEW
             for first, one_too_many in zip(all_times, all_times[most:], strict=False):

@@ -47,7 +47,7 @@ from entrypoints.settings import OFF, Settings
 from tests.databases import make_database
 from tests.installation import BASE_URL
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
-from tests.simulation.faults import MAX_STEPS_AT_ONCE, Fault, Faults, Step
+from tests.simulation.faults import Fault, Faults, Step
 from tests.simulation.invariants import (
     MAX_CLOCK_SKEW,
     Invariants,
@@ -98,11 +98,11 @@ ADDRESS: Final = {"address": "1 Main St", "country_code": "US", "zipcode": "9810
 EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
 
-CARD_TESTING_LIMITS: Final = "guest=6/3,caller=off/off,center=off/off"
+CARD_TESTING_LIMITS: Final = "guest=6/3,guest-everywhere=off/5,caller=off/off,center=off/off"
 """The limits of every second seed; the others have none."""
 
-MAX_SESSIONS: Final = 6 + MAX_STEPS_AT_ONCE - 1
-"""How many sessions a guest may have in 24 hours by them: requests at once may go over the limit."""
+MAX_SESSIONS: Final = 6
+"""How many sessions a guest may have at a center in 24 hours by them."""
 
 CALLS_UNTIL_FAULT: Final = 16
 """A step has its fault at one of its first calls to ports, if it makes that many."""

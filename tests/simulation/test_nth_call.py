@@ -17,6 +17,7 @@ from adapters.psp.contract.samples import a_uuid
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
 from domain.cancel_session import CancelSession
+from domain.card_limits import CardLimit, Counted, CountedPer
 from domain.card_sessions import ANSWERED_WITHIN
 from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
@@ -223,6 +224,20 @@ def a_page_with_refused_cards(it: FaultyInstallation) -> Attempt:
     return lambda: it.status_after_settling(session)
 
 
+def pages_of_a_guest_with_too_many_refused_cards(it: FaultyInstallation) -> Attempt:
+    it.has_limits(CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 3))
+    first, second = (it.opened_session(redirect_uri=uri) for uri in (REDIRECT_URI, OTHER_VISIT))
+    for _ in range(3):
+        it.type_card(first, DECLINED_CARD)
+
+    def count_and_close() -> str:
+        for session in (first, first):
+            it.status_after_settling(session)
+        return it.status_after_settling(second)
+
+    return count_and_close
+
+
 def a_page_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
     session = it.session_without_page()
     return lambda: it.status_after_settling(session)
@@ -386,6 +401,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
             a_card_whose_token_is_being_discarded,
             a_page_without_a_card,
             a_page_with_refused_cards,
+            pages_of_a_guest_with_too_many_refused_cards,
             a_page_requested_while_the_psp_was_down,
         ),
         without_psp=("open",),

@@ -13,10 +13,11 @@ from urllib.parse import urlencode
 
 import pytest
 from falcon.testing import Result
+from structlog.testing import capture_logs
 
 from adapters.http import hosted_payments
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
 from entrypoints.serve import listen
@@ -118,10 +119,13 @@ def test_a_guest_with_too_many_refused_cards_reads_to_try_again_later(tmp_path: 
         installation.type_card(session, DECLINED_CARD)
     sent_back(api, session)
 
-    result = opened(api, in_advance)
+    with capture_logs() as logs:
+        result = opened(api, in_advance)
 
     assert result.status_code == 429
     assert result.headers["retry-after"] == str(24 * 3600)
+    (line,) = (each for each in logs if each["event"] == "card_limit_reached")
+    assert (line["limit"], line["of"]) == ("refused cards per guest", GUEST_ID)
     assert shown(result) == (CENTER, "Too many cards were refused", REDIRECT_URI)
     installation.close()
 
