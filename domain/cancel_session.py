@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from domain.card_sessions import CardSession, SessionStatus
-from domain.errors import ServiceUnavailable
+from domain.errors import InvalidField, ServiceUnavailable
+from domain.identifiers import CallerName, TokenId
 from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.ports import Clock, Storage, WriteUnit
 from domain.read_session import session_of_guest
@@ -47,3 +52,42 @@ class CancelSession:
             with suppress(ServiceUnavailable):
                 return self.settle(session.token_id) or session
         return session
+
+
+SESSIONS_PER_UNIT: Final = 100
+"""How many sessions one write unit cancels, so that others wait only for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelSessionsOfCaller:
+    """Use case: cancel every session of a caller that is open now; for operators.
+
+    The reconciler settles them: it closes their pages at the PSP, and stores a card that the PSP
+    collected before. After ServiceUnavailable some may be cancelled; call it again for the others.
+    Raises InvalidField for a caller to whom no token was ever issued.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self, caller: str) -> int:
+        """Cancel them, and return how many they were."""
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if caller not in {token.caller.name for token in unit.access_tokens.all()}:
+                raise InvalidField("caller", "one that `cardonfile token list` shows")
+            found = unit.sessions.open_of(CallerName(caller))
+
+        def cancel(unit: WriteUnit, batch: Sequence[TokenId]) -> int:
+            count = 0
+            for session in filter(None, map(unit.sessions.get, batch)):
+                cancelled = session.cancelled(now)
+                unit.sessions.update(cancelled)
+                count += cancelled != session
+            unit.commit()
+            return count
+
+        count, rest = 0, iter(found)
+        while batch := list(islice(rest, SESSIONS_PER_UNIT)):
+            count += self.storage.transact(partial(cancel, batch=batch))
+        return count

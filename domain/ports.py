@@ -281,6 +281,10 @@ class CardSessions(Protocol):
         """
         ...
 
+    def open_of(self, caller: CallerName) -> Sequence[TokenId]:
+        """Return the open sessions of a caller that are not cancelled yet; locks nothing."""
+        ...
+
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:

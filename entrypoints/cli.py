@@ -381,6 +381,33 @@ def revoke(prefix: str) -> None:
 
 
 @main.group()
+def session() -> None:
+    """Cancel card-addition sessions.
+
+    \b
+    Example:
+      cardonfile session cancel --caller web-store
+    """
+
+
+@session.command()
+@click.option("--caller", metavar="NAME", required=True, help="Whose sessions to cancel.")
+def cancel(*, caller: str) -> None:
+    """Cancel every open session of a caller: its links lead nowhere any more.
+
+    A running `cardonfile serve` or `work` closes their pages at the PSP. Revoke the caller's tokens
+    first, or it starts new sessions. Running it again is fine.
+
+    \b
+    Example:
+      cardonfile session cancel --caller web-store
+    """
+    with _installation() as container:
+        count = container.cancel_sessions_of_caller()(caller)
+        click.echo(f"cancelled {count} sessions of {caller}")
+
+
+@main.group()
 def events() -> None:
     """Send signed events to clients, and see what became of them.
 

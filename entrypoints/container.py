@@ -30,7 +30,7 @@ from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
-from domain.cancel_session import CancelSession
+from domain.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.card_testing import FindCardTesting
 from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
@@ -250,6 +250,9 @@ class Container(containers.DeclarativeContainer):
     )
     forget_idempotency_keys = providers.ThreadSafeSingleton(
         ForgetIdempotencyKeys, storage=storage, clock=clock
+    )
+    cancel_sessions_of_caller = providers.ThreadSafeSingleton(
+        CancelSessionsOfCaller, storage=storage, clock=clock
     )
     find_card_testing = providers.ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
     use_cases = providers.ThreadSafeSingleton(

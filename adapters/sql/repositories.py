@@ -342,6 +342,17 @@ class CardSessions(_Repository, ports.CardSessions):
         )
 
     @override
+    def open_of(self, caller: CallerName) -> Sequence[TokenId]:
+        # All open sessions are due some time, and they are few. Written with NOT, so that SQLite
+        # searches these, and not whatever the caller ever had.
+        found = self._transaction.execute(
+            "SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL "
+            "AND NOT caller <> :caller AND status = :open AND cancelled_at IS NULL",
+            {"caller": caller, "open": SessionStatus.OPEN},
+        )
+        return [token_id for (token_id,) in found.fetchall()]
+
+    @override
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:

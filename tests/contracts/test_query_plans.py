@@ -74,6 +74,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         [each for each in DEFAULT_LIMITS if each.per is CountedPer.GUEST], a_session(), since=NOW
     ),
     "pages of a guest": lambda unit: unit.sessions.make_pages_due(GUEST_ID, NOW),
+    "open sessions of a caller": lambda unit: unit.sessions.open_of(CALLER),
     "centers with refused cards": lambda unit: unit.refused_cards.at_centers(
         since=NOW - timedelta(days=1), at_least=1
     ),
@@ -94,6 +95,7 @@ SEARCHED_IN_SQLITE: Final = {
     "expiring accounts": "center_id=? AND (expiry_year,expiry_month)<(?,?)",
     "due delivery": "endpoint_id=? AND due_at<?",
     "limits of a guest at a center": "card_sessions_guest_id_created_at",
+    "open sessions of a caller": "card_sessions_due",
 }
 """Indexes or conditions that SQLite must search for, though another index would fit somehow."""
 

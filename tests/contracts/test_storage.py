@@ -712,6 +712,21 @@ class TestCardSessions:
             due = [session.due_at for each in ids if (session := unit.sessions.get(each))]
         assert due == [NOW, NOW + DAY, NOW + DAY, None]
 
+    def test_open_sessions_of_a_caller_are_found(self, storage: Storage) -> None:
+        listed: list[dict[str, Any]] = [
+            {},
+            {"attempt": an_attempt()},
+            {"caller": CallerName("kiosk")},
+            {"status": SessionStatus.COMPLETED, "due_at": None},
+            {"cancelled_at": NOW},
+        ]
+        ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
+        with committed(storage) as unit:
+            for token_id, changes in zip(ids, listed, strict=True):
+                unit.sessions.add(a_session(token_id=token_id, **changes))
+        with storage.read() as unit:
+            assert sorted(unit.sessions.open_of(CALLER)) == ids[:2]
+
 
 @dataclass(frozen=True)
 class DueRecords:

@@ -1,23 +1,38 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.card_sessions import CardSession, Progress, SessionStatus
-from domain.errors import PaymentMethodAlreadyExists, SessionNotFound, UserNotAuthorized
+from domain.errors import (
+    InvalidField,
+    PaymentMethodAlreadyExists,
+    SessionNotFound,
+    UserNotAuthorized,
+)
+from domain.identifiers import CallerName
 from domain.open_hosted_page import LinkExpired
-from domain.permissions import Permission
+from domain.permissions import Caller, Permission
+from domain.ports import Result, WriteUnit
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 SECOND = timedelta(seconds=1)
+KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
 
 
 def cancel(installation: Installation, session: CardSession) -> CardSession:
     return installation.use_cases.cancel_session(
         installation.caller, guest_id=session.guest_id, token_id=session.token_id
     )
+
+
+def cancel_all_of(installation: Installation) -> int:
+    """Cancel all open sessions of the caller, to whom a token was issued."""
+    installation.token_for(installation.caller)
+    return installation.container.cancel_sessions_of_caller()(installation.caller.name)
 
 
 def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) -> None:
@@ -220,3 +235,70 @@ def test_cancelling_needs_the_permission_to_add_cards_and_the_center(
     with pytest.raises(SessionNotFound):
         installation.use_cases.cancel_session(installation.caller, guest_id=GUEST_ID, token_id="x")
     assert installation.session(session.token_id) == session
+
+
+class TestOfACaller:
+    def test_every_open_session_is_cancelled_and_settled_by_the_worker(
+        self, installation: Installation
+    ) -> None:
+        stored = installation.stored_card()
+        kept = installation.add_card(KIOSK)
+        unopened, opened, collected = (
+            installation.add_card(),
+            installation.opened_session(),
+            installation.opened_session(),
+        )
+        installation.type_card(collected, OTHER_GOOD_CARD)
+        installation.clock.advance(SECOND)
+
+        assert cancel_all_of(installation) == 3
+        with pytest.raises(LinkExpired):
+            installation.open_page(unopened)
+        assert installation.session(opened.token_id).progress is Progress.CANCELLED
+        installation.reconcile_until_idle()
+
+        assert [
+            installation.session(each).status
+            for each in (unopened.token_id, opened.token_id, collected.token_id, stored.token_id)
+        ] == [
+            *(SessionStatus.EXPIRED, SessionStatus.EXPIRED),
+            *(SessionStatus.COMPLETED, SessionStatus.COMPLETED),
+        ]
+        assert installation.psp.page(installation.page_reference(opened)).is_over
+        assert installation.session(kept.token_id) == kept
+        assert cancel_all_of(installation) == 0
+
+    def test_any_number_is_cancelled_in_units_of_a_hundred(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sessions = [installation.add_card() for _ in range(201)]
+        units: list[object] = []
+        transact = installation.storage.transact
+
+        def counted(work: Callable[[WriteUnit], Result]) -> Result:
+            units.append(work)
+            return transact(work)
+
+        monkeypatch.setattr(installation.storage, "transact", counted)
+
+        assert cancel_all_of(installation) == 201
+        assert len(units) == 3 + 1  # that of the token
+        assert all(installation.session(each.token_id).cancelled_at for each in sessions)
+
+    def test_a_session_that_ends_meanwhile_is_left_as_it_is(
+        self, installation: Installation
+    ) -> None:
+        session = installation.opened_session()
+        installation.type_card(session)
+        cancel_sessions_of_caller = installation.container.cancel_sessions_of_caller()
+        installation.token_for(installation.caller)
+        installation.before_next_write(lambda: installation.settle(session.token_id))
+
+        assert cancel_sessions_of_caller(installation.caller.name) == 0
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+    def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
+        session = installation.add_card()
+        with pytest.raises(InvalidField):
+            installation.container.cancel_sessions_of_caller()("web-shop ")
+        assert installation.session(session.token_id) == session

@@ -10,10 +10,11 @@ from pathlib import Path
 from adapters.fake_psp.psp import PageState
 from adapters.psp.contract.samples import a_uuid
 from domain.card_sessions import CardSession
-from domain.identifiers import GuestId
+from domain.identifiers import GuestId, TokenId
 from entrypoints.worker import Worker
 from tests.adapters.fake_psp.conftest import Browser
-from tests.builders import a_guest
+from tests.builders import CALLER, a_guest, a_session
+from tests.entrypoints.conftest import CommandLine
 from tests.installation import DECLINED_CARD, Installation
 from tests.waiting import wait_until
 
@@ -107,3 +108,38 @@ def test_pages_of_a_guest_opened_before_try_no_more_cards_than_the_limit(tmp_pat
             assert not criminal.try_card(page)
         assert criminal.declined == 10
         assert {criminal.open(session) for session in sessions} == {None}
+
+
+def test_cancelling_the_sessions_of_a_caller_stops_its_links_and_pages(tmp_path: Path) -> None:
+    with service(tmp_path, "off") as installation:
+        criminal = Criminal(installation)
+        token = installation.token_for(installation.caller)
+        sessions = links_of_guests(installation)
+        page = criminal.open(sessions[0])
+        assert page is not None
+        assert criminal.try_card(page)
+
+        installation.container.revoke_token()(token)
+        installation.container.cancel_sessions_of_caller()(installation.caller.name)
+
+        wait_until(partial(is_closed, installation, page))
+        assert not criminal.try_card(page)
+
+
+def test_the_command_cancels_the_open_sessions_of_a_caller(cardonfile: CommandLine) -> None:
+    cardonfile.succeeds("token", "issue", "--caller", CALLER, "--permission", "guests:add")
+    with cardonfile.storage.write() as unit:
+        for number in range(3):
+            unit.sessions.add(a_session(token_id=TokenId(a_uuid(500 + number))))
+        unit.commit()
+
+    cancel = ("session", "cancel", "--caller", CALLER)
+    assert cardonfile.succeeds(*cancel) == f"cancelled 3 sessions of {CALLER}\n"
+    assert cardonfile.succeeds(*cancel) == f"cancelled 0 sessions of {CALLER}\n"
+
+
+def test_the_command_refuses_a_caller_that_has_never_had_a_token(cardonfile: CommandLine) -> None:
+    told = cardonfile.refuses("session", "cancel", "--caller", "web-stroe")
+    assert told == "--caller must be one that `cardonfile token list` shows"
+    assert cardonfile.run("session", "cancel").exit_code == 2
+    assert cardonfile.run("session", "cancel", CALLER).exit_code == 2

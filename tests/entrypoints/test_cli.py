@@ -78,6 +78,8 @@ class TestHelp:
             ("token", "issue"),
             ("token", "list"),
             ("token", "revoke"),
+            ("session",),
+            ("session", "cancel"),
             ("events",),
             ("events", "add"),
             ("events", "list"),

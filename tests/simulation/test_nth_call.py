@@ -16,7 +16,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import a_uuid
 from domain.add_card import AddCard
 from domain.add_event_endpoint import AddEventEndpoint
-from domain.cancel_session import CancelSession
+from domain.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.card_limits import CardLimit, Counted, CountedPer
 from domain.card_sessions import ANSWERED_WITHIN
 from domain.card_testing import FindCardTesting
@@ -159,6 +159,18 @@ def a_page_to_cancel_that_has_a_card(it: FaultyInstallation) -> Attempt:
 def a_page_to_cancel_that_was_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
     session = it.session_without_page()
     return lambda: it.cancel(session)
+
+
+def two_links_of_a_caller_to_cancel(it: FaultyInstallation) -> Attempt:
+    it.token_for(it.caller)
+    link, page = it.add_card(), it.opened_session(redirect_uri=OTHER_VISIT)
+
+    def cancel() -> int:
+        count = it.container.cancel_sessions_of_caller()(it.caller.name)
+        it.known.cancelled |= {link.token_id, page.token_id}
+        return count
+
+    return cancel
 
 
 def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
@@ -390,6 +402,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_storage=(ServiceUnavailable, "open cancelled"),
         without_psp=("open cancelled", "expired cancelled"),
     ),
+    CancelSessionsOfCaller: Expected(situations=(two_links_of_a_caller_to_cancel,)),
     ForgetIdempotencyKeys: Expected(situations=(a_key_of_yesterday,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
