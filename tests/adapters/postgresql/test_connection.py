@@ -209,6 +209,13 @@ class TestOutage:
             with closing(PostgresqlStorage(address)) as storage, pytest.raises(ServiceUnavailable):
                 use(storage)
 
+    def test_a_server_that_cannot_prove_who_it_is_is_not_used_where_the_address_asks_for_proof(
+        self, url: str
+    ) -> None:
+        address = f"{url}?sslmode=verify-full"
+        with closing(PostgresqlStorage(address)) as storage, pytest.raises(ServiceUnavailable):
+            storage.check()
+
     def test_one_that_comes_back_is_used_again(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
