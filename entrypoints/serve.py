@@ -7,7 +7,6 @@ import resource
 import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +16,9 @@ from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import structlog
-from waitress.server import create_server
+from typing_extensions import override
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, create_server
 
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.psp.settings import SettingsError
@@ -35,12 +36,6 @@ RECEIVE_BYTES: Final = 1024
 IDLE_SECONDS: Final = 20
 """A connection without traffic is closed after this time."""
 BACKLOG: Final = 1024
-SWITCH_SECONDS: Final = 0.0001
-"""The interpreter's switch interval.
-
-One thread reads and writes for all connections. With Python's default of 5 ms it waited that long
-before each read and write, and under load new clients waited for seconds.
-"""
 
 DRAIN_SECONDS: Final = 30
 """A graceful stop waits this long for responses."""
@@ -72,6 +67,26 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror}; --port takes another"
         ) from error
     return listening
+
+
+class _Channel(HTTPChannel):
+    """A connection of waitress that the main thread leaves alone while another thread sends on it.
+
+    The thread that makes a response sends it, and holds `outbuf_lock` meanwhile. To waitress the
+    connection is writable then: `poll` returns at once, again and again, and the main thread holds
+    the interpreter that the other one waits for. What does not fit into the socket is left to the
+    main thread: the trigger wakes it at the end of the response at the latest.
+    """
+
+    @override
+    def writable(self) -> bool:
+        """Return whether the main thread has something to send, or a connection to close."""
+        if not super().writable() or not self.outbuf_lock.acquire(blocking=False):
+            return False
+        try:
+            return super().writable()
+        finally:
+            self.outbuf_lock.release()
 
 
 class Server:
@@ -113,8 +128,11 @@ class Server:
             "log_socket_errors": False,
             "ident": None,
         }
+        server = create_server(self._respond, map=self._channels, **options)
+        assert isinstance(server, BaseWSGIServer)  # as always on one socket
+        server.channel_class = _Channel
         # Any, because the stubs have two of its attributes wrong.
-        self._server: Any = create_server(self._respond, map=self._channels, **options)
+        self._server: Any = server
 
     def run(self) -> None:
         """Serve until `stop` is called and the requests in flight are answered."""
@@ -303,7 +321,6 @@ def refuse_missing_psps(container: Container) -> None:
 
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
-    sys.setswitchinterval(SWITCH_SECONDS)
     with listen(host, port) as listening:
         check(container)
         service = Service(container, listening, with_worker=with_worker)

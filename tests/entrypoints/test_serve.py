@@ -19,6 +19,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from structlog.testing import capture_logs
+from waitress.channel import HTTPChannel
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
@@ -201,6 +202,73 @@ def test_pipelined_requests_are_all_answered_however_late_the_client_reads() -> 
             received += chunk.count(b"x")
 
     assert received == 60 * len(body)
+
+
+def test_the_main_thread_leaves_a_connection_alone_while_another_thread_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it holds the interpreter that the sending thread waits for."""
+    is_answering: list[bool] = []
+    handle_write = HTTPChannel.handle_write
+
+    def note(channel: HTTPChannel) -> None:
+        is_answering.append(bool(channel.requests))
+        handle_write(channel)
+
+    def ask(port: int) -> list[bytes]:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, DEADLINE_SECONDS)) as client:
+            bodies = []
+            for _ in range(50):
+                client.request("GET", "/")
+                bodies.append(client.getresponse().read())
+            return bodies
+
+    monkeypatch.setattr(HTTPChannel, "handle_write", note)
+    with server_of(always(b"hello")) as port, ThreadPoolExecutor(2 * THREADS) as pool:
+        answers = list(pool.map(ask, [port] * 2 * THREADS))
+
+    assert answers == [[b"hello"] * 50] * 2 * THREADS
+    assert True not in is_answering
+
+
+def test_a_client_that_reads_nothing_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "THREADS", 1)
+    begun = threading.Semaphore(0)
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        begun.release()
+        return always(b"x" * 3_000_000)(environ, start_response)
+
+    with server_of(respond) as port, connected(port) as client, connected(port) as other:
+        # The responses are more than what waitress lets wait by default.
+        client.sendall(GET * 10)
+        for _ in range(10):
+            assert begun.acquire(timeout=DEADLINE_SECONDS)
+        other.sendall(GET)
+        assert len(body_of_response(other)) == 3_000_000
+
+
+def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
+    answered = threading.Event()
+
+    def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        yield from always(b"x" * 5_000_000)(environ, start_response)
+        answered.set()
+
+    def read_late(client: socket.socket) -> bytes:
+        # Without the rest of the response the server would stop within this time.
+        time.sleep(3 * serve.QUIET_SECONDS)
+        return body_of_response(client)
+
+    with ExitStack() as opened:
+        reader = opened.enter_context(ThreadPoolExecutor(1))
+        with server_of(respond) as port:
+            client = opened.enter_context(connected(port))
+            client.sendall(GET)
+            assert answered.wait(DEADLINE_SECONDS)
+            body = reader.submit(read_late, client)
+
+        assert len(body.result()) == 5_000_000
 
 
 def test_a_connection_over_the_limit_waits_until_another_has_ended(
