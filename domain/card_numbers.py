@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 # People write card numbers in groups, and other numbers beside them. A group is digits of any
-# script; between groups is anything but letters and digits.
-_GROUPED = re.compile(r"\d+(?:[\W_]+\d+)*")
+# script; between groups is anything but letters and digits. Fewer than 12 digits are no card number.
+_GROUPED = re.compile(r"\d(?:[\W_]*\d){11,}")
 _GROUP = re.compile(r"\d+")
 _LENGTHS = range(12, 20)
 """How many digits a number may have (ISO/IEC 7812-1)."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryFile
 from threading import Event
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
@@ -40,7 +39,7 @@ from domain.permissions import Permission
 from domain.remove_event_endpoint import EndpointNotFound
 from domain.replay_event import EventNotFound
 from domain.revoke_token import TokenAmbiguous, TokenNotFound
-from entrypoints.csv_import import KINDS, CsvRefused, check_csv, store_csv
+from entrypoints.csv_import import KINDS, CsvImport, CsvRefused
 from entrypoints.plain_errors import plain_errors
 from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
 from entrypoints.settings import (
@@ -134,26 +133,25 @@ def import_(what: str, file: Path) -> None:
     Example:
       cardonfile import guests guests.csv
     """
-    kind = KINDS[what]
     try:
         with (
             _interruptible("nothing was imported"),
             _installation() as container,
-            _copied(file) as copy,
+            file.open("rb") as opened,
+            closing(CsvImport(container.storage(), KINDS[what])) as rows,
         ):
-            storage, size = container.storage(), os.fstat(copy.fileno()).st_size
+            size = os.fstat(opened.fileno()).st_size
             with _progress(f"checking {what}", size) as move:
-                count = check_csv(storage, kind, copy, on_read=move)
-            copy.seek(0)
+                count = rows.check(opened, on_read=move)
             with (
                 _interruptible("run the same command again to import the rest"),
                 _progress(f"importing {what}", count) as move,
             ):
                 stored, interrupted = 0, _note_interrupts()
                 try:
-                    for rows in store_csv(storage, kind, copy):
-                        stored += rows
-                        move(rows)
+                    for number in rows.store():
+                        stored += number
+                        move(number)
                         if interrupted.is_set() and stored < count:
                             raise KeyboardInterrupt
                 except BaseException:
@@ -161,6 +159,11 @@ def import_(what: str, file: Path) -> None:
                     raise
     except CsvRefused as refused:
         raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
+    except sqlite3.Error as error:
+        # Not of the storages, whose SQLite is another one.
+        raise click.ClickException(
+            f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
+        ) from error
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
 
 
@@ -720,15 +723,6 @@ def demo(*, port: int) -> None:
 
     with plain_errors(ServeError):
         run_demo(port)
-
-
-@contextmanager
-def _copied(path: Path) -> Iterator[BinaryIO]:
-    """Copy a file that is read twice, so that it cannot change in between."""
-    with path.open("rb") as file, TemporaryFile() as copy:
-        copyfileobj(file, copy)
-        copy.seek(0)
-        yield copy
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
-from uuid import UUID
+
+import msgspec
 
 from domain.centers import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
@@ -27,6 +27,14 @@ ROWS_PER_UNIT: Final = 500
 """How many rows a unit of work stores. Other writers wait for it for some milliseconds."""
 PAUSE_SECONDS: Final = 0.005
 """How long other writers have after each unit of work."""
+
+# The first row whose id an earlier row has.
+_REPEATED: Final = """
+    SELECT line FROM (SELECT line, lag(id) OVER (ORDER BY id, line) = id AS is_repeated FROM rows)
+    WHERE is_repeated ORDER BY line LIMIT 1
+"""
+# Sorted by its key, a database writes each of its pages once.
+_IN_ORDER: Final = "SELECT line, record FROM rows ORDER BY CASE WHEN ? THEN line ELSE id END"
 
 MAX_SHOWN: Final = 40
 """How many characters of a column's name a message shows."""
@@ -51,48 +59,66 @@ class CsvRefused(Exception):
         super().__init__(f"{where}: {problem}")
 
 
-def check_csv(
-    storage: Storage, kind: Kind[Any], file: BinaryIO, *, on_read: Callable[[int], None]
-) -> int:
-    """Check every row of a file, and return their number. Stores nothing.
+class CsvImport:
+    """The import of one file: `check` reads it, then `store` stores its rows.
 
-    `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused, also
-    when two rows have the same id.
+    The rows wait in a temporary database, which SQLite moves to disk when it grows.
     """
-    count = 0
-    with closing(_SeenIds()) as seen:
-        for rows in _in_units(_Table(file, kind, on_read)):
-            with storage.read() as unit:
+
+    def __init__(self, storage: Storage, kind: Kind[Any]) -> None:
+        self._storage, self._kind = storage, kind
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=OFF")
+        self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
+
+    def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
+        """Check every row of a file, and return their number. Stores nothing.
+
+        `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused,
+        also when two rows have the same id. It may be called once.
+        """
+        count = 0
+        for rows in _in_units(_Table(file, self._kind, on_read)):
+            with self._storage.read() as unit:
                 for line, record in rows:
-                    if not seen.add(record.id):
-                        raise CsvRefused("expected an id that no earlier line has", line, "id")
-                    _check_center(unit, kind, record, line)
+                    _check_center(unit, self._kind, record, line)
+            self._db.executemany(
+                "INSERT INTO rows VALUES (?, ?, ?)",
+                ((line, each.id, msgspec.msgpack.encode(each)) for line, each in rows),
+            )
             count += len(rows)
-    return count
+        for (line,) in self._db.execute(_REPEATED):
+            raise CsvRefused("expected an id that no earlier line has", line, "id")
+        return count
 
+    def store(self) -> Iterator[int]:
+        """Store the rows that `check` has read, in short units of work.
 
-def store_csv(storage: Storage, kind: Kind[Any], file: BinaryIO) -> Iterator[int]:
-    """Store the rows of a file that `check_csv` has checked, in short units of work.
+        Yield the number of rows of each unit once it is committed. There is a pause between units,
+        so that a running service can write. Importing the same file again completes it.
+        """
+        decode = msgspec.msgpack.Decoder(self._kind.record).decode
+        found = self._db.execute(_IN_ORDER, (self._kind.keeps_order,))
+        while rows := found.fetchmany(ROWS_PER_UNIT):
+            records = [decode(record) for _, record in rows]
 
-    Yield the number of rows of each unit once it is committed. There is a pause between units, so
-    that a running service can write. Storing the same file again completes it.
-    """
-    for rows in _in_units(_Table(file, kind, on_read=lambda _: None)):
-        records = [record for _, record in rows]
+            def store(unit: WriteUnit, records: Sequence[Any] = records) -> None:
+                self._kind.put_many(unit, records)
+                unit.commit()
 
-        def store(unit: WriteUnit, records: Sequence[Any] = records) -> None:
-            kind.put_many(unit, records)
-            unit.commit()
+            try:
+                self._storage.transact(store)
+            except AlreadyStored as error:
+                # Somebody has stored a product at another center since the file was checked.
+                raise CsvRefused(
+                    "another center has a product of the next rows by now", rows[0][0]
+                ) from error
+            yield len(records)
+            time.sleep(PAUSE_SECONDS)
 
-        try:
-            storage.transact(store)
-        except AlreadyStored as error:
-            # Somebody has stored a product at another center since the file was checked.
-            raise CsvRefused(
-                "another center has a product of the next rows by now", rows[0][0]
-            ) from error
-        yield len(records)
-        time.sleep(PAUSE_SECONDS)
+    def close(self) -> None:
+        """Delete the temporary database."""
+        self._db.close()
 
 
 def _in_units(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -110,24 +136,6 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
     except InvalidProductId as refusal:
         expected = "the center that this product belongs to already"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
-
-
-class _SeenIds:
-    """The ids of earlier rows, in a temporary database that SQLite moves to disk when it grows."""
-
-    def __init__(self) -> None:
-        self._db = sqlite3.connect("", isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=OFF")
-        self._db.execute("CREATE TABLE seen (id BLOB PRIMARY KEY) WITHOUT ROWID")
-
-    def add(self, record_id: str) -> bool:
-        """Add a UUID; return whether it is new."""
-        row = (UUID(record_id).bytes,)
-        return self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", row).rowcount == 1
-
-    def close(self) -> None:
-        """Delete the database."""
-        self._db.close()
 
 
 class _Table:
@@ -236,35 +244,42 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 class Kind(Generic[Record]):
     """What can be imported: its columns, how a row is parsed and checked, and where it is stored.
 
-    `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon.
+    `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon. `keeps_order`
+    says that records are stored in the order of the file, not in that of their ids.
     """
 
+    record: type[Record]
     columns: Sequence[str]
     parse: Callable[..., Record]
     parse_beside_semicolons: Callable[..., Record]
     put_many: Callable[[WriteUnit, Sequence[Record]], None]
     check: Callable[[UnitOfWork, Record], None] = lambda _, __: None
+    keeps_order: bool = False
 
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {
     "centers": Kind(
+        record=Center,
         columns=("id", "name"),
         parse=Center.parse,
         parse_beside_semicolons=Center.parse,
         put_many=lambda unit, centers: unit.centers.put_many(centers),
     ),
     "guests": Kind(
+        record=Guest,
         columns=("id", "first_name", "last_name", "email"),
         parse=Guest.parse,
         parse_beside_semicolons=Guest.parse,
         put_many=lambda unit, guests: unit.guests.put_many(guests),
     ),
     "products": Kind(
+        record=Product,
         columns=("center_id", "id", "code", "name", "description", "amount", "currency"),
         parse=Product.parse,
         parse_beside_semicolons=_parse_product_beside_semicolons,
         put_many=lambda unit, products: unit.products.put_many(products),
         check=require_own_center,
+        keeps_order=True,
     ),
 }
 

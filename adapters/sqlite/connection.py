@@ -173,14 +173,17 @@ class Transaction:
 
     def execute(self, statement: str, values: Values | None = None) -> sqlite3.Cursor:
         """Run a statement. Raises RuntimeError once the transaction is over."""
-        # SQLite itself ends a transaction when the disk is full.
-        if self._is_over or not self.db.conn.in_transaction:
-            raise RuntimeError("this unit of work is over")
-        return self.db.conn.execute(statement, _bound(values or {}))
+        return self._connection().execute(statement, _bound(values or {}))
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
         """Run a statement that writes, once for each row; return how many rows changed."""
-        return sum(self.execute(statement, row).rowcount for row in rows)
+        return self._connection().executemany(statement, map(_bound, rows)).rowcount
+
+    def _connection(self) -> sqlite3.Connection:
+        # SQLite itself ends a transaction when the disk is full.
+        if self._is_over or not self.db.conn.in_transaction:
+            raise RuntimeError("this unit of work is over")
+        return self.db.conn
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:
         """Run a statement that returns exactly one row, and return the row."""

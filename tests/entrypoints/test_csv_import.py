@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from decimal import Decimal
 from io import BufferedReader, BytesIO, FileIO, RawIOBase, TextIOWrapper
 from typing import Final
@@ -29,9 +30,8 @@ from entrypoints.csv_import import (
     KINDS,
     MAX_RECORD_BYTES,
     ROWS_PER_UNIT,
+    CsvImport,
     CsvRefused,
-    check_csv,
-    store_csv,
 )
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_product
 from tests.entrypoints.conftest import CommandLine
@@ -59,18 +59,20 @@ def ignore(_: int) -> None:
 
 def imports(cardonfile: CommandLine, what: str, content: str) -> int:
     """Import a file; return the number of its rows."""
-    kind, file = KINDS[what], BytesIO(content.encode())
-    count = check_csv(cardonfile.storage, kind, file, on_read=ignore)
-    file.seek(0)
-    assert sum(store_csv(cardonfile.storage, kind, file)) == count
-    return count
+    with closing(CsvImport(cardonfile.storage, KINDS[what])) as rows:
+        count = rows.check(BytesIO(content.encode()), on_read=ignore)
+        assert sum(rows.store()) == count
+        return count
 
 
 def refusal(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
     """Return what is wrong with a file."""
     file = BytesIO(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(CsvRefused) as refused:
-        check_csv(cardonfile.storage, KINDS[what], file, on_read=ignore)
+    with (
+        closing(CsvImport(cardonfile.storage, KINDS[what])) as rows,
+        pytest.raises(CsvRefused) as refused,
+    ):
+        rows.check(file, on_read=ignore)
     return str(refused.value)
 
 
@@ -454,16 +456,33 @@ class TestStored:
 
         assert guest(cardonfile) == a_guest()
 
+    def test_rows_that_no_temporary_file_can_keep_are_not_stored(
+        self, cardonfile: CommandLine
+    ) -> None:
+        file = cardonfile.folder / "guests.csv"
+        # More than SQLite keeps in memory.
+        file.write_text(GUESTS + "".join(f"{a_uuid(each)},A,B,\n" for each in range(50_000)))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        try:
+            complaint = cardonfile.refuses("import", "guests", str(file))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        assert complaint.startswith("the rows cannot be kept in a temporary file")
+        with cardonfile.storage.read() as unit:
+            assert unit.guests.get(GuestId(a_uuid(1))) is None
+
     def test_others_can_write_between_the_parts_of_an_import(self, cardonfile: CommandLine) -> None:
         rows = "".join(f"{a_uuid(number)},A,B,\n" for number in range(2 * ROWS_PER_UNIT + 1))
         parts = []
-        for stored in store_csv(
-            cardonfile.storage, KINDS["guests"], BytesIO((GUESTS + rows).encode())
-        ):
-            parts.append(stored)
-            with cardonfile.storage.write() as unit:
-                unit.centers.put_many([a_center()])
-                unit.commit()
+        with closing(CsvImport(cardonfile.storage, KINDS["guests"])) as checked:
+            checked.check(BytesIO((GUESTS + rows).encode()), on_read=ignore)
+            for stored in checked.store():
+                parts.append(stored)
+                with cardonfile.storage.write() as unit:
+                    unit.centers.put_many([a_center()])
+                    unit.commit()
 
         assert parts == [ROWS_PER_UNIT, ROWS_PER_UNIT, 1]
 
@@ -518,10 +537,11 @@ def test_whatever_a_file_holds_it_is_stored_or_refused(
     content = header + b"".join(pieces)
     read: list[int] = []
     complaint = None
-    try:
-        check_csv(with_centers.storage, KINDS[what], BytesIO(content), on_read=read.append)
-    except CsvRefused as refused:
-        complaint = str(refused)
+    with closing(CsvImport(with_centers.storage, KINDS[what])) as rows:
+        try:
+            rows.check(BytesIO(content), on_read=read.append)
+        except CsvRefused as refused:
+            complaint = str(refused)
 
     if complaint is None:
         assert sum(read) == len(content)
@@ -555,13 +575,14 @@ class EndlessRows(RawIOBase):
 
 def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
     def peak(rows: int) -> int:
-        kind = KINDS["guests"]
         tracemalloc.start()
         try:
-            with BufferedReader(EndlessRows(rows)) as file:
-                assert check_csv(cardonfile.storage, kind, file, on_read=ignore) == rows
-            with BufferedReader(EndlessRows(rows)) as file:
-                assert sum(store_csv(cardonfile.storage, kind, file)) == rows
+            with (
+                BufferedReader(EndlessRows(rows)) as file,
+                closing(CsvImport(cardonfile.storage, KINDS["guests"])) as checked,
+            ):
+                assert checked.check(file, on_read=ignore) == rows
+                assert sum(checked.store()) == rows
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
