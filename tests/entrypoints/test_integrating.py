@@ -197,7 +197,9 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
     """A demo, and an endpoint whose secret the first section prints."""
     prepare_driver(tell=print)
     folder = tmp_path_factory.mktemp("demo")
-    with EventReceiver() as receiver, running_demo(folder) as demo:
+    # The page names the database of port 8000; this demo is on another port.
+    settings = {"CARDONFILE_DATABASE_URL": "sqlite:///cardonfile-demo-8000.db"}
+    with EventReceiver() as receiver, running_demo(folder, settings) as demo:
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "API": demo.api,
