@@ -13,6 +13,7 @@ from adapters.http.errors import InvalidWebhook, NotFound
 from adapters.http.requests import read_bytes
 from adapters.http.responses import Health, json_body
 from adapters.http.use_cases import UseCases
+from domain.card_numbers import holds_card_number
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable, WebhookRejected
@@ -39,11 +40,8 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
-        # The names are the sender's, so they may be long. The sender learns no reason.
-        of = {
-            "provider": provider[:MAX_NAME_LENGTH],
-            "merchant_account": account and account[:MAX_NAME_LENGTH],
-        }
+        # The sender learns no reason.
+        of = {"provider": _shown(provider), "merchant_account": account and _shown(account)}
         try:
             self.use_cases.receive_webhook(ProviderName(provider), delivery)
         except WebhookRejected as rejected:
@@ -56,3 +54,8 @@ class Webhooks:
             raise NotFound from missing
         self.wake_reconciler()
         json_body(resp, Health(status="received"))
+
+
+def _shown(name: str) -> str:
+    """Return a name for the log. It is the sender's, so it may be long, or anything."""
+    return "a card number" if holds_card_number(name) else name[:MAX_NAME_LENGTH]
