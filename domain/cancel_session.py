@@ -13,7 +13,7 @@ from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import InvalidField, ServiceUnavailable
 from domain.identifiers import CallerName, TokenId
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.ports import Clock, Storage, WriteUnit
+from domain.ports import Clock, RecordUnreadable, Storage, WriteUnit
 from domain.read_session import session_of_guest
 from domain.settle_session import SettleSession
 
@@ -80,10 +80,14 @@ class CancelSessionsOfCaller:
 
         def cancel(unit: WriteUnit, batch: Sequence[TokenId]) -> int:
             count = 0
-            for session in filter(None, map(unit.sessions.get, batch)):
-                cancelled = session.cancelled(now)
-                unit.sessions.update(cancelled)
-                count += cancelled != session
+            for token_id in batch:
+                # One that cannot be decoded is in the log, and no link of it can be opened here.
+                with suppress(RecordUnreadable):
+                    session = unit.sessions.get(token_id)
+                    cancelled = session and session.cancelled(now)
+                    if cancelled is not None and cancelled != session:
+                        unit.sessions.update(cancelled)
+                        count += 1
             unit.commit()
             return count
 

@@ -8,11 +8,21 @@ from typing import Final
 
 from domain.events import GONE, DueDelivery, EventDelivery, EventEndpoint
 from domain.identifiers import EndpointId
-from domain.ports import Clock, EventNotSent, EventSender, Storage, UnitOfWork, WriteUnit
+from domain.ports import (
+    Clock,
+    EventNotSent,
+    EventSender,
+    RecordUnreadable,
+    Storage,
+    UnitOfWork,
+    WriteUnit,
+)
 from domain.retries import LEASE
 
 ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
 """The result of a delivery that was under way when its endpoint was disabled or removed."""
+ENDPOINT_IS_UNREADABLE: Final = "endpoint of another release"
+"""The result of a delivery to an endpoint that this release cannot decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +58,17 @@ class DeliverEvent:
     def __call__(self, taken: DueDelivery) -> EventDelivery | None:
         """Send it, and return the updated delivery; None if another process has taken it over."""
         with self.storage.read() as unit:
-            endpoint = unit.event_endpoints.get(taken.endpoint_id)
             delivery = _still_ours(unit, taken)
-        if delivery is None:
-            return None
-        changed = self._attempt(delivery, endpoint)
+            if delivery is None:
+                return None
+            try:
+                endpoint, is_readable = unit.event_endpoints.get(taken.endpoint_id), True
+            except RecordUnreadable:
+                endpoint, is_readable = None, False
+        if is_readable:
+            changed = self._attempt(delivery, endpoint)
+        else:
+            changed = delivery.refused(ENDPOINT_IS_UNREADABLE, self.clock.now())
 
         def keep(unit: WriteUnit) -> None:
             if changed.last_result == str(GONE):

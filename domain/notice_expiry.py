@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from domain.events import EventType
@@ -10,6 +11,8 @@ from domain.note_event import note_account_event
 from domain.ports import Clock, Ids, Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
+UNREADABLE_FOR: Final = timedelta(days=1)
+"""When an account that cannot be decoded is tried again, so that it does not stay the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +33,12 @@ class NoticeExpiry:
         now = self.clock.now()
 
         def note(unit: WriteUnit) -> int:
-            accounts = unit.accounts.with_expiry_notice_due(now, at_most=MAX_PER_UNIT)
+            accounts = unit.accounts.with_expiry_notice_due(
+                now, at_most=MAX_PER_UNIT, unreadable_until=now + UNREADABLE_FOR
+            )
             for account in accounts:
+                if account is None:
+                    continue
                 days = account.days_of_expiry_notice(now)
                 # A release before this one, which may still be running, keeps the time of a notice
                 # when it removes a card.

@@ -425,10 +425,13 @@ class PaymentAccounts(Protocol):
         """Return whether `with_expiry_notice_due` would find an account."""
         ...
 
-    def with_expiry_notice_due(self, now: datetime, *, at_most: int) -> Sequence[PaymentAccount]:
+    def with_expiry_notice_due(
+        self, now: datetime, *, at_most: int, unreadable_until: datetime
+    ) -> Sequence[PaymentAccount | None]:
         """Return the active accounts whose `expiry_notice_at` has come, the first ones.
 
-        A write unit locks them, and leaves out those that another unit has locked.
+        A write unit locks them, and leaves out those that another unit has locked. None stands for
+        one that cannot be decoded; its notice is put off until `unreadable_until`.
         """
         ...
 
@@ -438,8 +441,17 @@ class PaymentAccounts(Protocol):
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
         A card expires on the last day of its month. Accounts of the same month come oldest first.
+        One that cannot be decoded is counted and left out.
         """
         ...
+
+
+class RecordUnreadable(Exception):
+    """A stored record that this release cannot decode; most likely another release wrote it.
+
+    The storage has logged its table and key, once in a process. A repository that returns several
+    records leaves such a one out where the method says so.
+    """
 
 
 class AlreadyStored(Exception):
@@ -534,7 +546,7 @@ class EventEndpoints(Protocol):
         ...
 
     def all(self) -> Sequence[EventEndpoint]:
-        """Return the endpoints that are not removed, oldest first."""
+        """Return the endpoints that are not removed and can be decoded, oldest first."""
         ...
 
     def update(self, endpoint: EventEndpoint) -> None:
@@ -558,7 +570,10 @@ class EventDeliveries(Protocol):
         ...
 
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
-        """Return the deliveries of the latest events, newest first; or only those that failed."""
+        """Return the deliveries of the latest events, newest first; or only those that failed.
+
+        Those that cannot be decoded are left out.
+        """
         ...
 
     def update(self, delivery: EventDelivery) -> None:
@@ -600,7 +615,7 @@ class AccessTokens(Protocol):
         ...
 
     def all(self) -> Sequence[AccessToken]:
-        """Return every token, oldest first."""
+        """Return every token that can be decoded, oldest first."""
         ...
 
     def update(self, token: AccessToken) -> None:

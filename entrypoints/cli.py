@@ -6,6 +6,7 @@ form end in click's usage message and exit status 2.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -777,8 +778,11 @@ def _installation(
     ):
         from entrypoints import databases
         from entrypoints.container import build
+        from entrypoints.logs import configure_logs
 
         settings = read(os.environ)
+        # To standard error, so that what a command prints stays as it is.
+        configure_logs(settings.log_format, at_least=logging.ERROR)
         databases.require_up_to_date(settings.database)
         container = build(settings)
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
 from domain.errors import ServiceUnavailable
-from domain.ports import Storage
+from domain.ports import RecordUnreadable, Storage
 from entrypoints.settings import PostgresqlDatabase
 
 
@@ -114,6 +114,8 @@ def in_a_sentence(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ServiceUnavailable):
         return f"the database cannot be used ({cause_of(error)})"
+    if isinstance(error, RecordUnreadable):
+        return f"a record cannot be decoded ({error}): use the release that wrote it"
     if isinstance(error, errors):
         return f"the database does not fit this release ({first_line(error)})"
     return None

@@ -118,14 +118,6 @@ class _Lines:
 _LINES: Final = _Lines()
 
 
-def drop_unwritten() -> None:
-    """Drop buffered lines that cannot be written. Python would exit with an error otherwise."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
 def _renderer(log_format: LogFormat) -> Processor:
     # Both escape control characters and line breaks, so an event is one line.
     if log_format is LogFormat.JSON:

@@ -19,7 +19,7 @@ from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.events import GONE, DeliveryStatus, EventDelivery
 from domain.identifiers import EndpointId, PspAccount
-from domain.ports import Clock
+from domain.ports import Clock, RecordUnreadable
 from domain.reconcile import Reconcile, Round
 from domain.retries import is_alarming
 from domain.settle_session import SettleSession
@@ -223,6 +223,8 @@ class Reconciler(Generic[Target]):
                 is_silent = is_alarming(job.do(), self._clock.now())
             except ServiceUnavailable:
                 raise
+            except RecordUnreadable:
+                pass  # the storage has logged it
             except Exception as fault:
                 log.error("reconciling_one_failed", exc_info=fault)
         with self._lock:

@@ -24,7 +24,6 @@ from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.psp.settings import SettingsError
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
-from entrypoints.logs import drop_unwritten
 from entrypoints.psps import Missing, what_is_missing
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
 from entrypoints.worker import Worker
@@ -329,7 +328,6 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
         announce(container.settings(), host=bound_host, port=bound_port)
         service.run()
     log.info("stopped")
-    drop_unwritten()
 
 
 def work(container: Container) -> None:
@@ -343,7 +341,6 @@ def work(container: Container) -> None:
     stop_requests.get()
     worker.stop()
     log.info("stopped")
-    drop_unwritten()
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

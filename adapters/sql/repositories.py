@@ -9,7 +9,7 @@ the whole database.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
@@ -124,12 +124,13 @@ def _page(
     *,
     order: str,
     request: PageRequest,
+    find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
 ) -> Page[Record]:
-    """Return a page of the records that a condition selects."""
+    """Return a page of the records that a condition selects; `find` replaces `rows.find`."""
     (total,) = transaction.one(f"SELECT count(*) FROM {rows.table} {condition}", values)
     if request.before >= total:
         return Page(items=(), total=total, request=request)
-    items = rows.find(
+    items = (find or rows.find)(
         transaction,
         f"{condition}ORDER BY {order} LIMIT :size OFFSET :before",
         {**values, "size": request.size, "before": request.before},
@@ -580,12 +581,22 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
         )
 
     @override
-    def with_expiry_notice_due(self, now: datetime, *, at_most: int) -> Sequence[PaymentAccount]:
-        return _ACCOUNTS.find(
-            self._transaction,
-            self._expiry_notice_due + self._dialect.skip_locked,
+    def with_expiry_notice_due(
+        self, now: datetime, *, at_most: int, unreadable_until: datetime
+    ) -> Sequence[PaymentAccount | None]:
+        rows = self._transaction.execute(
+            _ACCOUNTS.select + self._expiry_notice_due + self._dialect.skip_locked,
             {"now": now, "at_most": at_most},
-        )
+        ).fetchall()
+        accounts = [_ACCOUNTS.record_or_none(row) for row in rows]
+        for row, account in zip(rows, accounts, strict=True):
+            if account is None:
+                self._transaction.execute(
+                    "UPDATE payment_accounts SET expiry_notice_at = :until "
+                    "WHERE account_id = :account_id",
+                    {**_ACCOUNTS.key_of(row), "until": unreadable_until},
+                )
+        return accounts
 
     @override
     def page_expiring(
@@ -600,6 +611,8 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
             {"center_id": center_id, "year": before.year, "month": before.month},
             order="expiry_year, expiry_month, sequence",
             request=request,
+            # It serves all guests of a center.
+            find=_ACCOUNTS.find_readable,
         )
 
 
@@ -737,7 +750,7 @@ class EventEndpoints(_Repository, ports.EventEndpoints):
 
     @override
     def all(self) -> Sequence[EventEndpoint]:
-        return _ENDPOINTS.find(
+        return _ENDPOINTS.find_readable(
             self._transaction,
             "WHERE removed_at IS NULL ORDER BY created_at, endpoint_id",
             {},
@@ -775,7 +788,7 @@ class EventDeliveries(_Repository, ports.EventDeliveries):
     @override
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
         condition = "WHERE status = 'failed' " if only_failed else ""
-        return _DELIVERIES.find(
+        return _DELIVERIES.find_readable(
             self._transaction,
             f"{condition}ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC LIMIT :limit",
             {"limit": limit},
@@ -852,7 +865,7 @@ class AccessTokens(_Repository, ports.AccessTokens):
     @override
     def all(self) -> Sequence[AccessToken]:
         order = f"ORDER BY issued_at, {self._dialect.order_of_creation}"
-        return _ACCESS_TOKENS.find(self._transaction, order, {})
+        return _ACCESS_TOKENS.find_readable(self._transaction, order, {})
 
     @override
     def update(self, token: AccessToken) -> None:

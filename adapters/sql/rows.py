@@ -8,19 +8,29 @@ in between.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
+import structlog
 from msgspec import inspect
 
 from adapters.sql.transaction import Transaction, Values
+from domain.ports import RecordUnreadable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Record = TypeVar("Record", bound="DataclassInstance")
+
+SHOWN_OF_TOKENS: Final = 8
+"""How many characters of a token the log shows: enough to find its row."""
+MAX_LOGGED: Final = 100
+"""How many unreadable rows of a table a process logs."""
+
+log = structlog.get_logger()
 
 _ONE_VALUE = (
     inspect.NoneType,
@@ -50,6 +60,8 @@ class Rows(Generic[Record]):
     ) -> None:
         self.table = table
         self.columns = tuple(field.name for field in fields(record_type))
+        self._key = key
+        self._logged: set[str] = set()
         self._record_type = record_type
         # msgspec (0.22) crashes when several threads convert to a new type for the first time.
         # Making a decoder prepares the type here, in one thread.
@@ -62,7 +74,8 @@ class Rows(Generic[Record]):
         self._by_key = "WHERE " + " AND ".join(f"{column} = :{column}" for column in key)
         from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
 
-        self.listed = ", ".join(self.columns)
+        self._selected = self.columns + tuple(name for name in key if name not in self.columns)
+        self.listed = ", ".join(self._selected)
         self.parameters = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
         self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.parameters}) "
@@ -80,14 +93,32 @@ class Rows(Generic[Record]):
         return row
 
     def record(self, row: Sequence[object]) -> Record:
-        """Return the record of a row, whose values are in the order of `columns`."""
-        values = dict(zip(self.columns, row, strict=True))
-        for column in self._documents:
-            document = values[column]
-            if isinstance(document, str):
-                values[column] = msgspec.json.decode(document)
-        # Not strict, because SQLite stores booleans as integers.
-        return msgspec.convert(values, self._record_type, strict=False)
+        """Return the record of a row of `listed`. Raises RecordUnreadable, and logs the row once."""
+        values = dict(zip(self._selected, row, strict=True))
+        try:
+            for column in self._documents:
+                document = values[column]
+                if isinstance(document, str):
+                    values[column] = msgspec.json.decode(document)
+            # Not strict, because SQLite stores booleans as integers.
+            return msgspec.convert(values, self._record_type, strict=False)
+        except msgspec.MsgspecError as error:
+            key = "/".join(_shown(column, value) for column, value in self.key_of(row).items())
+            if key not in self._logged and len(self._logged) < MAX_LOGGED:
+                self._logged.add(key)
+                log.error("record_unreadable", table=self.table, key=key)
+            raise RecordUnreadable(f"{self.table} {key}") from error
+
+    def key_of(self, row: Sequence[object]) -> dict[str, object]:
+        """Return the primary key of a row of `listed`, by column."""
+        values = dict(zip(self._selected, row, strict=True))
+        return {column: values[column] for column in self._key}
+
+    def record_or_none(self, row: Sequence[object]) -> Record | None:
+        """Return the record of a row of `listed`; None when it cannot be decoded."""
+        with suppress(RecordUnreadable):
+            return self.record(row)
+        return None
 
     def get(self, transaction: Transaction, *, lock: bool = False, **key: str) -> Record | None:
         """Return the record with a primary key, or None; in a write transaction, `lock` its row."""
@@ -103,13 +134,26 @@ class Rows(Generic[Record]):
         """Return the records that a condition (WHERE, ORDER BY …) selects."""
         return self.take(transaction, self.select + condition, values)
 
+    def find_readable(
+        self, transaction: Transaction, condition: str, values: Values
+    ) -> tuple[Record, ...]:
+        """Do the same, and leave out those that cannot be decoded."""
+        rows = transaction.execute(self.select + condition, values).fetchall()
+        return tuple(filter(None, map(self.record_or_none, rows)))
+
     def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
         """Return the first record that a condition selects, or None."""
         return next(iter(self.find(transaction, condition, values)), None)
 
     def take(self, transaction: Transaction, statement: str, values: Values) -> tuple[Record, ...]:
-        """Run a statement that returns rows of `columns`, and return their records."""
+        """Run a statement that returns rows of `listed`, and return their records."""
         return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
+
+
+def _shown(column: str, value: object) -> str:
+    """Return what the log shows of a column of a key."""
+    is_token = column.startswith("token")
+    return f"{str(value)[:SHOWN_OF_TOKENS]}…" if is_token else str(value)
 
 
 def _documents(record_type: type[Record]) -> tuple[str, ...]:

@@ -85,7 +85,9 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "delivery": lambda unit: unit.event_deliveries.get(DELIVERY.event.event_id, ENDPOINT),
     "deliveries of an event": lambda unit: unit.event_deliveries.of(DELIVERY.event.event_id),
     "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW),
-    "due notices": lambda unit: unit.accounts.with_expiry_notice_due(NOW, at_most=9),
+    "due notices": lambda unit: unit.accounts.with_expiry_notice_due(
+        NOW, at_most=9, unreadable_until=NOW
+    ),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }
 

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import (
@@ -23,6 +24,7 @@ from adapters.psp.contract.samples import (
     a_page_request,
     a_uuid,
 )
+from adapters.sql.repositories import _ACCOUNTS
 from domain.billing import BillingInfo
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.card_sessions import CardSession, DueSession, Failure, Progress, SessionStatus
@@ -47,6 +49,7 @@ from domain.pagination import PageRequest
 from domain.payment_configuration import CardsPerGuest
 from domain.ports import (
     AlreadyStored,
+    RecordUnreadable,
     Storage,
     UnitOfWork,
     WriteUnit,
@@ -897,7 +900,10 @@ class TestLeases:
             told: list[AccountId] = []
             for _ in numbers:
                 with committed(storage) as unit:
-                    for account in unit.accounts.with_expiry_notice_due(NOW, at_most=3):
+                    for account in unit.accounts.with_expiry_notice_due(
+                        NOW, at_most=3, unreadable_until=NOW + DAY
+                    ):
+                        assert account is not None
                         unit.accounts.update(replace(account, expiry_notice_at=None))
                         told.append(account.account_id)
             return told
@@ -911,13 +917,93 @@ class TestLeases:
             for number, wait in waits.items():
                 unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW + wait))
             unit.accounts.add(a_payment_account(4))
-            found = unit.accounts.with_expiry_notice_due(NOW, at_most=3)
-            assert [each.account_id for each in found] == [
+            find = partial(unit.accounts.with_expiry_notice_due, NOW, unreadable_until=NOW + DAY)
+            assert [each and each.account_id for each in find(at_most=3)] == [
                 a_payment_account(number).account_id for number in (2, 1)
             ]
-            assert len(unit.accounts.with_expiry_notice_due(NOW, at_most=1)) == 1
+            assert len(find(at_most=1)) == 1
             assert unit.accounts.is_expiry_notice_due(NOW)
             assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
+
+
+class TestUnreadable:
+    """Rows with values of another release, which this one cannot decode."""
+
+    @staticmethod
+    def spoil(storage: Storage, statement: str) -> None:
+        with committed(storage) as unit:
+            unit._transaction.execute(statement)  # type: ignore[attr-defined]  # no part of the port
+
+    def test_an_account_does_not_stay_the_first_whose_notice_is_due(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # A process logs a row once, and other tests are in the same process.
+        monkeypatch.setattr(_ACCOUNTS, "_logged", set())
+        unreadable = a_payment_account(4).account_id
+        with committed(storage) as unit:
+            for number in (1, 2, 3):
+                due_at = NOW - DAY / number
+                unit.accounts.add(a_payment_account(number, expiry_notice_at=due_at))
+            unit.accounts.add(a_payment_account(4, expiry_notice_at=NOW - DAY * 2))
+        self.spoil(
+            storage, f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{unreadable}'"
+        )
+
+        found = []
+        with capture_logs() as lines:
+            for _ in range(2):
+                with committed(storage) as unit:
+                    found.append(
+                        unit.accounts.with_expiry_notice_due(
+                            NOW, at_most=2, unreadable_until=NOW + DAY
+                        )
+                    )
+            with storage.read() as unit, pytest.raises(RecordUnreadable):
+                unit.accounts.get(unreadable)
+            with storage.read() as unit:
+                page = unit.accounts.page_expiring(
+                    CENTER_ID, before=date(2032, 1, 1), request=PageRequest(size=9)
+                )
+
+        assert [[each and each.token for each in taken] for taken in found] == [
+            [None, "token-1"],
+            ["token-1", "token-2"],
+        ]
+        assert [(each["table"], each["key"]) for each in lines] == [
+            ("payment_accounts", unreadable)
+        ]
+        assert (len(page.items), page.total) == (3, 4)
+
+    def test_lists_for_operators_leave_it_out(self, storage: Storage) -> None:
+        other = EndpointId(a_uuid(401))
+        with committed(storage) as unit:
+            unit.event_endpoints.add(an_event_endpoint())
+            unit.event_endpoints.add(
+                an_event_endpoint(endpoint_id=other, url="https://other.example")
+            )
+            for endpoint_id in (an_event_endpoint().endpoint_id, other):
+                unit.event_deliveries.add(an_event_delivery(endpoint_id=endpoint_id))
+            unit.access_tokens.add(an_access_token())
+            unit.access_tokens.add(replace(an_access_token(), token_hash="other"))
+        for statement in (
+            f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id <> '{other}'",
+            f"UPDATE event_deliveries SET status = 'lost' WHERE endpoint_id <> '{other}'",
+            "UPDATE access_tokens SET caller = '{}' WHERE token_hash <> 'other'",
+        ):
+            self.spoil(storage, statement)
+
+        with storage.read() as unit:
+            assert [each.endpoint_id for each in unit.event_endpoints.all()] == [other]
+            (delivery,) = unit.event_deliveries.latest(limit=9, only_failed=False)
+            assert delivery.endpoint_id == other
+            assert [each.token_hash for each in unit.access_tokens.all()] == ["other"]
+            for get in (
+                partial(unit.event_endpoints.get, an_event_endpoint().endpoint_id),
+                partial(unit.event_deliveries.of, delivery.event.event_id),
+                partial(unit.access_tokens.get, an_access_token().token_hash),
+            ):
+                with pytest.raises(RecordUnreadable):
+                    get()
 
 
 class TestEvents:

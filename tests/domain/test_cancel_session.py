@@ -297,6 +297,20 @@ class TestOfACaller:
         assert cancel_sessions_of_caller(installation.caller.name) == 0
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
+    def test_one_that_cannot_be_read_does_not_keep_the_others_open(
+        self, installation: Installation
+    ) -> None:
+        unreadable, readable = installation.add_card(), installation.add_card()
+        with installation.storage.write() as unit:
+            unit._transaction.execute(  # type: ignore[attr-defined]  # no part of the port
+                "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
+                {"token_id": unreadable.token_id},
+            )
+            unit.commit()
+
+        assert cancel_all_of(installation) == 1
+        assert installation.session(readable.token_id).cancelled_at is not None
+
     def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
         session = installation.add_card()
         with pytest.raises(InvalidField):

@@ -9,6 +9,7 @@ import pytest
 from adapters.psp.contract.samples import GUEST_ID, NOW
 from domain.add_event_endpoint import TooManyEndpoints
 from domain.centers import CenterNotFound
+from domain.deliver_event import ENDPOINT_IS_UNREADABLE
 from domain.errors import InvalidField
 from domain.events import (
     JITTER,
@@ -19,11 +20,18 @@ from domain.events import (
     EventEndpoint,
     EventType,
 )
+from domain.notice_expiry import MAX_PER_UNIT
 from domain.payment_accounts import PaymentAccount
 from domain.remove_event_endpoint import EndpointNotFound
 from domain.replay_event import EventNotFound
 from domain.retries import LEASE
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_event_delivery
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_center,
+    a_payment_account,
+    an_event_delivery,
+)
 from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -415,6 +423,20 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 30, 23, 59, tzinfo=UTC)) == late
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == late
 
+    def test_is_told_however_many_accounts_before_it_cannot_be_read(
+        self, installation: Installation, account: PaymentAccount
+    ) -> None:
+        with installation.storage.write() as unit:
+            for number in range(MAX_PER_UNIT):
+                unit.accounts.add(a_payment_account(number, expiry_notice_at=account.created_at))
+            unit.commit()
+        stored_by_another_release(
+            installation,
+            f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{account.account_id}'",
+        )
+        month = ["expires_in_30_days"]
+        assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
+
     def test_of_an_expired_card_is_not_told(
         self, installation: Installation, account: PaymentAccount
     ) -> None:
@@ -496,6 +518,23 @@ class TestEndpoints:
         installation.reconcile_until_idle()
 
         assert receiver.types == ["account.stored"]
+
+    def test_that_cannot_be_read_are_tried_again_and_stop_neither_a_card_nor_others(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        unreadable = added(installation, "https://other.example").endpoint_id
+        installation.stored_card()
+        stored_by_another_release(
+            installation,
+            f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'",
+        )
+        installation.stored_card(OTHER_GOOD_CARD)
+        installation.reconcile_until_idle()
+
+        assert receiver.types == ["account.stored"] * 2
+        (waiting,) = [each for each in deliveries(installation) if each.endpoint_id == unreadable]
+        assert waiting.status is DeliveryStatus.PENDING
+        assert waiting.last_result == ENDPOINT_IS_UNREADABLE
 
     def test_are_fifty_at_most(self, installation: Installation) -> None:
         for number in range(MAX_ENDPOINTS):

@@ -37,6 +37,26 @@ def row(cardonfile: CommandLine, *command: str) -> list[str]:
     return only.split()
 
 
+def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
+    cardonfile: CommandLine,
+) -> None:
+    for host in ("a", "b"):
+        cardonfile.run("events", "add", f"https://{host}.example", "--type", "account.stored")
+    with cardonfile.storage.write() as unit:
+        unreadable, readable = (each.endpoint_id for each in unit.event_endpoints.all())
+        unit._transaction.execute(  # type: ignore[attr-defined]  # no part of the port
+            f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'"
+        )
+        unit.commit()
+
+    listed = cardonfile.run("events", "list")
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [readable]
+    assert f"event='record_unreadable' table='event_endpoints' key='{unreadable}'" in listed.stderr
+    assert cardonfile.refuses("events", "remove", unreadable) == (
+        f"a record cannot be decoded (event_endpoints {unreadable}): use the release that wrote it"
+    )
+
+
 def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run(

@@ -69,10 +69,12 @@ def take_discard(unit: WriteUnit) -> CardToken | None:
 
 
 def take_notice(unit: WriteUnit) -> AccountId | None:
-    found = unit.accounts.with_expiry_notice_due(NOW, at_most=1)
-    for account in found:
-        unit.accounts.update(replace(account, expiry_notice_at=None))
-    return found[0].account_id if found else None
+    found = unit.accounts.with_expiry_notice_due(NOW, at_most=1, unreadable_until=NOW)
+    account = next(iter(found), None)
+    if account is None:
+        return None
+    unit.accounts.update(replace(account, expiry_notice_at=None))
+    return account.account_id
 
 
 def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]) -> object:
