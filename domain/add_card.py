@@ -125,6 +125,7 @@ class AddCard:
                 created_at=now,
                 expires_at=expires_at,
                 due_at=expires_at,
+                shows_guest=caller.may_view_guests,
             )
             require_below_limits(unit, self.limits, session, now)
         return self._stored(session, key, keys_since)

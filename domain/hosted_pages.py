@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from domain.billing import AvsResult, BillingInfo
-from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount, TokenId
+from domain.identifiers import (
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    TokenId,
+)
 from domain.payment_accounts import Card
 
 
@@ -42,15 +50,38 @@ MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
 """The longest life that a page is asked for. A link that lives longer leads to several pages."""
 
 
+class Prefill(StrEnum):
+    """Whose details a page is given: the guest's on file, only the caller's `billing_info`, or none."""
+
+    GUEST = "guest"
+    BILLING = "billing"
+    NOTHING = "nothing"
+
+
+class PspGuest(NamedTuple):
+    """Who has a reference of its own at a PSP.
+
+    Centers may not read what another one has told of a guest. PSPs show on a page what they have
+    stored of the guest before, so pages with different details must not share a reference.
+    """
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    guest_id: GuestId
+    center_id: CenterId
+    prefill: Prefill
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPageRequest:
     """Every parameter of the call that creates the page of one attempt.
 
     It is committed before the PSP is called, so that a retry makes the same call.
-    `guest_reference` is the PSP's reference for the guest, if there is one. The page must live
-    until `live_until`, which is at most 24 hours after `begun_at`, or longer if the PSP's minimum
-    is longer. `redirect_origin` is the origin that the guest reaches after the return and cancel
-    addresses.
+    `guest_reference` is the PSP's reference for the guest, if there is one. `guest_name` is empty
+    and `guest_email` None when the page must not show them. `center_id` is None in a request that
+    an earlier release has stored. The page must live until `live_until`, which is at most 24 hours
+    after `begun_at`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin that
+    the guest reaches after the return and cancel addresses.
     """
 
     token_id: TokenId
@@ -69,11 +100,26 @@ class HostedPageRequest:
     consent: Consent
     begun_at: datetime
     live_until: datetime
+    center_id: CenterId | None = None
 
     @property
     def idempotency_key(self) -> str:
         """The key under which the PSP creates this page once, however often it is called."""
         return f"{self.token_id}:{self.attempt}"
+
+    @property
+    def prefill(self) -> Prefill:
+        """Whose details the request has."""
+        if self.guest_name:
+            return Prefill.GUEST
+        return Prefill.BILLING if self.billing_info else Prefill.NOTHING
+
+    @property
+    def guest_key(self) -> str:
+        """The key of what has one `guest_reference`: the guest at a center, with such details."""
+        if self.center_id is None:
+            return self.guest_id
+        return f"{self.guest_id}:{self.center_id}:{self.prefill}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Final
 from domain.card_sessions import CardSession, Progress
 from domain.errors import ServiceUnavailable
 from domain.hosted_pages import MAX_EVIDENCE, Evidence, EvidenceOrigin
-from domain.open_hosted_page import find_session
+from domain.open_hosted_page import find_session, store_change
 from domain.ports import Clock, Providers, ProviderUnavailable, Storage, WriteUnit
 from domain.settle_session import SettleSession
 
@@ -89,15 +89,5 @@ class CancelHostedPage:
         """Note it, if that is possible now. Return the stored redirect_uri."""
         session = find_session(self.storage, token_id)
         with suppress(ServiceUnavailable):
-            self._note(session)
+            store_change(self.storage, session, lambda it: it.with_progress(Progress.CANCELLED))
         return session.redirect_uri
-
-    def _note(self, seen: CardSession) -> None:
-        def note(unit: WriteUnit) -> None:
-            session = unit.sessions.get(seen.token_id) or seen
-            cancelled = session.with_progress(Progress.CANCELLED)
-            if cancelled != session:
-                unit.sessions.update(cancelled)
-                unit.commit()
-
-        self.storage.transact(note)

@@ -45,12 +45,8 @@ class ObtainPage:
                 note_end_of_session(unit, self.ids, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
-                unit.guest_references.keep(
-                    session.configuration.provider,
-                    session.configuration.merchant_account,
-                    session.guest_id,
-                    page.guest_reference,
-                )
+                guest = session.psp_guest(asked.current_attempt.request)
+                unit.guest_references.keep(guest, page.guest_reference)
             unit.sessions.update(changed)
             unit.commit()
             return changed

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 
 from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, Progress
@@ -55,7 +54,7 @@ class OpenHostedPage:
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
     Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
-    when the PSP creates no page; the next opening tries again. Of `limits`, those on refused cards
+    when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those on refused cards
     count here too: sessions started in advance get no page once one is reached.
     """
 
@@ -82,7 +81,7 @@ class OpenHostedPage:
             session.attempt is not None
             and session.attempt.has_live_page
             and not session.is_past_end(now)
-            and self._note(session, CardSession.asked)
+            and store_change(self.storage, session, lambda each: each.asked(self.clock.now()))
         ):
             self.settle(session.token_id)
         session = self._with_attempt(session)
@@ -90,7 +89,7 @@ class OpenHostedPage:
             try:
                 session = self.obtain_page(session)
             except ProviderUnavailable:
-                self._note(session, CardSession.answered)
+                store_change(self.storage, session, lambda each: each.answered(self.clock.now()))
                 raise
         if session.is_settled:
             return session.redirect_uri
@@ -102,21 +101,6 @@ class OpenHostedPage:
         if self.clock.now() >= page.ends_at:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         return page.address
-
-    def _note(
-        self, seen: CardSession, change: Callable[[CardSession, datetime], CardSession | None]
-    ) -> bool:
-        """Store a change of the session as it is by now. Return False if there is none."""
-
-        def note(unit: WriteUnit) -> bool:
-            session = unit.sessions.get(seen.token_id) or seen
-            changed = change(session, self.clock.now())
-            if changed is not None:
-                unit.sessions.update(changed)
-                unit.commit()
-            return changed is not None
-
-        return self.storage.transact(note)
 
     def _with_attempt(self, seen: CardSession) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
@@ -157,19 +141,19 @@ class OpenHostedPage:
         if guest is None or center is None:
             raise LinkUnknown
         configuration = session.configuration
-        return HostedPageRequest(
+        # Who opens an old link may not be the guest for whom it was made.
+        is_old = session.is_old(now)
+        shows_guest = session.shows_guest and not is_old
+        request = HostedPageRequest(
             token_id=session.token_id,
             attempt=number,
             merchant_account=configuration.merchant_account,
             guest_id=guest.id,
-            guest_reference=unit.guest_references.get(
-                configuration.provider, configuration.merchant_account, guest.id
-            ),
-            guest_name=f"{guest.first_name} {guest.last_name}",
-            guest_email=guest.email,
+            guest_reference=None,
+            guest_name=f"{guest.first_name} {guest.last_name}" if shows_guest else "",
+            guest_email=guest.email if shows_guest else None,
             center_name=center.name,
-            # Who opens an old link may not be the guest for whom it was made.
-            billing_info=None if session.is_old(now) else session.billing_info,
+            billing_info=None if is_old else session.billing_info,
             avs=configuration.avs,
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),
@@ -177,7 +161,10 @@ class OpenHostedPage:
             consent=consent_for(center.name),
             begun_at=now,
             live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
+            center_id=center.id,
         )
+        reference = unit.guest_references.get(session.psp_guest(request))
+        return replace(request, guest_reference=reference)
 
     def _require_few_refused_cards(self, unit: WriteUnit, session: CardSession) -> None:
         try:
@@ -194,3 +181,19 @@ def find_session(storage: Storage, token_id: str) -> CardSession:
     if session is None:
         raise LinkUnknown
     return session
+
+
+def store_change(
+    storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
+) -> bool:
+    """Store a change of a session as it is by now. Return False if `change` returns None."""
+
+    def store(unit: WriteUnit) -> bool:
+        session = unit.sessions.get(seen.token_id) or seen
+        changed = change(session)
+        if changed is not None and changed != session:
+            unit.sessions.update(changed)
+            unit.commit()
+        return changed is not None
+
+    return storage.transact(store)

@@ -59,6 +59,11 @@ class Caller:
         """Return whether the caller may see records of this center."""
         return self.centers is None or center_id in self.centers
 
+    @property
+    def may_view_guests(self) -> bool:
+        """Whether the caller may read guests. They belong to no center."""
+        return self.centers is None and self.may(MAY_VIEW_GUESTS)
+
     def require_all_centers(self) -> None:
         """Raise UserNotAuthorized when the caller is limited to some centers."""
         if self.centers is not None:

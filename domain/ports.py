@@ -24,6 +24,7 @@ from domain.hosted_pages import (
     HostedPage,
     HostedPageRequest,
     Outcome,
+    PspGuest,
     WebhookDelivery,
     WebhookNotice,
 )
@@ -461,19 +462,11 @@ class AlreadyStored(Exception):
 class GuestReferences(Protocol):
     """The PSPs' own references for our guests."""
 
-    def get(
-        self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
-    ) -> GuestReference | None:
+    def get(self, guest: PspGuest) -> GuestReference | None:
         """Return the reference, or None when the guest has none there."""
         ...
 
-    def keep(
-        self,
-        provider: ProviderName,
-        merchant_account: MerchantAccount,
-        guest_id: GuestId,
-        reference: GuestReference,
-    ) -> None:
+    def keep(self, guest: PspGuest, reference: GuestReference) -> None:
         """Store a reference; it replaces the one before."""
         ...
 

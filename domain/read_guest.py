@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.errors import GuestNotFound
+from domain.errors import GuestNotFound, UserNotAuthorized
 from domain.guests import Guest, parse_guest_id
-from domain.permissions import MAY_VIEW_GUESTS, Caller
+from domain.permissions import Caller
 from domain.ports import Storage
 
 
@@ -22,8 +22,8 @@ class ReadGuest:
 
     def __call__(self, caller: Caller, *, guest_id: str) -> Guest:
         """Look the guest up; changes nothing."""
-        caller.require_all_centers()
-        caller.require(MAY_VIEW_GUESTS)
+        if not caller.may_view_guests:
+            raise UserNotAuthorized
         with self.storage.read() as unit:
             guest = unit.guests.get(parse_guest_id(guest_id))
         if guest is None:

@@ -23,7 +23,14 @@ from domain.centers import Center
 from domain.discards import Discard
 from domain.events import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests import Guest
-from domain.hosted_pages import Evidence, EvidenceOrigin, HostedPage, PageAttempt
+from domain.hosted_pages import (
+    Evidence,
+    EvidenceOrigin,
+    HostedPage,
+    PageAttempt,
+    Prefill,
+    PspGuest,
+)
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -225,3 +232,8 @@ def an_access_token(**changes: Any) -> AccessToken:
         expires_at=NOW + timedelta(hours=24),
     )
     return replace(token, **changes)
+
+
+def a_psp_guest() -> PspGuest:
+    """Return who a guest is at a PSP."""
+    return PspGuest(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, CENTER_ID, Prefill.GUEST)

@@ -237,7 +237,7 @@ class _CardPages:
         resp.content_type = falcon.MEDIA_HTML
         resp.text = _TEMPLATES.get_template(template).render(
             page=page,
-            guest=_GuestShown(page.request) if page else None,
+            guest=_GuestShown(page.request) if page and page.request.guest_name else None,
             form_token=self._psp.form_token(page.reference) if page and has_form else None,
             **values,
         )

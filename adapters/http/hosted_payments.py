@@ -69,12 +69,11 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 }
 """What the guest reads when the link leads nowhere."""
 
-LOOK_EVERY_SECONDS: Final = 0.1
-LOOKS: Final = 20
-"""How often, and how many times, a request looks for the page that another one asks for."""
+WAITS: Final = (0.1,) * 20
+"""The seconds that a request waits each time it looks for the page that another one asks for."""
 
-_ONE_WAITS: Final = threading.Lock()
-"""Held by the one request that waits for a page: a link in a loop must not hold every thread."""
+_WAITING: Final = threading.Lock()
+"""Held by the one request that waits, so that a link in a loop does not hold every thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +156,14 @@ class HostedPayments:
 
 
 def _when_made(open_page: Callable[[], str]) -> str:
-    if _ONE_WAITS.acquire(blocking=False):
+    if _WAITING.acquire(blocking=False):
         try:
-            for _ in range(LOOKS):
-                time.sleep(LOOK_EVERY_SECONDS)
+            for seconds in WAITS:
+                time.sleep(seconds)
                 with suppress(PageUnderWay):
                     return open_page()
         finally:
-            _ONE_WAITS.release()
+            _WAITING.release()
     raise PageUnderWay
 
 

@@ -254,8 +254,21 @@ MIGRATIONS: Final = {
         CREATE INDEX card_sessions_of_caller ON card_sessions (caller, created_at);
         CREATE INDEX card_sessions_of_center ON card_sessions (center_id, created_at);
     """,
+    # The default is for a release before this one, which may still be running. It alone uses
+    # `guest_references`.
     "m014_guests_at_psps": """
-        ALTER TABLE card_sessions ADD COLUMN ask_again_at timestamptz;
+        ALTER TABLE card_sessions
+            ADD COLUMN ask_again_at timestamptz,
+            ADD COLUMN shows_guest boolean NOT NULL DEFAULT false;
+        CREATE TABLE psp_guests (
+            provider text NOT NULL,
+            merchant_account text NOT NULL,
+            guest_id uuid NOT NULL,
+            center_id uuid NOT NULL,
+            prefill text NOT NULL,
+            reference text NOT NULL,
+            PRIMARY KEY (provider, merchant_account, guest_id, center_id, prefill)
+        );
     """,
 }
 

@@ -27,7 +27,7 @@ from domain.centers import Center
 from domain.discards import Discard
 from domain.events import DueDelivery, EventDelivery, EventEndpoint
 from domain.guests import Guest
-from domain.hosted_pages import Evidence
+from domain.hosted_pages import Evidence, PspGuest
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -620,35 +620,24 @@ class GuestReferences(_Repository, ports.GuestReferences):
     """The PSPs' own references for our guests."""
 
     @override
-    def get(
-        self, provider: ProviderName, merchant_account: MerchantAccount, guest_id: GuestId
-    ) -> GuestReference | None:
+    def get(self, guest: PspGuest) -> GuestReference | None:
         row = self._transaction.execute(
-            "SELECT reference FROM guest_references WHERE provider = :provider "
-            "AND merchant_account = :merchant_account AND guest_id = :guest_id",
-            {"provider": provider, "merchant_account": merchant_account, "guest_id": guest_id},
+            "SELECT reference FROM psp_guests WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND guest_id = :guest_id "
+            "AND center_id = :center_id AND prefill = :prefill",
+            guest._asdict(),
         ).fetchone()
         return None if row is None else GuestReference(row[0])
 
     @override
-    def keep(
-        self,
-        provider: ProviderName,
-        merchant_account: MerchantAccount,
-        guest_id: GuestId,
-        reference: GuestReference,
-    ) -> None:
+    def keep(self, guest: PspGuest, reference: GuestReference) -> None:
         self._transaction.execute(
-            "INSERT INTO guest_references (provider, merchant_account, guest_id, reference) "
-            "VALUES (:provider, :merchant_account, :guest_id, :reference) "
-            "ON CONFLICT (provider, merchant_account, guest_id) "
+            "INSERT INTO psp_guests "
+            "(provider, merchant_account, guest_id, center_id, prefill, reference) VALUES "
+            "(:provider, :merchant_account, :guest_id, :center_id, :prefill, :reference) "
+            "ON CONFLICT (provider, merchant_account, guest_id, center_id, prefill) "
             "DO UPDATE SET reference = excluded.reference",
-            {
-                "provider": provider,
-                "merchant_account": merchant_account,
-                "guest_id": guest_id,
-                "reference": reference,
-            },
+            {**guest._asdict(), "reference": reference},
         )
 
 

@@ -430,5 +430,10 @@ def m011_card_testing(db: Database) -> None:
 
 @MIGRATIONS()
 def m014_guests_at_psps(db: Database) -> None:
-    """Add when browsers may have the PSP asked about a session again."""
+    """Add when browsers may cause a question to the PSP, and what it may be told of a guest."""
     db.execute("ALTER TABLE card_sessions ADD COLUMN ask_again_at TEXT")
+    # The default is for a release before this one, which may still be running. It alone uses
+    # `guest_references`.
+    db.execute("ALTER TABLE card_sessions ADD COLUMN shows_guest INTEGER NOT NULL DEFAULT 0")
+    key = ("provider", "merchant_account", "guest_id", "center_id", "prefill")
+    _create(db, "psp_guests", dict.fromkeys((*key, "reference"), str), key=key)

@@ -119,12 +119,14 @@ def _ends_at(request: HostedPageRequest) -> datetime:
 def customer_parameters(request: HostedPageRequest) -> CustomerUpdateParams:
     """Return the details of the guest, with which Stripe prefills its page.
 
-    Without an address, the one that an earlier page wrote is removed: who opens this page need not
-    know it.
+    Without a name or an e-mail address, those at Stripe stay. Without an address, the one that an
+    earlier page wrote is removed: who opens this page need not know it.
     """
     billing = request.billing_info or BillingInfo()
-    name = " ".join(filter(None, (billing.first_name, billing.last_name)))
-    parameters: CustomerUpdateParams = {"name": name or request.guest_name}
+    name = " ".join(filter(None, (billing.first_name, billing.last_name))) or request.guest_name
+    parameters: CustomerUpdateParams = {}
+    if name:
+        parameters["name"] = name
     if email := billing.email or request.guest_email:
         parameters["email"] = email
     if billing.phone:

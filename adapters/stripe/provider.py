@@ -229,7 +229,7 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
     """
     if request.guest_reference is not None:
         yield request.guest_reference
-    for key in (f"guest:{request.guest_id}", f"{request.idempotency_key}:guest"):
+    for key in (f"guest:{request.guest_key}", f"{request.idempotency_key}:guest"):
         with suppress(KeySpent):
             customer = call.ask(
                 Customer,

@@ -29,6 +29,7 @@ from tests.builders import (
     a_discard,
     a_payment_account,
     a_product,
+    a_psp_guest,
     a_refused_card,
     a_session,
     an_access_token,
@@ -79,7 +80,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         since=NOW - timedelta(days=1), at_least=1
     ),
     "evidence": lambda unit: unit.evidence.add(TOKEN_ID, an_evidence(), at_most=50),
-    "guest reference": lambda unit: unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
+    "guest reference": lambda unit: unit.guest_references.get(a_psp_guest()),
     "merchant identity": lambda unit: unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
     "due delivery": lambda unit: unit.event_deliveries.take_due(NOW, until=NOW),
     "delivery": lambda unit: unit.event_deliveries.get(DELIVERY.event.event_id, ENDPOINT),

@@ -30,7 +30,7 @@ from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.card_sessions import CardSession, DueSession, Failure, Progress, SessionStatus
 from domain.events import DueDelivery, EventType
 from domain.guests import Guest
-from domain.hosted_pages import EvidenceOrigin
+from domain.hosted_pages import EvidenceOrigin, Prefill
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -68,6 +68,7 @@ from tests.builders import (
     a_page,
     a_payment_account,
     a_product,
+    a_psp_guest,
     a_refused_card,
     a_session,
     an_access_token,
@@ -1288,18 +1289,21 @@ class TestPaymentAccounts:
 
 
 class TestAtPsps:
-    def test_the_last_guest_reference_is_kept_for_its_guest_at_its_psp_account(
-        self, storage: Storage
-    ) -> None:
-        other = MerchantAccount("other")
-        with storage.write() as unit:
-            references = unit.guest_references
+    def test_the_last_guest_reference_is_kept_for_its_guest(self, storage: Storage) -> None:
+        guest = a_psp_guest()
+        others = [
+            guest._replace(provider=ProviderName("other")),
+            guest._replace(merchant_account=MerchantAccount("other")),
+            guest._replace(guest_id=OTHER_GUEST_ID),
+            guest._replace(center_id=OTHER_CENTER_ID),
+            guest._replace(prefill=Prefill.BILLING),
+        ]
+        with committed(storage) as unit:
             for reference in ("first", "second"):
-                references.keep(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, GuestReference(reference))
-            assert references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID) == "second"
-            assert references.get(ProviderName("other"), MERCHANT_ACCOUNT, GUEST_ID) is None
-            assert references.get(PROVIDER, other, GUEST_ID) is None
-            assert references.get(PROVIDER, MERCHANT_ACCOUNT, OTHER_GUEST_ID) is None
+                unit.guest_references.keep(guest, GuestReference(reference))
+        with storage.read() as reading:
+            assert reading.guest_references.get(guest) == "second"
+            assert [reading.guest_references.get(each) for each in others] == [None] * 5
 
     def test_the_first_merchant_identity_is_kept_for_its_psp_account(
         self, storage: Storage

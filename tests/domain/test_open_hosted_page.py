@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from domain.card_sessions import ANSWERED_WITHIN, MAX_ATTEMPTS, SessionStatus
 from domain.hosted_pages import CONSENT_VERSION
 from domain.identifiers import AccountId
 from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, PageUnderWay
+from domain.permissions import Permission
 from domain.ports import ProviderUnavailable
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 
@@ -373,3 +376,60 @@ def test_two_tabs_that_find_no_page_note_one_attempt(installation: Installation)
 
     assert installation.page_reference(session) in address
     assert installation.provider.calls.count("start") == 1
+
+
+class TestGuestAtThePsp:
+    """Each page whose details differ from another's has a guest of its own at the PSP."""
+
+    def guest_of(self, installation: Installation, **changes: Any) -> str:
+        session = installation.opened_session(**changes)
+        page = session.current_attempt.page
+        assert page is not None
+        return page.guest_reference
+
+    def test_is_the_same_for_each_page_of_a_guest_at_a_center(
+        self, installation: Installation
+    ) -> None:
+        assert self.guest_of(installation) == self.guest_of(installation)
+
+    def test_is_another_one_at_another_center_with_the_same_merchant_account(
+        self, installation: Installation
+    ) -> None:
+        installation.has_center(a_center(id=OTHER_CENTER_ID))
+        installation.configure(OTHER_CENTER_ID)
+
+        here, there = (
+            self.guest_of(installation, center_id=each) for each in (CENTER_ID, OTHER_CENTER_ID)
+        )
+
+        assert here != there
+
+    def test_is_another_one_for_callers_who_may_not_read_the_guest(
+        self, installation: Installation
+    ) -> None:
+        adds = installation.a_caller(Permission.GUESTS_ADD)
+        details = {"billing_info": {"email": "zoe@guests.example"}}
+        references = {
+            self.guest_of(installation, **details),
+            self.guest_of(installation, caller=adds, **details),
+            self.guest_of(installation, caller=adds),
+        }
+
+        assert len(references) == 3
+
+    def test_is_another_one_than_an_earlier_release_has_kept(
+        self, installation: Installation
+    ) -> None:
+        before = installation.stored_card().guest_reference
+        with installation.storage.write() as unit:
+            by_hand: Any = unit  # past the repositories
+            by_hand._transaction.execute(
+                "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
+                "FROM psp_guests"
+            )
+            by_hand._transaction.execute("DELETE FROM psp_guests")
+            unit.commit()
+
+        assert self.guest_of(installation) != before
+        (account,) = installation.accounts()
+        assert account.guest_reference == before

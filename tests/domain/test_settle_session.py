@@ -41,6 +41,8 @@ from domain.hosted_pages import (
     Outcome,
     PageClosed,
     Pending,
+    Prefill,
+    PspGuest,
 )
 from domain.identifiers import CardToken, MerchantAccount, TokenId
 from domain.payment_configuration import CardsPerGuest
@@ -464,8 +466,9 @@ def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
 
 def note_discard(installation: Installation, token: CardToken, *, begun: bool) -> None:
     now = installation.clock.now()
+    guest = PspGuest(FAKE, MERCHANT, GUEST_ID, CENTER_ID, Prefill.GUEST)
     with installation.storage.write() as unit:
-        reference = unit.guest_references.get(FAKE, MERCHANT, GUEST_ID)
+        reference = unit.guest_references.get(guest)
         assert reference is not None
         unit.discards.add(
             Discard(

@@ -50,6 +50,7 @@ from tests.builders import (
     a_guest,
     a_payment_account,
     a_product,
+    a_psp_guest,
     a_refused_card,
     a_session,
     an_access_token,
@@ -153,7 +154,7 @@ def fill(storage: Storage) -> None:
             )
         )
         unit.idempotency_keys.claim(CALLER, "key 1", TOKEN_ID, now=NOW, since=NOW - DAY)
-        unit.guest_references.keep(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, GuestReference("r"))
+        unit.guest_references.keep(a_psp_guest(), GuestReference("r"))
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1 test")
         unit.discards.add(a_discard())
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
@@ -183,7 +184,7 @@ def records(storage: Storage) -> dict[str, object]:
             "removed": unit.accounts.get(a_payment_account(6).account_id),
             "tokens": unit.access_tokens.all(),
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
-            "references": unit.guest_references.get(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID),
+            "references": unit.guest_references.get(a_psp_guest()),
             "identities": unit.merchant_identities.get(PROVIDER, MERCHANT_ACCOUNT),
             "endpoints": unit.event_endpoints.all(),
             "deliveries": unit.event_deliveries.latest(limit=9, only_failed=False),
@@ -279,13 +280,14 @@ class TestCopied:
             "evidence                          10          10\n"
             "idempotency_keys                   1           1\n"
             "payment_accounts                   6           6\n"
-            "guest_references                   1           1\n"
+            "guest_references                   0           0\n"
             "discards                           2           2\n"
             "access_tokens                      6           6\n"
             "merchant_identities                1           1\n"
             "event_endpoints                    1           1\n"
             "event_deliveries                   1           1\n"
             "refused_cards                      3           3\n"
+            "psp_guests                         1           1\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from domain.card_sessions import CardSession, SessionStatus
 from domain.events import EventType
 from domain.payment_accounts import PaymentAccount
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
@@ -21,7 +22,7 @@ TABLES = (
     *("access_tokens", "card_sessions", "centers", "discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
-    *("payment_configurations", "products", "refused_cards", "worker_heartbeats"),
+    *("payment_configurations", "products", "psp_guests", "refused_cards", "worker_heartbeats"),
 )
 
 
@@ -130,3 +131,43 @@ class TestAReleaseWithoutNoticesOfExpiry:
 
         assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
         assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
+
+
+def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    known = ", ".join(each.name for each in fields(CardSession) if each.name != "shows_guest")
+    execute(
+        installation,
+        f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM card_sessions",
+        "DELETE FROM card_sessions",
+        f"INSERT INTO card_sessions ({known}) SELECT {known} FROM stored",
+    )
+
+    installation.open_page(session)
+
+    request = installation.session(session.token_id).current_attempt.request
+    assert (request.guest_name, request.guest_email) == ("", None)
+
+
+def test_an_earlier_release_that_drops_what_it_does_not_know_loses_no_card(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    def update_as_the_earlier_release() -> None:
+        with installation.storage.write() as unit:
+            current = unit.sessions.get(session.token_id)
+            assert current is not None
+            request = replace(current.current_attempt.request, center_id=None)
+            attempt = replace(current.current_attempt, request=request)
+            unit.sessions.update(replace(current, attempt=attempt))
+            unit.commit()
+
+    installation.provider.meanwhile["outcome"] = update_as_the_earlier_release
+    installation.return_to_shop(session)
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    assert len(installation.accounts()) == 1

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from domain.hosted_pages import HostedPageRequest, consent_for
-from domain.identifiers import GuestId, MerchantAccount, TokenId
+from domain.identifiers import CenterId, GuestId, MerchantAccount, TokenId
 
 NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
 """A time with microseconds, so that rounding is noticed."""
@@ -45,5 +45,6 @@ def a_page_request(**changes: Any) -> HostedPageRequest:
         consent=consent_for("Harbor Spa"),
         begun_at=NOW,
         live_until=NOW + timedelta(minutes=30),
+        center_id=CenterId(a_uuid(1)),
     )
     return replace(request, **changes)

@@ -25,7 +25,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.pytest_plugin import psps
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_page_request
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_page_request, a_uuid
 from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
@@ -60,6 +60,7 @@ from domain.hosted_pages import (
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     CardToken,
+    CenterId,
     GuestReference,
     MerchantAccount,
     TokenId,
@@ -277,11 +278,12 @@ class TestStart:
 
         assert adapter.start(request).ends_at >= request.live_until
 
-    def test_neither_a_billing_address_nor_an_email_address_is_needed(
-        self, psp: PspUnderTest, adapter: PaymentProvider
+    @pytest.mark.parametrize("guest_name", ["Zoë Null", ""])
+    def test_neither_a_billing_address_nor_an_email_address_nor_a_name_is_needed(
+        self, psp: PspUnderTest, adapter: PaymentProvider, guest_name: str
     ) -> None:
         assert adapter.start(
-            a_request(psp, billing_info=None, avs=False, guest_email=None)
+            a_request(psp, billing_info=None, avs=False, guest_name=guest_name, guest_email=None)
         ).reference
 
     @needs(Ability.STAND_IN, Ability.IDEMPOTENCY_KEYS)
@@ -381,6 +383,14 @@ class TestGuestReference:
         other = session.another(guest_id=OTHER_GUEST_ID)
 
         assert other.page.guest_reference != session.page.guest_reference
+
+    @pytest.mark.parametrize(
+        "changes", [{"center_id": CenterId(a_uuid(2))}, {"guest_name": "", "guest_email": None}]
+    )
+    def test_a_guest_has_another_one_at_another_center_and_without_a_name(
+        self, session: Session, changes: Mapping[str, Any]
+    ) -> None:
+        assert session.another(**changes).page.guest_reference != session.page.guest_reference
 
     @pytest.mark.parametrize("is_known", [True, False])
     def test_a_guest_is_somebody_else_at_another_merchant_account(

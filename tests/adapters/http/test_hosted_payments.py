@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
 from contextlib import closing
 from datetime import timedelta
 from html import unescape
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -20,9 +20,11 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
+from domain.identifiers import CenterId
+from domain.permissions import Permission
 from entrypoints.serve import listen
-from tests.adapters.http.api import Api
-from tests.builders import a_center
+from tests.adapters.http.api import GOOD_BODY, Api
+from tests.builders import CENTER_ID, a_center
 from tests.installation import (
     BASE_URL,
     CHALLENGED_CARD,
@@ -238,6 +240,41 @@ def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) ->
     assert shown(altered) == (CENTER, "This link has been changed", "myspa://cards")
 
 
+ADD, VIEW = Permission.GUESTS_ADD, Permission.GUESTS_VIEW
+
+
+@pytest.mark.parametrize(
+    ("permissions", "centers", "age", "is_shown"),
+    [
+        ((ADD, VIEW), None, timedelta(hours=24), True),
+        ((ADD,), None, timedelta(0), False),
+        ((ADD, VIEW), frozenset({CENTER_ID}), timedelta(0), False),
+        ((ADD, VIEW), None, timedelta(hours=25), False),
+    ],
+)
+def test_a_page_shows_the_guest_only_to_callers_who_may_read_the_guest(
+    installation: Installation,
+    permissions: tuple[Permission, ...],
+    centers: frozenset[CenterId] | None,
+    age: timedelta,
+    is_shown: bool,
+) -> None:
+    installation.configure(link_minutes=43_200)
+    api = Api(installation, installation.a_caller(*permissions, centers=centers))
+    may_read = api.get(f"/api/v1/guests/{GUEST_ID}").status_code == 200
+    assert is_shown is (may_read and age <= timedelta(hours=24))
+    added = api.post({**GOOD_BODY, "link_minutes": 43_200}).json
+    installation.clock.advance(age)
+    query = urlencode({"token_id": added["token_id"], "redirect_uri": REDIRECT_URI})
+
+    page = click(api, query, BASE_URL).headers["location"].removeprefix(BASE_URL)
+    text = installation.client().simulate_get(page).text
+
+    assert "Add a card" in text
+    for told in ("Z••", "N•••", "guests.example", "the initials"):
+        assert (told in text) is is_shown
+
+
 def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
     api.installation.configure(link_minutes=43_200)
     session = api.installation.add_card(link_minutes=43_200)
@@ -260,7 +297,7 @@ def test_a_double_click_leads_to_one_page(api: Api, monkeypatch: pytest.MonkeyPa
         time.sleep(seconds)
 
     monkeypatch.setattr(hosted_payments, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(hosted_payments, "LOOKS", sys.maxsize)
+    monkeypatch.setattr(hosted_payments, "WAITS", repeat(0.1))
     api.installation.provider.before = lambda _, __: one_waits.wait(DEADLINE_SECONDS)
 
     clicks = at_once(2, lambda _: opened(api, session))

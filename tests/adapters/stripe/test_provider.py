@@ -212,6 +212,24 @@ class TestCustomer:
         assert only_customer(server)["id"] == first.guest_reference
         assert first.guest_reference == second.guest_reference == third.guest_reference
 
+    def test_without_name_and_email_address_those_on_file_stay(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        reference = provider.start(REQUEST).guest_reference
+        told_nothing = replace(NEXT, guest_name="", guest_email=None, guest_reference=reference)
+
+        assert provider.start(told_nothing).guest_reference == reference
+
+        customer = only_customer(server)
+        assert (customer["name"], customer["email"]) == (REQUEST.guest_name, REQUEST.guest_email)
+
+    def test_is_made_under_the_key_of_an_earlier_release_for_a_request_of_that_release(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        provider.start(replace(REQUEST, center_id=None))
+
+        assert f"guest:{REQUEST.guest_id}" in server.stripe.main.saved
+
     def test_one_that_was_deleted_is_replaced_though_the_idempotency_key_returns_it(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:

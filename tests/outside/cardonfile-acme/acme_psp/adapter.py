@@ -76,7 +76,7 @@ class AcmeProvider(PaymentProvider):
         body = {
             "reference": request.token_id,
             "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
-            "guest_name": request.guest_name,
+            "guest_name": request.guest_name or None,  # empty when the page must not show it
             "guest_email": request.guest_email,
             "address": request.billing_info,
             "verify_address": request.avs,
