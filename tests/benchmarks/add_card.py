@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.benchmarks.burner import burner_on_two_cores
 from tests.benchmarks.load import WARM_UP_SECONDS, add_cards, add_cards_to_the_end, memory_mb
 from tests.benchmarks.results import Row
 from tests.benchmarks.servers import (
     ALL,
+    FLASK,
+    ON_WAITRESS,
     OURS,
     OWN,
     PEERS,
@@ -64,6 +67,9 @@ SETTINGS: Final = (
         for name in (OURS, *PEERS)
     ),
 )
+BURNER_SETTINGS: Final = tuple(
+    Setting(server=name, connections=(16, 64)) for name in (ON_WAITRESS, OURS, FLASK)
+)
 FLOW_SETTINGS: Final = (Setting(), Setting(processes=2), Setting(database=POSTGRESQL))
 
 
@@ -76,22 +82,41 @@ def measure(
             (setting, setting.start(stack, folder / str(number), sample, postgresql))
             for number, setting in enumerate(SETTINGS)
         ]
-        for number in range(1, rounds + 1):
-            say(f"add-card, round {number} of {rounds}")
-            # The order of the servers, and of the connections, changes from round to round.
-            first = (number - 1) * len(servers) // rounds
-            for setting, server in servers[first:] + servers[:first]:
-                add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
-                turn = number % len(setting.connections)
-                for connections in setting.connections[turn:] + setting.connections[:turn]:
-                    yield {
-                        "server": setting.server,
-                        "database": setting.database,
-                        "processes": setting.processes,
-                        "connections": connections,
-                        "round": number,
-                        **add_cards(server, connections=connections, seconds=seconds),
-                    }
+        yield from _load(servers, "add-card", rounds=rounds, seconds=seconds, say=say)
+
+
+def measure_beside_burner(
+    folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
+) -> Iterator[Row]:
+    """Do the same with a few servers on two cores, beside a process that never rests."""
+    with burner_on_two_cores(), ExitStack() as stack:
+        servers = [
+            (setting, setting.start(stack, folder / f"burner-{number}", sample, postgresql))
+            for number, setting in enumerate(BURNER_SETTINGS)
+        ]
+        what = "add-card beside a burner"
+        yield from _load(servers, what, rounds=rounds, seconds=seconds, say=say)
+
+
+def _load(
+    servers: list[tuple[Setting, Server]], what: str, *, rounds: int, seconds: int, say: Say
+) -> Iterator[Row]:
+    for number in range(1, rounds + 1):
+        say(f"{what}, round {number} of {rounds}")
+        # The order of the servers, and of the connections, changes from round to round.
+        first = (number - 1) * len(servers) // rounds
+        for setting, server in servers[first:] + servers[:first]:
+            add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
+            turn = number % len(setting.connections)
+            for connections in setting.connections[turn:] + setting.connections[:turn]:
+                yield {
+                    "server": setting.server,
+                    "database": setting.database,
+                    "processes": setting.processes,
+                    "connections": connections,
+                    "round": number,
+                    **add_cards(server, connections=connections, seconds=seconds),
+                }
 
 
 def measure_flow(

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks import guests, products
+from tests.benchmarks import guests, pipeline, products
 from tests.benchmarks.results import Results
 from tests.benchmarks.servers import (
+    FLASK,
     FLOOR,
     LOCKED_PEERS,
     ON_WAITRESS,
@@ -46,10 +47,11 @@ def loads(
     connections: int = 16,
     processes: int = 1,
     database: str = SQLITE,
+    section: str = "add_card",
 ) -> list[float]:
     """Return a figure of add-card under load, round by round."""
     return results.figures(
-        "add_card",
+        section,
         figure,
         server=server,
         connections=connections,
@@ -66,6 +68,8 @@ def ratios(these: Sequence[float], those: Sequence[float]) -> Sequence[float]:
 def goals(results: Results, growth: Results) -> Iterator[Goal]:
     """Return all goals, in the order of the page."""
     yield from _of_add_card(results)
+    yield from _of_serve(results, has_burner=False)
+    yield from _of_serve(results, has_burner=True)
     ms = [
         results.figures("pages", "ms", how=products.OURS, page=page)
         for page in (products.PAGES[-1], products.PAGES[0])
@@ -120,6 +124,42 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
         target=0,
         unit="",
         decimals=0,
+    )
+
+
+def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
+    section = "beside_burner" if has_burner else "add_card"
+    where = ", beside a burner on two cores" if has_burner else ""
+
+    def figures(figure: str, server: str, connections: int) -> list[float]:
+        return loads(results, figure, server, connections=connections, section=section)
+
+    per_second = {count: figures("per_second", ON_WAITRESS, count) for count in (16, 64)}
+    for count, each in per_second.items():
+        yield Goal(
+            what=f"Add-card a second, `cardonfile serve`, {count} connections, against Flask{where}",
+            measured=ratios(each, figures("per_second", FLASK, count)),
+            target=1.9,
+            at_least=True,
+        )
+    yield Goal(
+        what=f"Add-card a second, `cardonfile serve`, 64 connections against 16{where}",
+        measured=ratios(per_second[64], per_second[16]),
+        target=0.85,
+        at_least=True,
+    )
+    yield Goal(
+        what=f"Its 99th percentile at 64 connections{where}",
+        measured=figures("p99_ms", ON_WAITRESS, 64),
+        target=100,
+        unit=" ms",
+        decimals=0,
+    )
+    yield Goal(
+        what=f"Longest wait of a new client beside {pipeline.CLIENTS} that pipeline{where}",
+        measured=results.figures("pipelines", "longest_seconds", has_burner=has_burner),
+        target=1,
+        unit=" s",
     )
 
 

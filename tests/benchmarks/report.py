@@ -9,11 +9,12 @@ from typing import Final
 
 import click
 
-from tests.benchmarks.add_card import CONNECTIONS
+from tests.benchmarks.add_card import BURNER_SETTINGS, CONNECTIONS
 from tests.benchmarks.goals import Goal, goals, loads, ratios
 from tests.benchmarks.guests import FEWER_ROWS, ROWS, SHELL
 from tests.benchmarks.guests import OURS as OUR_IMPORT
 from tests.benchmarks.load import GUESTS_AT_ONCE
+from tests.benchmarks.pipeline import CLIENTS, REQUESTS
 from tests.benchmarks.products import OFFSET, PAGES
 from tests.benchmarks.products import OURS as OUR_PAGES
 from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, Row, read
@@ -66,7 +67,7 @@ make bench
 make bench-growth
 ```
 
-The first takes about 20 minutes; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
+The first takes about 25 minutes, and names the goals that it missed; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
 `SECONDS=10` set how many rounds and how long.
 
 Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are computed within a round; brackets
@@ -110,6 +111,15 @@ they are not in the throughput.
 {OURS} against each, at 16 connections:
 
 {_table(["Against", "Throughput", "99th percentile", "CPU"], _against(results))}
+
+Beside a burner, a process that never rests: `wrk`, all servers and the burner on two cores of the machine.
+
+{_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _beside_burner(results))}
+
+{CLIENTS} clients of `cardonfile serve` send {REQUESTS} requests each without waiting for a response, and new clients come one after the
+other. How long the slowest of these waits for its response, in seconds:
+
+{_table(["Beside", "Longest wait", "Memory"], _pipelines(results))}
 
 ## More processes, and PostgreSQL
 
@@ -261,6 +271,22 @@ def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
             one = {"processes": 1, "connections": count}
             figures = _figures(results, "add_card", server=name, database=SQLITE, **one)
             yield [name, str(count), *figures]
+
+
+def _beside_burner(results: Results) -> Iterator[Cells]:
+    for setting in BURNER_SETTINGS:
+        for count in setting.connections:
+            figures = _figures(results, "beside_burner", server=setting.server, connections=count)
+            yield [setting.server, str(count), *figures]
+
+
+def _pipelines(results: Results) -> Iterator[Cells]:
+    for has_burner, what in ((False, "nothing else"), (True, "a burner on two cores")):
+        longest, memory_mb = (
+            results.figures("pipelines", figure, has_burner=has_burner)
+            for figure in ("longest_seconds", "memory_mb")
+        )
+        yield [what, _spread(longest, 2, ""), f"{max(memory_mb):.0f} MB"]
 
 
 def _against(results: Results) -> Iterator[Cells]:

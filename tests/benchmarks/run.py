@@ -13,10 +13,11 @@ from typing import Final, ParamSpec
 
 import click
 
-from tests.benchmarks import add_card, growth, guests, products, worker
+from tests.benchmarks import add_card, growth, guests, pipeline, products, worker
+from tests.benchmarks.goals import goals
 from tests.benchmarks.machine import describe
 from tests.benchmarks.report import write
-from tests.benchmarks.results import GROWTH, RESULTS, Results, save
+from tests.benchmarks.results import GROWTH, RESULTS, Results, read, save
 from tests.benchmarks.servers import make_sample
 from tests.postgresql import own_server
 
@@ -61,6 +62,10 @@ def bench(rounds: int, seconds: int) -> None:
             loaded = {"rounds": rounds, "seconds": seconds}
             measured = {
                 "add_card": add_card.measure(folder, sample, server.url, **loaded, say=_say),
+                "beside_burner": add_card.measure_beside_burner(
+                    folder, sample, server.url, **loaded, say=_say
+                ),
+                "pipelines": pipeline.measure(folder, sample, rounds=rounds, say=_say),
                 "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
                 "flows": add_card.measure_flow(folder, sample, server.url, **loaded, say=_say),
                 "pages": products.measure(folder, rounds=rounds, say=_say),
@@ -70,8 +75,12 @@ def bench(rounds: int, seconds: int) -> None:
                 "settled": worker.measure_delay(folder, say=_say),
             }
             rows = {section: list(section_rows) for section, section_rows in measured.items()}
-    save(Results(machine=machine, rounds=rounds, seconds=seconds, measured=rows), RESULTS)
+    results = Results(machine=machine, rounds=rounds, seconds=seconds, measured=rows)
+    save(results, RESULTS)
     _say(f"written: {write()}")
+    for goal in goals(results, read(GROWTH)):
+        if not goal.reaches(goal.target):
+            _say(f"missed: {goal.what}")
 
 
 @main.command("growth")

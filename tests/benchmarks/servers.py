@@ -40,6 +40,7 @@ POSTGRESQL: Final = "PostgreSQL"
 GUESTS: Final = 10_000
 FLASK_THREADS: Final = 16
 GRANIAN_THREADS: Final = 8
+"""The best number of those from 1 to 8, on two cores."""
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
 
