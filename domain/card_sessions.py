@@ -303,7 +303,7 @@ class CardSession:
 
     def psp_unavailable(self, now: datetime) -> CardSession:
         """Note that the PSP did not respond. It is asked again with growing waits."""
-        since = self.unanswered_since or now
+        since = min(self.unanswered_since or now, now)
         return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def completed(self, account_id: AccountId, now: datetime) -> CardSession:
@@ -355,6 +355,7 @@ def next_poll_at(opened_at: datetime, now: datetime) -> datetime:
     """
     for wait in POLL_AFTER:
         if opened_at + wait > now:
-            return opened_at + wait
+            # No later than this if the clock was ahead at the opening.
+            return min(opened_at + wait, now + POLL_EVERY)
     rounds = (now - opened_at - POLL_AFTER[-1]) // POLL_EVERY + 1
     return opened_at + POLL_AFTER[-1] + POLL_EVERY * rounds

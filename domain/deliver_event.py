@@ -40,7 +40,7 @@ class DeliverEvent:
     def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
         """Take the delivery that has been due the longest; None when none is due.
 
-        It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
+        Notices of cards that expire come last. It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
         is due, nothing is written.
         """
         now = self.clock.now()

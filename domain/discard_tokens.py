@@ -92,7 +92,7 @@ class DiscardToken:
     clock: Clock
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
-        """Take the discard that has been due the longest; None when none is due.
+        """Take a discard that is due; None when none is. Merchant accounts take turns.
 
         It is leased for a minute, and from now on it can only be finished. Discards at the merchant
         accounts in `except_at` are left out. When none is due, nothing is written.

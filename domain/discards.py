@@ -43,7 +43,7 @@ class Discard:
 
     def psp_unavailable(self, now: datetime) -> Discard:
         """Note that the PSP did not respond. It is called again with growing waits."""
-        since = self.unanswered_since or now
+        since = min(self.unanswered_since or now, now)
         return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def done(self, now: datetime) -> Discard:

@@ -37,6 +37,8 @@ WAITS: Final = (
 JITTER: Final = 0.1
 """By which part each wait is longer or shorter, so that a backlog does not arrive all at once."""
 
+LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
+
 BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
 DELIVERIES_ARE_KEPT_FOR: Final = timedelta(days=30)
 

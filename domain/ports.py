@@ -299,11 +299,20 @@ class CardSessions(Protocol):
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> DueSession | None:
-        """Lease the session that has been due the longest; None when none is due.
+        """Lease a session that is due; None when none is.
 
-        Sessions of the merchant accounts in `except_at` are left out. The lease ends at `until`:
-        then the session is due again, in case the process that took it has died. A row that cannot
-        be decoded is taken like any other, so that it does not block the rest.
+        A session is due from its `due_at` on, and if that is later than `latest_due`: while its PSP
+        does not respond it waits for MAX_BACKOFF at most, with a page that is not over or after its
+        `expires_at` for POLL_EVERY; any other may wait until its `expires_at`.
+
+        Each merchant account has a queue for each of these three. From queue to queue they take
+        turns, which follow from `now`; within one, the session comes first that has been due the
+        longest. So a backlog holds up no other account. Sessions of the merchant accounts in
+        `except_at` are left out, and make the call no slower, however many they are.
+
+        The lease ends at `until`: then the session is due again, in case the process that took it
+        has died. A row that cannot be decoded is taken like any other, so that it does not block
+        the rest.
         """
         ...
 
@@ -519,10 +528,11 @@ class Discards(Protocol):
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        """Lease the discard that has been due the longest; None when none is due.
+        """Lease a discard that is due; None when none is.
 
-        Discards at the merchant accounts in `except_at` are left out. The lease ends at `until`,
-        which is the `due_at` of the discard returned.
+        A discard is due from its `due_at` on, and if that is later than `latest_due` after a wait of
+        MAX_BACKOFF. Merchant accounts take turns and are left out as in `CardSessions.take_due`. The
+        lease ends at `until`, which is the `due_at` of the discard returned.
         """
         ...
 
@@ -582,7 +592,9 @@ class EventDeliveries(Protocol):
     ) -> DueDelivery | None:
         """Lease the delivery that has been due the longest; None when none is due.
 
-        Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
+        A delivery is due from its `due_at` on, and if that is later than `latest_due` after a wait
+        of LONGEST_WAIT. Those of `account.expiring` come after all others, because thousands are
+        stored at once. Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
         delivery is due again, in case the process that took it has died. The event is not read, so
         one that cannot be read does not keep the others from being taken.
         """

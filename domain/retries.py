@@ -1,4 +1,4 @@
-"""When work is tried again: backoff while a PSP does not respond, and leases on work in progress."""
+"""When work is tried again: backoff, leases on work in progress, and clocks that were ahead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=1)
 """How long work belongs to the process that took it. After that another process may take it."""
+CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
+"""How far the clocks of two machines may be apart."""
 ALARM_AFTER: Final = timedelta(hours=24)
 """A PSP that has not responded for so long needs a person's attention."""
 
@@ -19,6 +21,14 @@ def next_retry(unanswered_since: datetime, now: datetime) -> datetime:
     Each wait is as long as the outage so far, but at least 30 seconds and at most an hour.
     """
     return now + min(max(now - unanswered_since, MIN_BACKOFF), MAX_BACKOFF)
+
+
+def latest_due(now: datetime, *, longest_wait: timedelta) -> datetime:
+    """Return the latest time at which work that waits at most so long can be due.
+
+    What is due later than that is due now: a clock that was ahead has set its time.
+    """
+    return now + longest_wait + CLOCKS_DIFFER_BY
 
 
 def is_alarming(unanswered_since: datetime | None, now: datetime) -> bool:

@@ -53,7 +53,7 @@ class SettleSession:
     ids: Ids
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
-        """Take the session that has been due the longest; None when none is due.
+        """Take a session that is due; None when none is. Merchant accounts take turns.
 
         The session is leased for a minute. Sessions of the merchant accounts in `except_at` are
         left out. When none is due, nothing is written.

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.billing import AvsResult
-from domain.card_sessions import CardSession
+from domain.card_sessions import POLL_EVERY, CardSession
 from domain.discard_tokens import note_discard_of_account, note_discard_of_collected
 from domain.errors import (
     GuestNotFound,
@@ -54,7 +54,8 @@ def store_card(
         configuration.provider, configuration.merchant_account, collected.token
     )
     if discard is not None and discard.in_progress_until is not None:
-        return session.postponed(max(discard.in_progress_until, now + WAIT_FOR_DISCARD))
+        soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
+        return session.postponed(min(max(discard.in_progress_until, soon), later))
     if discard is not None and discard.was_done_after(collected.collected_at):
         note_discard_of_collected(unit, session, collected, now=now)
         return session.without_card(now)

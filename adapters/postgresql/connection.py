@@ -63,7 +63,6 @@ _UNAVAILABLE: Final = (
 _DIALECT: Final = Dialect(
     page_reference="attempt #>> '{page,reference}'",
     among_centers="= ANY(:centers::uuid[])",
-    not_excepted="<> ALL(:except_at)",
     order_of_creation="sequence",
     skip_locked=" FOR UPDATE SKIP LOCKED",
 )

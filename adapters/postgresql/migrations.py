@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Final
 
 from adapters.postgresql.connection import Connection, connect, translated
-from adapters.sql.migrations import pending_migrations
+from adapters.sql.migrations import QUEUES, pending_migrations
 
 WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
@@ -254,6 +254,7 @@ MIGRATIONS: Final = {
         CREATE INDEX card_sessions_of_caller ON card_sessions (caller, created_at);
         CREATE INDEX card_sessions_of_center ON card_sessions (center_id, created_at);
     """,
+    "m012_queues": f"DROP INDEX card_sessions_due, discards_due, event_deliveries_due; {QUEUES}",
     # The default is for a release before this one, which may still be running. It alone uses
     # `guest_references`.
     "m014_guests_at_psps": """

@@ -1,10 +1,28 @@
-"""Which migrations a database lacks."""
+"""Which migrations a database lacks, and statements that both databases share."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from adapters.sql.errors import DatabaseUnusable
+
+QUEUES: Final = """
+    CREATE INDEX card_sessions_due ON card_sessions (
+        (coalesce(configuration ->> 'provider', '') || '/' ||
+        coalesce(configuration ->> 'merchant_account', '') ||
+        CASE WHEN unanswered_since IS NOT NULL THEN '/silent'
+        WHEN attempt -> 'over' = 'false' OR due_at > expires_at THEN '/opened' ELSE '/link' END),
+        due_at
+    ) WHERE due_at IS NOT NULL;
+    CREATE INDEX discards_due ON discards ((provider || '/' || merchant_account || '/'), due_at)
+        WHERE due_at IS NOT NULL;
+    CREATE INDEX event_deliveries_due ON event_deliveries (
+        (endpoint_id || CASE WHEN event ->> 'type' = 'account.expiring' THEN '/1' ELSE '/0' END),
+        due_at
+    ) WHERE due_at IS NOT NULL
+"""
+"""The statements of m012_queues, which are the same for both databases."""
 
 
 class DatabaseIsNewer(DatabaseUnusable):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from hashlib import sha256
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -22,10 +22,10 @@ from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer, RefusedCard
-from domain.card_sessions import CardSession, DueSession, SessionStatus
+from domain.card_sessions import POLL_EVERY, CardSession, DueSession, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
-from domain.events import DueDelivery, EventDelivery, EventEndpoint
+from domain.events import LONGEST_WAIT, DueDelivery, EventDelivery, EventEndpoint
 from domain.guests import Guest
 from domain.hosted_pages import Evidence, PspGuest
 from domain.identifiers import (
@@ -48,6 +48,7 @@ from domain.pagination import Page, PageRequest
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
 from domain.products import Product
+from domain.retries import MAX_BACKOFF, latest_due
 
 MAX_FORGOTTEN: Final = 1_000
 """How many old rows one call deletes at most, to keep units of work short."""
@@ -98,10 +99,6 @@ _DELIVERIES = Rows(
     beside=("event_id", "occurred_at"),
 )
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
-
-
-def _due(now: datetime, except_at: Collection[PspAccount]) -> dict[str, object]:
-    return {"now": now, "except_at": ["/".join(each) for each in except_at]}
 
 
 def _add(transaction: Transaction, rows: Rows[Record], record: Record) -> None:
@@ -290,16 +287,95 @@ class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
         return int(centers)
 
 
-class CardSessions(_Repository, ports.CardSessions):
+class _Queue(NamedTuple):
+    """A queue with due rows: what they call, their kind, and from when to when they are due."""
+
+    target: str
+    kind: str
+    since: Any
+    last: Any
+
+
+class _Queues(_Repository):
+    """Rows with a `due_at`, in queues named `target/kind`.
+
+    `_name` is the queue of a row as its index has it, before `due_at`. `_latest` is when a row of a
+    `queue` can be due at the latest. Only the ends of queues are read, however long they are.
+    """
+
+    _table: str
+    _key: str
+    _name: str
+    _latest: str
+
+    def _due(self, now: datetime, except_to: Collection[str]) -> list[_Queue]:
+        """Return the queues with a due row by name, except for those to some targets."""
+        first = f"SELECT due_at FROM {self._table} WHERE {self._name} = queue AND due_at"
+        found = self._transaction.execute(
+            "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
+            f"SELECT {self._name} FROM {self._table} WHERE due_at IS NOT NULL "
+            f"AND {self._name} > queue ORDER BY {self._name} LIMIT 1) "
+            f"FROM queues WHERE queue IS NOT NULL) SELECT queue, ({first} <= :now ORDER BY due_at "
+            f"LIMIT 1), ({first} > {self._latest} ORDER BY due_at LIMIT 1) FROM queues",
+            {
+                "now": now,
+                "silent": latest_due(now, longest_wait=MAX_BACKOFF),
+                "opened": latest_due(now, longest_wait=POLL_EVERY),
+                "undelivered": latest_due(now, longest_wait=LONGEST_WAIT),
+            },
+        )
+        queues = [
+            _Queue(*name.rsplit("/", 1), *((due, now) if due else (ahead, ahead)))
+            for name, due, ahead in found.fetchall()
+            if due or ahead
+        ]
+        return [each for each in queues if each.target not in except_to]
+
+    def _take(self, queues: Iterable[_Queue], returning: str, until: datetime) -> Any:
+        """Lease the first due row of these queues, and return its columns, or None."""
+        for each in queues:
+            taken = self._transaction.execute(
+                f"UPDATE {self._table} SET due_at = :until WHERE ({self._key}) = ("
+                f"SELECT {self._key} FROM {self._table} WHERE {self._name} = :queue "
+                "AND due_at >= :since AND due_at <= :last ORDER BY due_at LIMIT 1"
+                f"{self._dialect.skip_locked}) RETURNING {returning}",
+                {**each._asdict(), "queue": f"{each.target}/{each.kind}", "until": until},
+            ).fetchone()
+            # There is none if another transaction has locked it meanwhile.
+            if taken is not None:
+                return taken
+        return None
+
+
+class _QueuesAtPsps(_Queues):
+    """Work at merchant accounts, whose queues take turns."""
+
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Return whether there is any work, except at some merchant accounts."""
+        return bool(self._in_turn(now, except_at))
+
+    def _in_turn(self, now: datetime, except_at: Collection[PspAccount]) -> list[_Queue]:
+        queues = self._due(now, {"/".join(each) for each in except_at})
+        turn = now.microsecond % (len(queues) or 1)
+        return queues[turn:] + queues[:turn]
+
+
+class CardSessions(_QueuesAtPsps, ports.CardSessions):
     """Card-addition sessions."""
 
-    @property
-    def _longest_due(self) -> str:
-        return (
-            "SELECT token_id FROM card_sessions WHERE due_at <= :now "
-            "AND (configuration ->> 'provider') || '/' || (configuration ->> 'merchant_account') "
-            f"{self._dialect.not_excepted} ORDER BY due_at LIMIT 1"
-        )
+    _table = "card_sessions"
+    _key = "token_id"
+    # A configuration that cannot be decoded may lack the names.
+    _name = (
+        "(coalesce(configuration ->> 'provider', '') || '/' || "
+        "coalesce(configuration ->> 'merchant_account', '') || "
+        "CASE WHEN unanswered_since IS NOT NULL THEN '/silent' "
+        "WHEN attempt -> 'over' = 'false' OR due_at > expires_at THEN '/opened' ELSE '/link' END)"
+    )
+    _latest = (
+        "CASE substr(queue, length(queue) - 6) "
+        "WHEN '/silent' THEN :silent WHEN '/opened' THEN :opened END"
+    )
 
     @override
     def add(self, session: CardSession) -> None:
@@ -344,10 +420,10 @@ class CardSessions(_Repository, ports.CardSessions):
 
     @override
     def open_of(self, caller: CallerName) -> Sequence[TokenId]:
-        # All open sessions are due some time, and they are few. Written with NOT, so that SQLite
+        # All open sessions are in a queue, and they are few. Written with NOT, so that SQLite
         # searches these, and not whatever the caller ever had.
         found = self._transaction.execute(
-            "SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL "
+            f"SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL AND {self._name} > '' "
             "AND NOT caller <> :caller AND status = :open AND cancelled_at IS NULL",
             {"caller": caller, "open": SessionStatus.OPEN},
         )
@@ -367,23 +443,16 @@ class CardSessions(_Repository, ports.CardSessions):
         )
 
     @override
-    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        return self._is_any(self._longest_due, _due(now, except_at))
-
-    @override
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> DueSession | None:
-        taken = self._transaction.execute(
-            "UPDATE card_sessions SET due_at = :until "
-            f"WHERE token_id = ({self._longest_due}{self._dialect.skip_locked}) "
-            "RETURNING token_id, coalesce(configuration ->> 'provider', ''), "
+        taken = self._take(
+            self._in_turn(now, except_at),
+            "token_id, coalesce(configuration ->> 'provider', ''), "
             "coalesce(configuration ->> 'merchant_account', '')",
-            {**_due(now, except_at), "until": until},
-        ).fetchall()
-        return next(
-            (DueSession(token_id, PspAccount(*account)) for token_id, *account in taken), None
+            until,
         )
+        return taken and DueSession(taken[0], PspAccount(*taken[1:]))
 
 
 class RefusedCards(_Repository, ports.RefusedCards):
@@ -666,16 +735,13 @@ class MerchantIdentities(_Repository, ports.MerchantIdentities):
         return self.get(provider, merchant_account) or identity
 
 
-class Discards(_Repository, ports.Discards):
+class Discards(_QueuesAtPsps, ports.Discards):
     """Tokens to discard at their PSP, and those that have been discarded."""
 
-    @property
-    def _longest_due(self) -> str:
-        return (
-            "SELECT provider, merchant_account, token FROM discards WHERE due_at <= :now "
-            f"AND provider || '/' || merchant_account {self._dialect.not_excepted} "
-            "ORDER BY due_at LIMIT 1"
-        )
+    _table = "discards"
+    _key = "provider, merchant_account, token"
+    _name = "(provider || '/' || merchant_account || '/')"
+    _latest = ":silent"
 
     @override
     def add(self, discard: Discard) -> None:
@@ -710,20 +776,11 @@ class Discards(_Repository, ports.Discards):
         )
 
     @override
-    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
-        return self._is_any(self._longest_due, _due(now, except_at))
-
-    @override
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        taken = _DISCARDS.take(
-            self._transaction,
-            "UPDATE discards SET due_at = :until WHERE (provider, merchant_account, token) = "
-            f"({self._longest_due}{self._dialect.skip_locked}) RETURNING {_DISCARDS.listed}",
-            {**_due(now, except_at), "until": until},
-        )
-        return taken[0] if taken else None
+        taken = self._take(self._in_turn(now, except_at), _DISCARDS.listed, until)
+        return taken and _DISCARDS.record(taken)
 
 
 class EventEndpoints(_Repository, ports.EventEndpoints):
@@ -750,11 +807,15 @@ class EventEndpoints(_Repository, ports.EventEndpoints):
         self._transaction.execute(_ENDPOINTS.update, _ENDPOINTS.row(endpoint))
 
 
-class EventDeliveries(_Repository, ports.EventDeliveries):
+class EventDeliveries(_Queues, ports.EventDeliveries):
     """The deliveries of events."""
 
-    # Asked for each endpoint, so that a backlog of an excepted one is not read row by row.
-    _LONGEST_DUE: Final = "due_at <= :now ORDER BY due_at LIMIT 1"
+    _table = "event_deliveries"
+    _key = "event_id, endpoint_id"
+    _name = (
+        "(endpoint_id || CASE WHEN event ->> 'type' = 'account.expiring' THEN '/1' ELSE '/0' END)"
+    )
+    _latest = ":undelivered"
 
     @override
     def add(self, delivery: EventDelivery) -> None:
@@ -789,37 +850,17 @@ class EventDeliveries(_Repository, ports.EventDeliveries):
 
     @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
-        return bool(self._due_endpoints(now, except_to))
+        return bool(self._due(now, except_to))
 
     @override
     def take_due(
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
     ) -> DueDelivery | None:
-        for endpoint_id in self._due_endpoints(now, except_to):
-            taken = self._transaction.execute(
-                "UPDATE event_deliveries SET due_at = :until WHERE (event_id, endpoint_id) = ("
-                "SELECT event_id, endpoint_id FROM event_deliveries "
-                f"WHERE endpoint_id = :endpoint_id AND {self._LONGEST_DUE}"
-                f"{self._dialect.skip_locked}) RETURNING event_id",
-                {"now": now, "endpoint_id": endpoint_id, "until": until},
-            ).fetchone()
-            # There is none if another transaction has locked it meanwhile.
-            if taken is not None:
-                return DueDelivery(taken[0], endpoint_id, until)
-        return None
-
-    def _due_endpoints(
-        self, now: datetime, except_to: Collection[EndpointId]
-    ) -> Sequence[EndpointId]:
-        """Return the endpoints with a due delivery, the one that has waited the longest first."""
-        rows = self._transaction.execute(
-            "SELECT endpoint_id, (SELECT due_at FROM event_deliveries WHERE "
-            f"event_deliveries.endpoint_id = event_endpoints.endpoint_id AND {self._LONGEST_DUE}) "
-            f"FROM event_endpoints WHERE endpoint_id {self._dialect.not_excepted}",
-            {"now": now, "except_at": sorted(except_to)},
-        ).fetchall()
-        due = sorted((since, endpoint_id) for endpoint_id, since in rows if since is not None)
-        return [EndpointId(endpoint_id) for _, endpoint_id in due]
+        queues = sorted(
+            self._due(now, except_to), key=lambda each: (each.kind, each.since, each.target)
+        )
+        taken = self._take(queues, "event_id, endpoint_id", until)
+        return taken and DueDelivery(taken[0], taken[1], until)
 
     @override
     def forget(self, *, before: datetime) -> int:

@@ -20,9 +20,6 @@ class Dialect:
     among_centers: str
     """The condition that the column before it is in `:centers`, a list."""
 
-    not_excepted: str
-    """The condition that the text before it is not in `:except_at`, a list of text."""
-
     order_of_creation: str
     """The column that orders rows with the same time."""
 

@@ -48,7 +48,6 @@ QUEUE_FULL_SECONDS: Final = 0.5
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
     among_centers="IN (SELECT value FROM json_each(:centers))",
-    not_excepted="NOT IN (SELECT value FROM json_each(:except_at))",
     order_of_creation="rowid",
     # A write transaction locks the whole database.
     skip_locked="",

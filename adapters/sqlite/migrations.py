@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from adapters.sql.migrations import pending_migrations
+from adapters.sql.migrations import QUEUES, pending_migrations
 from adapters.sqlite.connection import connect, translated
 
 MIGRATIONS: Final = Migrations("cardonfile")
@@ -426,6 +426,16 @@ def m011_card_testing(db: Database) -> None:
     for table, time in (("card_sessions", "created_at"), ("refused_cards", "refused_at")):
         db.table(table).create_index(["caller", time])
         db.table(table).create_index(["center_id", time])
+
+
+@MIGRATIONS()
+def m012_queues(db: Database) -> None:
+    """Index what is due by what it calls and by its kind, no longer by its time alone."""
+    db.execute("DROP INDEX card_sessions_due")
+    db.execute("DROP INDEX idx_discards_due_at")
+    db.execute("DROP INDEX event_deliveries_due")
+    for statement in QUEUES.split(";"):
+        db.execute(statement)
 
 
 @MIGRATIONS()

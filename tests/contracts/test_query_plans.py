@@ -96,9 +96,11 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
 SEARCHED_IN_SQLITE: Final = {
     "page of products": "position>? AND position<?",
     "expiring accounts": "center_id=? AND (expiry_year,expiry_month)<(?,?)",
-    "due delivery": "endpoint_id=? AND due_at<?",
     "limits of a guest at a center": "card_sessions_guest_id_created_at",
     "open sessions of a caller": "card_sessions_due",
+    "due session": "<expr>=? AND due_at>? AND due_at<?",
+    "due discard": "<expr>=? AND due_at>? AND due_at<?",
+    "due delivery": "<expr>=? AND due_at>? AND due_at<?",
 }
 """Indexes or conditions that SQLite must search for, though another index would fit somehow."""
 
@@ -106,7 +108,9 @@ SEARCHED: Final = {
     "page of products": '"position" <=',
     "expiring accounts": "ROW(expiry_year, expiry_month) <",
     "old keys": "used_at <",
-    "due delivery": "endpoint_id = event_endpoints.endpoint_id) AND (due_at <=",
+    "due session": "= queues.queue) AND (due_at >",
+    "due discard": "= queues.queue) AND (due_at >",
+    "due delivery": "= queues.queue) AND (due_at >",
 }
 """The same for PostgreSQL."""
 
@@ -140,9 +144,8 @@ def test_sqlite_searches_an_index(tmp_path: Path, use: Callable[[WriteUnit], obj
             for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}")
         ]
     assert any("USING" in detail for detail in plan), plan
-    # No tables are a list of values within a statement, and a SELECT without FROM. There are few
-    # endpoints.
-    allowed = ("SCAN json_each", "SCAN CONSTANT ROW", "SCAN event_endpoints")
+    # No tables are a list of values within a statement, a SELECT without FROM, and the few queues.
+    allowed = ("SCAN json_each", "SCAN CONSTANT ROW", "SCAN queues")
     of_tables = [detail for detail in plan if not detail.startswith(allowed)]
     assert not any(re.search("SCAN|TEMP B-TREE", detail) for detail in of_tables), plan
     for name, searched in SEARCHED_IN_SQLITE.items():
@@ -188,9 +191,8 @@ def test_postgresql_searches_an_index(
         ]
     conditions = [step.get("Index Cond") or "" for step in steps if "Index Name" in step]
     assert not any(re.search("Seq Scan|Sort", step["Node Type"]) for step in steps), steps
-    # In a small table, the old keys to delete are found by a walk through the primary key as well,
-    # and all endpoints are walked through.
+    # In a small table, the old keys to delete are found by a walk through the primary key as well.
     assert conditions, steps
-    assert all(conditions) or use in (USES["old keys"], USES["due delivery"]), steps
+    assert all(conditions) or use is USES["old keys"], steps
     for name, searched in SEARCHED.items():
         assert use is not USES[name] or any(searched in each for each in conditions), steps

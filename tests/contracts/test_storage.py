@@ -27,10 +27,17 @@ from adapters.psp.contract.samples import (
 from adapters.sql.repositories import _ACCOUNTS
 from domain.billing import BillingInfo
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
-from domain.card_sessions import CardSession, DueSession, Failure, Progress, SessionStatus
-from domain.events import DueDelivery, EventType
+from domain.card_sessions import (
+    POLL_EVERY,
+    CardSession,
+    DueSession,
+    Failure,
+    Progress,
+    SessionStatus,
+)
+from domain.events import LONGEST_WAIT, DueDelivery, EventType
 from domain.guests import Guest
-from domain.hosted_pages import EvidenceOrigin, Prefill
+from domain.hosted_pages import EvidenceOrigin, PageAttempt, Prefill
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -55,6 +62,7 @@ from domain.ports import (
     WriteUnit,
 )
 from domain.products import Product
+from domain.retries import MAX_BACKOFF, latest_due
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -676,7 +684,7 @@ class TestCardSessions:
             session = unit.sessions.get(TOKEN_ID)
             assert session is not None
             looked.set()
-            unit.sessions.update(replace(session, due_at=NOW + DAY))
+            unit.sessions.update(replace(session, due_at=NOW + 5 * MINUTE))
             unit.commit()
 
         def change_or_take(number: int) -> list[TokenId | None]:
@@ -694,7 +702,7 @@ class TestCardSessions:
         assert at_once(2, change_or_take)[1] == [OTHER_TOKEN_ID, None]
         session = read_session(storage)
         assert session is not None
-        assert session.due_at == NOW + DAY
+        assert session.due_at == NOW + 5 * MINUTE
 
     def test_open_sessions_of_a_guest_with_a_page_are_made_due(self, storage: Storage) -> None:
         with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
@@ -911,6 +919,104 @@ class TestLeases:
 
         told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
         assert sorted(told) == sorted(a_payment_account(number).account_id for number in numbers)
+
+    @pytest.mark.parametrize(
+        ("state", "waits_at_most"),
+        [
+            ({"unanswered_since": NOW}, MAX_BACKOFF),
+            ({"attempt": an_attempt(), "unanswered_since": NOW}, MAX_BACKOFF),
+            ({"attempt": an_attempt()}, POLL_EVERY),
+            ({"attempt": an_attempt(page=None)}, POLL_EVERY),
+            ({"expires_at": NOW}, POLL_EVERY),
+        ],
+    )
+    def test_a_session_due_later_than_it_ever_waits_is_due_now(
+        self, storage: Storage, state: dict[str, Any], waits_at_most: timedelta
+    ) -> None:
+        latest = latest_due(NOW, longest_wait=waits_at_most)
+        session = a_session(**{"expires_at": NOW + 9 * DAY, **state})
+        for due_at, is_due in ((latest, False), (latest + MICROSECOND, True)):
+            with storage.write() as unit:
+                unit.sessions.add(replace(session, due_at=due_at))
+                assert unit.sessions.is_any_due(NOW) == is_due
+                taken = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+                assert (taken is not None) == is_due
+                assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
+
+    @pytest.mark.parametrize("attempt", [None, an_attempt(over=True)])
+    def test_a_link_without_a_page_waits_for_its_own_end(
+        self, storage: Storage, attempt: PageAttempt | None
+    ) -> None:
+        end = NOW + 365 * DAY
+        with storage.write() as unit:
+            unit.sessions.add(a_session(attempt=attempt, expires_at=end, due_at=end))
+            assert not unit.sessions.is_any_due(NOW)
+            assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
+
+    @pytest.mark.parametrize(
+        ("due", "waits_at_most"),
+        [(DUE[1], MAX_BACKOFF), (DUE[2], LONGEST_WAIT)],
+        ids=["discards", "events"],
+    )
+    def test_what_is_due_later_than_it_ever_waits_is_due_now(
+        self, storage: Storage, due: DueRecords, waits_at_most: timedelta
+    ) -> None:
+        latest = latest_due(NOW, longest_wait=waits_at_most)
+        with storage.write() as unit:
+            due.add(unit, a_uuid(1), latest)
+            assert due.take(unit, NOW, NOW + MINUTE) is None
+            due.add(unit, a_uuid(2), latest + 365 * DAY)
+            due.add(unit, a_uuid(3), NOW)
+            taken = [due.take(unit, NOW, NOW + MINUTE) for _ in range(3)]
+        assert taken == [a_uuid(3), a_uuid(2), None]
+
+    def test_merchant_accounts_take_turns_however_long_one_has_waited(
+        self, storage: Storage
+    ) -> None:
+        with storage.write() as unit:
+            for number in range(9):
+                merchant_account = MerchantAccount("backlog" if number < 7 else f"new {number}")
+                at = {"merchant_account": merchant_account, "due_at": NOW - (9 - number) * MINUTE}
+                configuration = a_configuration(merchant_account=merchant_account)
+                unit.sessions.add(
+                    a_session(
+                        token_id=TokenId(a_uuid(number)),
+                        configuration=configuration,
+                        due_at=at["due_at"],
+                    )
+                )
+                unit.discards.add(a_discard(token=CardToken(f"token-{number}"), **at))
+            for repository in (unit.sessions, unit.discards):
+                taken = [
+                    repository.take_due(NOW + turn * MICROSECOND, until=NOW + MINUTE)
+                    for turn in range(3)
+                ]
+                assert {each.psp_account.merchant_account for each in taken if each} == {
+                    "backlog",
+                    "new 7",
+                    "new 8",
+                }
+
+    def test_notices_of_cards_that_expire_come_after_all_other_events(
+        self, storage: Storage
+    ) -> None:
+        first, second = (EndpointId(a_uuid(number)) for number in (400, 401))
+        told = [
+            (first, EventType.ACCOUNT_EXPIRING, -DAY),
+            (first, EventType.ACCOUNT_STORED, timedelta(0)),
+            (first, EventType.ACCOUNT_EXPIRING, -2 * DAY),
+            (second, EventType.SESSION_FAILED, -MINUTE),
+            (second, EventType.ACCOUNT_STORED, MICROSECOND),
+        ]
+        with storage.write() as unit:
+            for number, (endpoint_id, event_type, wait) in enumerate(told):
+                event = replace(an_event_delivery(number).event, type=event_type)
+                unit.event_deliveries.add(
+                    an_event_delivery(event=event, endpoint_id=endpoint_id, due_at=NOW + wait)
+                )
+            taken = [unit.event_deliveries.take_due(NOW, until=NOW + MINUTE) for _ in range(5)]
+        expected = [an_event_delivery(number).event.event_id for number in (3, 1, 2, 0)]
+        assert [each.event_id for each in taken if each] == expected
 
     def test_accounts_with_a_due_notice_are_found_soonest_first(self, storage: Storage) -> None:
         waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}

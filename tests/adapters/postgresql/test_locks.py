@@ -19,6 +19,7 @@ from adapters.psp.contract.samples import (
 from domain.identifiers import AccountId, CardToken, TokenId
 from domain.pagination import PageRequest
 from domain.ports import WriteUnit
+from domain.retries import LEASE
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -59,12 +60,12 @@ def filled(storage: PostgresqlStorage) -> PostgresqlStorage:
 
 
 def take_session(unit: WriteUnit) -> TokenId | None:
-    taken = unit.sessions.take_due(NOW, until=NOW.replace(year=2027))
+    taken = unit.sessions.take_due(NOW, until=NOW + LEASE)
     return taken.token_id if taken else None
 
 
 def take_discard(unit: WriteUnit) -> CardToken | None:
-    taken = unit.discards.take_due(NOW, until=NOW.replace(year=2027))
+    taken = unit.discards.take_due(NOW, until=NOW + LEASE)
     return taken.token if taken else None
 
 
