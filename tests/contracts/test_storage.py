@@ -1168,12 +1168,14 @@ class TestEvidence:
     def test_evidence_comes_back_oldest_first(self, storage: Storage) -> None:
         late = an_evidence(content="late", received_at=NOW + MINUTE)
         early = an_evidence(content="early", origin=EvidenceOrigin.RETURN)
+        # In no order of their hashes.
+        together = [an_evidence(content=content) for content in ("b", "d", "c", "a")]
         with committed(storage) as unit:
-            for evidence in (late, early):
+            for evidence in (late, early, *together):
                 unit.evidence.add(TOKEN_ID, evidence, at_most=50)
             unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=50)
         with storage.read() as unit:
-            assert list(unit.evidence.of(TOKEN_ID)) == [early, late]
+            assert list(unit.evidence.of(TOKEN_ID)) == [early, *together, late]
 
     def test_the_same_piece_is_kept_once_for_each_origin(self, storage: Storage) -> None:
         returned = an_evidence(origin=EvidenceOrigin.RETURN)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -308,6 +309,19 @@ class TestDelivery:
         assert not listed.is_active
         assert [each.event.type for each in deliveries(installation)] == ["account.stored"]
 
+    def test_ends_for_an_endpoint_that_is_gone_and_leaves_its_new_secret(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        receiver.status = 410
+        installation.stored_card()
+        roll, rolled = installation.container.roll_event_secret(), []
+        receiver.before = lambda _: rolled.append(roll(endpoint.endpoint_id))
+        installation.reconcile()
+
+        (listed,) = installation.container.list_event_endpoints()()
+        assert not listed.is_active
+        assert listed.secrets == rolled[0].secrets
+
     def test_ends_for_an_endpoint_that_is_removed(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -349,6 +363,18 @@ class TestReplay:
             installation.reconcile_until_idle()
             assert later.times == {delivery.event.event_id: 1}
         assert receiver.times == {delivery.event.event_id: 2}
+
+    def test_sends_nothing_to_an_endpoint_that_does_not_take_the_event(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        installation.has_center(a_center(id=OTHER_CENTER_ID))
+        added(installation, "https://elsewhere.example", centers=[OTHER_CENTER_ID])
+        added(installation, "https://removals.example", "account.removed")
+        installation.stored_card()
+        (delivery,) = deliveries(installation)
+
+        assert installation.container.replay_event()(delivery.event.event_id) == 1
+        assert [each.endpoint_id for each in deliveries(installation)] == [endpoint.endpoint_id]
 
     def test_has_ten_attempts_of_its_own(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
@@ -442,12 +468,17 @@ class TestExpiry:
     ) -> None:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == []
 
+    @pytest.mark.parametrize("is_older_release", [False, True])
     def test_of_a_removed_card_is_not_told(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: PaymentAccount, is_older_release: bool
     ) -> None:
         installation.use_cases.remove_account(
             installation.caller, guest_id=account.guest_id, account_id=account.account_id
         )
+        if is_older_release:
+            with installation.storage.write() as unit:
+                unit.accounts.update(replace(account, removed_at=account.created_at))
+                unit.commit()
         assert self.noticed(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
 
     def test_of_a_card_stored_within_the_last_month_is_told_once(

@@ -160,6 +160,8 @@ def test_a_settled_session_leads_back_to_the_shop(installation: Installation, nu
     installation.type_card(session, number)
 
     assert installation.open_page(session) == REDIRECT_URI
+    installation.clock.advance(timedelta(hours=2))
+    assert installation.open_page(session) == REDIRECT_URI
 
 
 def test_a_link_that_was_changed_is_not_followed(installation: Installation) -> None:
@@ -361,6 +363,16 @@ def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> 
     assert request.guest_email == "zoe@guests.example"
     assert request.billing_info == session.billing_info
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
+
+
+def test_of_two_tabs_that_find_a_page_one_asks_about_it(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(ANSWERED_WITHIN)
+    installation.before_next_write(lambda: installation.open_page(session))
+
+    installation.open_page(session)
+
+    assert installation.provider.calls.count("outcome") == 1
 
 
 def test_two_tabs_that_find_no_page_note_one_attempt(installation: Installation) -> None:

@@ -18,6 +18,7 @@ from domain.ports import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import execute, statements_of
 from tests.builders import (
     CENTER_ID,
+    OTHER_CENTER_ID,
     PROVIDER,
     a_center,
     a_discard,
@@ -123,6 +124,10 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
     "the accounts of a guest": (
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
+    ),
+    "the accounts of a guest at another center": (
+        lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
+        lambda unit: unit.accounts.active_at(GUEST_ID, OTHER_CENTER_ID),
     ),
     "a token": (
         lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")),
