@@ -89,18 +89,23 @@ class Call:
         **options: _Asked.kwargs,
     ) -> _Read:
         """Send a request and decode the response. Raises ProviderUnavailable, ProviderRefused."""
+        failure: Exception
+        response: _Read | None = None
         try:
             raw = send(*args, **options).last_response.body
             response = msgspec.json.decode(raw, type=kind)
         except stripe.StripeError as error:
-            raise _translated(error) from None
+            failure = _translated(error)
         except ProviderUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the SDK may raise anything
-            raise ProviderUnavailable(
+            failure = ProviderUnavailable(
                 "Stripe's response cannot be understood",
                 details=FailureDetails(error=type(error).__name__),
-            ) from None
+            )
+        if response is None:
+            # Raised outside the handlers: their exceptions hold the key, and what was sent.
+            raise failure
         if isinstance(response, LiveOrTest) and response.livemode is not self._is_live:
             raise ProviderUnavailable(
                 "Stripe answered in the other of test and live mode",

@@ -275,6 +275,7 @@ class Customer(LiveOrTest):
     """Customer."""
 
     id: _Id
+    metadata: dict[str, str] | None = None
 
 
 class StoredMethod(LiveOrTest):

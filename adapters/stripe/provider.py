@@ -102,6 +102,8 @@ class StripeProvider(PaymentProvider):
                     page_parameters(request, customer, self._accounts[account].currency),
                     {"idempotency_key": request.idempotency_key},
                 )
+                if not session.is_for(request):
+                    raise ProviderUnavailable("the response is about another page")
             except KeySpent:
                 # The key no longer shows whether a page was made, but Stripe's list does. If the
                 # list has none, there is no page that a guest could use.
@@ -202,14 +204,17 @@ def _customer(call: Call, request: HostedPageRequest) -> str:
 
 def _exists(call: Call, request: HostedPageRequest, reference: str) -> bool:
     try:
-        call.ask(Customer, call.v1.customers.update, reference, customer_parameters(request))
-        return True
+        customer = call.ask(
+            Customer, call.v1.customers.update, reference, customer_parameters(request)
+        )
     except NotFound:
         return False
     except ProviderRefused:
         # Stripe refuses an address or a number; the guest types it on the page instead.
-        pass
-    return not _is_gone(call, reference)
+        return not _is_gone(call, reference)
+    if customer.id != reference:
+        raise ProviderUnavailable("the response is about another customer")
+    return True
 
 
 def _is_gone(call: Call, customer: str) -> bool:
@@ -237,6 +242,8 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
                 {"metadata": {GUEST_ID: request.guest_id}},
                 {"idempotency_key": key},
             )
+            if (customer.metadata or {}).get(GUEST_ID) != request.guest_id:
+                raise ProviderUnavailable("the response is about another guest")
             yield customer.id
 
 

@@ -72,8 +72,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 def test_it_passes_the_contract_suite(site: Site) -> None:
     printed = site.run(
         # Of pytest's plugins only the suite's own: others take long to load.
-        *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "cardonfile-psp"),
-        *("--pyargs", "adapters.psp.contract", "--psp", "acme_psp.under_test:AcmeUnderTest"),
+        *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("-p", "adapters.psp.contract.pytest_plugin", "--pyargs", "adapters.psp.contract"),
+        *("--psp", "acme_psp.under_test:AcmeUnderTest"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )
 

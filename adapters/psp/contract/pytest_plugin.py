@@ -1,7 +1,6 @@
 """pytest's option `--psp`, which names the PSPs that the contract suite tests.
 
-pytest loads this module in every run where cardonfile is installed, so it imports nothing else
-before the suite is collected. `-p no:cardonfile-psp` switches it off.
+`-p adapters.psp.contract.pytest_plugin` loads it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.psp.contract.under_test import PspUnderTest
 
-SUITE = Path(__file__).with_name("test_provider.py")
+SUITE = Path(__file__).parent
 
 _psps = pytest.StashKey["dict[str, type[PspUnderTest]]"]()
 
@@ -49,7 +48,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     """
     config = collector.config
     if (
-        collector.path == SUITE
+        collector.path.parent == SUITE
         and isinstance(collector, pytest.Module)
         and not hasattr(config, "workerinput")
     ):
@@ -58,10 +57,18 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that no PSP is able to pass."""
-    left_out = [item for item in items if item.path == SUITE and _has_no_psp(item)]
+    left_out = [item for item in items if item.path.parent == SUITE and _has_no_psp(item)]
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what the suite did not test, if it ran here and not in workers of pytest-xdist."""
+    for name, psp in config.stash.get(_psps, {}).items():
+        terminalreporter.line(f"{name}: not tested: {', '.join(psp.not_tested()) or 'nothing'}")
 
 
 def psps(config: pytest.Config) -> dict[str, type[PspUnderTest]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -69,9 +71,21 @@ class RemotePspUnderTest(PspUnderTest):
             return text_of(connection.getresponse().read().decode())
 
     @override
-    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+    def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         self.server.recover()
-        self.server.have(self._made(trouble), from_call=from_call)
+        self.server.have(self._made(trouble), from_call=from_call, times=calls)
+
+    @override
+    def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
+        numbers = count(1)
+        self.server.recover()
+        self.server.have(
+            stand_in.change(lambda sound: replace(sound, body=change(next(numbers), sound.body)))
+        )
+
+    @override
+    def count_calls(self) -> int:
+        return len(self.server.calls)
 
     @override
     def drip(self, seconds: float) -> None:
@@ -99,5 +113,9 @@ class RemotePspUnderTest(PspUnderTest):
                 return stand_in.respond_with(html_response("<html>Not found</html>", 404))
             case Trouble.REDIRECTED:
                 return stand_in.redirect
+            case Trouble.TOO_MANY:
+                refusal = self.error(trouble)
+                headers = {**refusal.headers, "Retry-After": "17"}
+                return stand_in.respond_with(replace(refusal, headers=headers))
             case _:
                 return stand_in.respond_with(self.error(trouble))

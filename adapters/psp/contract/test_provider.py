@@ -7,33 +7,37 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from structlog.testing import capture_logs
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.pytest_plugin import psps
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_page_request, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.sessions import (
+    ADDRESS,
+    MINUTE,
+    SECOND,
+    Session,
+    WatchedAdapter,
+    a_request,
+    for_each,
+    needs,
+)
 from adapters.psp.contract.under_test import (
-    EXPIRY,
     MAIN,
     OTHER,
     OTHER_SECRET,
     SECRET,
     Ability,
-    Facts,
     GuestCard,
     Method,
     PspUnderTest,
@@ -41,16 +45,13 @@ from adapters.psp.contract.under_test import (
 )
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError
-from domain.billing import AvsResult, BillingInfo
-from domain.hosted_links import HostedLinks
+from domain.billing import AvsResult
 from domain.hosted_pages import (
     CardCollected,
     Consent,
     Evidence,
     EvidenceOrigin,
     HostedPage,
-    HostedPageRequest,
-    Outcome,
     PageClosed,
     Pending,
     WebhookDelivery,
@@ -70,11 +71,6 @@ from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, 
 
 NOBODYS: Final = MerchantAccount("nobodys")
 """A merchant account without keys."""
-MINUTE: Final = timedelta(minutes=1)
-SECOND: Final = timedelta(seconds=1)
-ADDRESS: Final = BillingInfo(
-    address="12 Analytical Row", city="Seattle", state="WA", zipcode="98101", country_code="US"
-)
 JUNK: Final = ("", "{}", "null", "7", "[]", "<html>", "\x00", "\udc80", "é" * 4_096, "[" * 4_096)
 NAMES: Final = (
     "Harbor *Spa* <b> & <script>Spa</script> &amp; &#42;",
@@ -93,150 +89,6 @@ BROKEN_JSON: Final = (
     b"[" * 100_000,
     b'{"x":' * 100_000,
 )
-
-
-def needs(*abilities: Ability) -> pytest.MarkDecorator:
-    """Run a test only for PSPs that have these abilities."""
-    return pytest.mark.psp_needs(*abilities)
-
-
-def for_each(
-    names: tuple[str, ...], cases: Callable[[Facts], Iterable[tuple[object, ...]]]
-) -> pytest.MarkDecorator:
-    """Parametrize a test with the cases that follow from each PSP's facts."""
-    return pytest.mark.psp_cases(names, cases)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize with each able PSP; without any, the plugin deselects the test."""
-    marks = list(metafunc.definition.iter_markers())
-    needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}
-    names, cases = next(
-        (mark.args for mark in marks if mark.name == "psp_cases"), ((), lambda _: [()])
-    )
-    metafunc.parametrize(
-        ("psp", *names),
-        [
-            pytest.param(psp, *case, id="-".join((name, *(_shown(each) for each in case))))
-            for name, psp in psps(metafunc.config).items()
-            if psp.facts.abilities >= needed
-            for case in cases(psp.facts)
-        ]
-        or [pytest.param(None, *names, id="nobody")],
-        indirect=["psp"],
-    )
-
-
-def _shown(value: object) -> str:
-    return value.name if isinstance(value, Enum) else str(value)
-
-
-@pytest.fixture
-def psp(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PspUnderTest]:
-    """Start a PSP without any records."""
-    with closing(request.param(tmp_path)) as psp:
-        yield psp
-
-
-# Any: `changes` holds fields of any type, and replace() refuses wrong names.
-def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
-    """Return the request for the first page of a new session."""
-    now = psp.clock.now()
-    token_id = TokenId(psp.ids.uuid())
-    links = HostedLinks(base_url="https://pay.example")
-    request = a_page_request(
-        token_id=token_id,
-        return_uri=links.return_uri(token_id),
-        cancel_uri=links.cancel_uri(token_id),
-        merchant_account=MAIN,
-        billing_info=ADDRESS,
-        begun_at=now,
-        live_until=now + 30 * MINUTE,
-    )
-    return replace(request, **changes)
-
-
-class Session:
-    """A session whose page has been made."""
-
-    def __init__(
-        self,
-        psp: PspUnderTest,
-        adapter: PaymentProvider,
-        request: HostedPageRequest,
-        private: list[str],
-    ) -> None:
-        self.psp = psp
-        self.adapter = adapter
-        self.request = request
-        self.page: HostedPage = adapter.start(request)
-        self._private = private
-        private.extend((self.page.reference, self.page.guest_reference, self.page.address))
-
-    # Any: `changes` are fields of the request, of any type.
-    def another(self, **changes: Any) -> Session:
-        """Make the page of another session."""
-        return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
-
-    def next_attempt(self) -> Session:
-        """Make the page of this session's second attempt."""
-        self.psp.clock.advance(self.psp.facts.list_lag)
-        request = replace(self.request, attempt=2, guest_reference=self.page.guest_reference)
-        return Session(self.psp, self.adapter, request, self._private)
-
-    def outcome(self) -> Outcome:
-        outcome = self.adapter.outcome(self.request, self.page, self.psp.evidence(self.page))
-        if isinstance(outcome, CardCollected):
-            self._private.append(outcome.card.token)
-        return outcome
-
-    def close(self) -> None:
-        self.adapter.close(self.request, self.page)
-
-    def type_card(self, card: GuestCard = GuestCard.GOOD) -> None:
-        self.psp.type_card(self.page, card)
-
-    def collect(
-        self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
-    ) -> CardCollected:
-        """Type a card as the guest, which must be accepted; returns the outcome."""
-        self.psp.type_card(self.page, card, expiry=expiry)
-        outcome = self.outcome()
-        assert isinstance(outcome, CardCollected)
-        return outcome
-
-    def discard(self, card: Card) -> None:
-        self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
-
-    def event(self, kind: str = "") -> bytes:
-        """Return the body of a webhook about the page."""
-        return self.psp.event(kind or self.psp.facts.telling_events[0], self.request, self.page)
-
-
-@pytest.fixture
-def adapter(psp: PspUnderTest) -> PaymentProvider:
-    return psp.adapter()
-
-
-@pytest.fixture
-def session(psp: PspUnderTest, adapter: PaymentProvider, private: list[str]) -> Session:
-    return Session(psp, adapter, a_request(psp), private)
-
-
-@pytest.fixture(autouse=True)
-def private(psp: PspUnderTest, caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collect what no test may have logged: at first keys, secrets, the guest and the cards."""
-    guest = a_page_request()
-    numbers = [card.number for card in psp.facts.cards.values()]
-    private = [SECRET, OTHER_SECRET, *psp.keys, *numbers]
-    private += filter(None, (guest.guest_email, guest.guest_name, ADDRESS.address))
-    caplog.set_level(logging.DEBUG)
-    with capture_logs() as lines:
-        yield private
-    # `caplog.text` would hold the records of the teardown.
-    written = [record.getMessage() for record in caplog.get_records("call")]
-    logged = f"{lines}\n{written}"
-    assert [each for each in private if each in logged] == []
 
 
 class TestStart:
@@ -865,7 +717,6 @@ def for_each_outage(method: Method) -> pytest.MarkDecorator:
     """Parametrize with outages at the calls of a method.
 
     Over HTTP none of them is permanent: it passes, or an operator corrects the key or the address.
-    What a single call may turn into another meaning (it acted; "not found") is tried at each call.
     """
     anywhere = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
     over_http = (
@@ -876,14 +727,12 @@ def for_each_outage(method: Method) -> pytest.MarkDecorator:
         Trouble.TOO_MANY,
         Trouble.OUT_OF_ORDER,
     )
-    at_each_call = (*anywhere, Trouble.NOT_THE_API)
     return for_each(
         ("trouble", "call"),
         lambda facts: (
             (trouble, call)
             for trouble in (*anywhere, *(over_http if Ability.REMOTE in facts.abilities else ()))
             for call in range(1, facts.calls[method] + 1)
-            if trouble in at_each_call or call == facts.calls[method]
         ),
     )
 
@@ -909,7 +758,7 @@ class TestOutage:
         if Ability.IDEMPOTENCY_KEYS in psp.facts.abilities:
             assert psp.guests(MAIN) == {page.guest_reference}
 
-    @for_each_outage(Method.OUTCOME)
+    @for_each_outage(Method.OUTCOME_WITH_CARD)
     def test_a_card_is_reported_once_it_is_over(
         self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
     ) -> None:
@@ -1016,7 +865,7 @@ class TestRefusedCall:
 
         assert adapter.start(replace(request, attempt=2)).reference
 
-    @for_each_call(Method.OUTCOME)
+    @for_each_call(Method.OUTCOME_WITH_CARD)
     def test_reports_nothing(self, psp: PspUnderTest, session: Session, call: int) -> None:
         session.type_card()
         psp.have(Trouble.REFUSED, from_call=call)
@@ -1076,18 +925,22 @@ class TestDeadline:
             folder = tmp_path / str(number)
             folder.mkdir()
             with closing(type(psp)(folder)) as dripping:
-                session = Session(dripping, dripping.adapter(), a_request(dripping), [])
+                adapter = WatchedAdapter(dripping.adapter(), [])
+                session = Session(dripping, adapter, a_request(dripping), [])
                 card = CardToken("token_of_nothing")
                 act: Mapping[Method, Callable[[], object]] = {
                     Method.START: lambda: session.adapter.start(
                         replace(session.request, attempt=2)
                     ),
                     Method.OUTCOME: session.outcome,
+                    Method.OUTCOME_WITH_CARD: session.outcome,
                     Method.CLOSE: session.close,
                     Method.DISCARD: lambda: session.adapter.discard(
                         MAIN, session.page.guest_reference, card
                     ),
                 }
+                if method is Method.OUTCOME_WITH_CARD:
+                    session.type_card()
                 calls = 1 if method is Method.DISCARD else dripping.facts.calls[method]
                 if number % 2:
                     dripping.fall_silent()
@@ -1244,11 +1097,14 @@ class TestCalls:
             psp.have(Trouble.CALL_LOST, from_call=psp.facts.calls[method] + 1)
 
         session.type_card()
+        waiting = session.another()
         have_trouble_after(Method.START)
         other = session.another(guest_id=OTHER_GUEST_ID)
         have_trouble_after(Method.CLOSE)
         other.close()
         have_trouble_after(Method.OUTCOME)
+        assert waiting.outcome() == Pending()
+        have_trouble_after(Method.OUTCOME_WITH_CARD)
         outcome = session.outcome()
         assert isinstance(outcome, CardCollected)
         have_trouble_after(Method.DISCARD)

@@ -7,8 +7,8 @@ sees neither the inside of the adapter nor that of the PSP.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -52,6 +52,12 @@ class Ability(Enum):
     """One webhook may hold several events."""
     IDEMPOTENCY_KEYS = auto()
     """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
+    NAMES_SESSIONS = auto()
+    """Its response to a new page names the session, so that one about another page is noticed."""
+    COUNTS_REFUSALS = auto()
+    """It tells how many cards a page has refused, also when it has a card or is closed."""
+    JSON = auto()
+    """Its responses are JSON, so that each of their values can be damaged."""
 
 
 class GuestCard(Enum):
@@ -65,6 +71,8 @@ class GuestCard(Enum):
     """Accepted after a challenge (3-D Secure)."""
     WRONG_ADDRESS = auto()
     """Accepted, but the address check fails."""
+    UNCHECKED_ADDRESS = auto()
+    """Accepted, but the bank cannot check the address. Leave it out where there is no such card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,9 @@ class Method(Enum):
 
     START = auto()
     OUTCOME = auto()
+    """The outcome of a page that waits."""
+    OUTCOME_WITH_CARD = auto()
+    """The outcome of a page that has its card."""
     CLOSE = auto()
     DISCARD = auto()
 
@@ -106,7 +117,7 @@ class Trouble(Enum):
     REDIRECTED = auto()
     """302; the PSP handles the call correctly if the redirect is followed."""
     TOO_MANY = auto()
-    """429."""
+    """429, with Retry-After of 17 seconds."""
     OUT_OF_ORDER = auto()
     """503."""
 
@@ -130,6 +141,7 @@ class Facts:
     - `silent_events`: the kinds that are not about a session, including an unknown one.
     - `broken_events`: bodies of telling events that lack a field or have a wrong one, by fault.
     - `misdirected`: for whom else a correctly signed webhook may be meant, such as live mode.
+    - `live_settings`: what makes `settings` those of real cards, as `{"API_KEY": "live_…"}`.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
     - `list_lag`: how long a repeated call may have to wait until the PSP's lists show a new page.
@@ -143,12 +155,22 @@ class Facts:
     silent_events: Sequence[str]
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
+    live_settings: Mapping[str, str] = field(default_factory=dict)
     address_fields: frozenset[str] = frozenset(
         {"address", "city", "state", "zipcode", "country_code"}
     )
     resolution: timedelta = timedelta(microseconds=1)
     list_lag: timedelta = timedelta(0)
     abilities: frozenset[Ability] = frozenset(Ability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestDetails:
+    """What a PSP received of a guest. `language` is that of the page, as an RFC 5646 tag."""
+
+    name: str | None
+    email: str | None
+    language: str | None
 
 
 class PspUnderTest(ABC):
@@ -172,6 +194,24 @@ class PspUnderTest(ABC):
 
     settings: ClassVar[Mapping[str, str]] = {}
     """Valid settings of one merchant account of a REMOTE PSP, as `{"API_KEY": …}`."""
+
+    @classmethod
+    def not_tested(cls) -> Sequence[str]:
+        """Name what the suite does not test, because the facts leave it out."""
+        facts = cls.facts
+        left_out: Mapping[str, bool] = {
+            "misdirected": not facts.misdirected,
+            "list_lag": not facts.list_lag,
+            "live_settings": not facts.live_settings,
+            "guest_details": cls.guest_details is PspUnderTest.guest_details,
+            "leave": cls.leave is PspUnderTest.leave,
+            "evidence": cls.evidence is PspUnderTest.evidence,
+        }
+        return [
+            *(ability.name for ability in Ability if ability not in facts.abilities),
+            *(card.name for card in GuestCard if card not in facts.cards),
+            *(what for what, is_left_out in left_out.items() if is_left_out),
+        ]
 
     @abstractmethod
     def __init__(self, folder: Path) -> None:
@@ -207,6 +247,9 @@ class PspUnderTest(ABC):
         `adapters.psp.contract.pages.text_of` extracts the text of an HTML page.
         """
 
+    def leave(self, page: HostedPage) -> None:  # noqa: B027 - most PSPs do not notice
+        """Leave the page as the guest, by its way out without a card."""
+
     @abstractmethod
     def ways_out(self, page: HostedPage) -> WaysOut:
         """Return the addresses to which the page sends the guest's browser."""
@@ -223,6 +266,10 @@ class PspUnderTest(ABC):
     @abstractmethod
     def billing_info(self, page: HostedPage) -> BillingInfo:
         """Return the billing address that the PSP received, as far as it accepts one."""
+
+    def guest_details(self, page: HostedPage) -> GuestDetails | None:  # noqa: ARG002 - for overriding
+        """Return what the PSP received of the guest; None if it takes none of it."""
+        return None
 
     @abstractmethod
     def count_pages(self) -> int:
@@ -243,12 +290,24 @@ class PspUnderTest(ABC):
     # Trouble
 
     @abstractmethod
-    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+    def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         """Cause trouble from the `from_call`-th call from now on, until `recover`.
 
+        With `calls`, only so many calls meet it.
         NONSENSE and UNKNOWN_STATUS are sent after the PSP has handled the call. They only need to
         work for pages that exist already.
         """
+
+    def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
+        """Handle each call, and change the body of its response, until `recover`. For REMOTE only.
+
+        `change` takes the number of the call, from 1 on, and the correct body.
+        """
+        raise NotImplementedError  # the suite calls it for REMOTE alone
+
+    def count_calls(self) -> int:
+        """Return how many calls the PSP has received so far. For REMOTE only."""
+        raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def drip(self, seconds: float) -> None:
         """Send each response byte by byte over so many seconds, until `recover`. For REMOTE only."""

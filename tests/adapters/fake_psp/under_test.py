@@ -29,6 +29,7 @@ from adapters.psp.contract.under_test import (
     Ability,
     Facts,
     GuestCard,
+    GuestDetails,
     Method,
     PrintedCard,
     PspUnderTest,
@@ -80,7 +81,7 @@ class FakePspUnderTest(PspUnderTest):
             "a time that is no number": _EVENT.replace(b"1800000000", b'"now"'),
         },
         misdirected=("another merchant account",),
-        abilities=frozenset(Ability) - {Ability.REMOTE},
+        abilities=frozenset(Ability) - {Ability.REMOTE, Ability.NAMES_SESSIONS, Ability.JSON},
     )
 
     def __init__(self, folder: Path) -> None:
@@ -130,6 +131,11 @@ class FakePspUnderTest(PspUnderTest):
         return self._psp.page(page.reference).request.billing_info or BillingInfo()
 
     @override
+    def guest_details(self, page: HostedPage) -> GuestDetails:
+        asked = self._psp.page(page.reference).request
+        return GuestDetails(name=asked.guest_name, email=asked.guest_email, language="en")
+
+    @override
     def count_pages(self) -> int:
         return self._records.table("pages").count
 
@@ -147,7 +153,7 @@ class FakePspUnderTest(PspUnderTest):
         return self._psp.tokens(merchant_account)
 
     @override
-    def have(self, trouble: Trouble, *, from_call: int = 1) -> None:
+    def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         if trouble is Trouble.NONSENSE:
             self._have_pages(lambda page: f"<html>{page}")
         elif trouble is Trouble.UNKNOWN_STATUS:
@@ -155,6 +161,7 @@ class FakePspUnderTest(PspUnderTest):
         else:
             self._wire.trouble = trouble
             self._wire.calls_left = from_call - 1
+            self._wire.faults_left = calls
 
     @override
     def drip(self, seconds: float) -> NoReturn:
@@ -216,6 +223,7 @@ class _Wire(FakePsp):
 
     trouble: Trouble | None = None
     calls_left = 0
+    faults_left: int | None = None
 
     @override
     def start_page(self, request: HostedPageRequest) -> PspPage:
@@ -236,11 +244,13 @@ class _Wire(FakePsp):
         self._call(lambda: super(_Wire, self).discard(merchant_account, guest_reference, token))
 
     def _call(self, act: Callable[[], Answer]) -> Answer:
-        if self.trouble is None:
+        if self.trouble is None or self.faults_left == 0:
             return act()
         if self.calls_left > 0:
             self.calls_left -= 1
             return act()
+        if self.faults_left:
+            self.faults_left -= 1
         if self.trouble is Trouble.CALL_LOST:
             raise PspUnavailable
         if self.trouble is Trouble.REFUSED:

@@ -20,6 +20,7 @@ from adapters.psp.contract.under_test import (
     Ability,
     Facts,
     GuestCard,
+    GuestDetails,
     Method,
     PrintedCard,
     Trouble,
@@ -30,9 +31,16 @@ from adapters.psp.stand_in import Response
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import KEY, PLUGIN, SECRETS
 from adapters.stripe.provider import StripeProvider
-from adapters.stripe.webhooks import HEADER
+from adapters.stripe.webhooks import HEADER, REFUSED
 from domain.billing import BillingInfo
-from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.hosted_pages import (
+    CardRefused,
+    Evidence,
+    EvidenceOrigin,
+    HostedPage,
+    HostedPageRequest,
+    WebhookDelivery,
+)
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
 from tests.adapters.stripe.conftest import (
@@ -81,11 +89,18 @@ class StripeUnderTest(RemotePspUnderTest):
             GuestCard.REFUSED: PrintedCard(DECLINED, "visa"),
             GuestCard.CHALLENGED: PrintedCard(CHALLENGED, "visa"),
             GuestCard.WRONG_ADDRESS: PrintedCard(WRONG_ADDRESS, "visa"),
+            GuestCard.UNCHECKED_ADDRESS: PrintedCard("4000000000000044", "visa"),
         },
         after_refusal=CardRefused(),
         # START creates the customer, writes its details and creates the page. CLOSE and DISCARD
         # read first, because Stripe refuses to do them twice.
-        calls={Method.START: 3, Method.OUTCOME: 1, Method.CLOSE: 2, Method.DISCARD: 2},
+        calls={
+            Method.START: 3,
+            Method.OUTCOME: 1,
+            Method.OUTCOME_WITH_CARD: 1,
+            Method.CLOSE: 2,
+            Method.DISCARD: 2,
+        },
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
         silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
         broken_events={
@@ -95,6 +110,7 @@ class StripeUnderTest(RemotePspUnderTest):
             "metadata that are none": an_event(_COMPLETED, {"id": "cs_1", "metadata": "x"}),
         },
         misdirected=("live mode", "a connected account"),
+        live_settings={KEY: "sk_live_of_main"},
         resolution=timedelta(seconds=1),
         abilities=frozenset(Ability) - {Ability.BATCHES},
     )
@@ -154,6 +170,30 @@ class StripeUnderTest(RemotePspUnderTest):
             zipcode=address.get("postal_code"),
             country_code=address.get("country"),
         )
+
+    @override
+    def guest_details(self, page: HostedPage) -> GuestDetails:
+        merchant, session = self._stripe.open_session(page.reference)
+        customer = merchant.customers[session["customer"]]
+        return GuestDetails(
+            name=customer["name"], email=customer["email"], language=session["locale"]
+        )
+
+    @override
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:
+        # One piece for each event about a refused card that Stripe has sent.
+        return [
+            Evidence(
+                origin=EvidenceOrigin.WEBHOOK,
+                content=f"{event['type']} {event['id']}",
+                received_at=self.clock.now(),
+            )
+            for merchant in self._stripe.merchants.values()
+            if page.reference in merchant.sessions
+            for event in merchant.events
+            if event["type"] == REFUSED
+            and event["data"]["object"]["id"] == merchant.sessions[page.reference]["setup_intent"]
+        ]
 
     @override
     def count_pages(self) -> int:

@@ -38,6 +38,7 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
 
 class AcmePage(msgspec.Struct):
     id: str
+    reference: TokenId
     url: str
     guest: GuestReference
     ends_at: AwareTime
@@ -78,6 +79,7 @@ class AcmeProvider(PaymentProvider):
             "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
             "guest_name": request.guest_name or None,  # empty when the page must not show it
             "guest_email": request.guest_email,
+            "language": pages.CONSENT_LANGUAGE,
             "address": request.billing_info,
             "verify_address": request.avs,
             "ways_out": {"done": request.return_uri, "cancel": request.cancel_uri},
@@ -87,6 +89,8 @@ class AcmeProvider(PaymentProvider):
         key = {"Idempotency-Key": request.idempotency_key}
         with self._acme(request.merchant_account) as acme:
             page = acme.ask(PAGE, "POST", "/pages", json=body, headers=key)
+        if page.reference != request.token_id:
+            raise ProviderUnavailable("the response is about another page")
         return pages.HostedPage(
             reference=page.id, address=page.url, ends_at=page.ends_at, guest_reference=page.guest
         )

@@ -17,6 +17,7 @@ Json: TypeAlias = dict[str, Any]  # as it goes over the wire
 
 GOOD, ANOTHER_GOOD = "4242424242424242", "5555555555554444"
 REFUSED, CHALLENGED, WRONG_ADDRESS = "4000000000000002", "4000000000003220", "4000000000000010"
+UNCHECKED_ADDRESS = "4000000000000044"
 
 
 @dataclass
@@ -80,6 +81,7 @@ class FakeAcme:
             merchant.keys[key] = id_
             merchant.pages[id_] = {
                 "id": id_,
+                "reference": asked["reference"],
                 "url": f"{self.url}/guest-pages/{id_}",
                 "guest": guest,
                 "ends_at": asked["live_until"],
@@ -121,7 +123,7 @@ class FakeAcme:
         token = self._id("card")
         page["merchant"].tokens[token] = page["guest"]
         page["status"], page["typed_at"] = "done", self._now().isoformat()
-        if page["asked"]["verify_address"]:
+        if page["asked"]["verify_address"] and number != UNCHECKED_ADDRESS:
             page["avs"] = "mismatch" if number == WRONG_ADDRESS else "match"
         page["card"] = {
             "token": token,

@@ -21,6 +21,7 @@ from adapters.psp.contract.under_test import (
     Ability,
     Facts,
     GuestCard,
+    GuestDetails,
     Method,
     PrintedCard,
     WaysOut,
@@ -51,6 +52,7 @@ class AcmeUnderTest(RemotePspUnderTest):
             GuestCard.REFUSED: PrintedCard(fake_acme.REFUSED, "visa"),
             GuestCard.CHALLENGED: PrintedCard(fake_acme.CHALLENGED, "visa"),
             GuestCard.WRONG_ADDRESS: PrintedCard(fake_acme.WRONG_ADDRESS, "visa"),
+            GuestCard.UNCHECKED_ADDRESS: PrintedCard(fake_acme.UNCHECKED_ADDRESS, "visa"),
         },
         after_refusal=CardRefused(),
         calls=dict.fromkeys(Method, 1),
@@ -61,7 +63,7 @@ class AcmeUnderTest(RemotePspUnderTest):
             "an id that is no text": b'[{"id": 1, "reference": "1"}]',
         },
         misdirected=(),
-        abilities=frozenset(Ability),
+        abilities=frozenset(Ability) - {Ability.COUNTS_REFUSALS},
     )
 
     def __init__(self, folder: Path) -> None:
@@ -91,6 +93,12 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     def billing_info(self, page: HostedPage) -> BillingInfo:
         return BillingInfo(**(self.acme.page(page.reference)["asked"]["address"] or {}))
+
+    def guest_details(self, page: HostedPage) -> GuestDetails:
+        asked = self.acme.page(page.reference)["asked"]
+        return GuestDetails(
+            name=asked["guest_name"], email=asked["guest_email"], language=asked["language"]
+        )
 
     def count_pages(self) -> int:
         return sum(len(each.pages) for each in self.acme.merchants.values())

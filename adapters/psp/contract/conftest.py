@@ -1,0 +1,119 @@
+"""The fixtures of the contract suite: the PSP, its adapter, and what no test may reveal."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.psp.contract.pytest_plugin import psps
+from adapters.psp.contract.samples import a_page_request
+from adapters.psp.contract.sessions import ADDRESS, Session, WatchedAdapter, a_request
+from adapters.psp.contract.under_test import EXPIRY, OTHER_SECRET, SECRET, PspUnderTest
+from domain.ports import FailureDetails, PaymentProvider
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-\[\]]{1,100}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize with each able PSP; without any, the plugin deselects the test."""
+    marks = list(metafunc.definition.iter_markers())
+    needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}
+    names, cases = next(
+        (mark.args for mark in marks if mark.name == "psp_cases"), ((), lambda _: [()])
+    )
+    metafunc.parametrize(
+        ("psp", *names),
+        [
+            pytest.param(psp, *case, id="-".join((name, *(_shown(each) for each in case))))
+            for name, psp in psps(metafunc.config).items()
+            if psp.facts.abilities >= needed
+            for case in cases(psp.facts)
+        ]
+        or [pytest.param(None, *names, id="nobody")],
+        indirect=["psp"],
+    )
+
+
+def _shown(value: object) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+@pytest.fixture
+def raised() -> list[Exception]:
+    """Collect what the adapters raise."""
+    return []
+
+
+@pytest.fixture
+def psp(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    raised: list[Exception],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[PspUnderTest]:
+    """Start a PSP without any records. Its adapters are watched."""
+    with closing(request.param(tmp_path)) as psp:
+        adapter = psp.adapter
+        monkeypatch.setattr(psp, "adapter", lambda *args: WatchedAdapter(adapter(*args), raised))
+        yield psp
+
+
+@pytest.fixture
+def adapter(psp: PspUnderTest) -> PaymentProvider:
+    """Return an adapter of the PSP."""
+    return psp.adapter()
+
+
+@pytest.fixture
+def session(psp: PspUnderTest, adapter: PaymentProvider, private: list[str]) -> Session:
+    """Return a session whose page has been made."""
+    return Session(psp, adapter, a_request(psp), private)
+
+
+@pytest.fixture(autouse=True)
+def private(
+    psp: PspUnderTest,
+    raised: list[Exception],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
+) -> Iterator[list[str]]:
+    """Collect what no test may reveal: at first keys, secrets, the guest and the cards.
+
+    Neither a log, a stream, a warning nor an exception may hold any of it.
+    """
+    guest = a_page_request()
+    numbers = [card.number for card in psp.facts.cards.values()]
+    private = [SECRET, OTHER_SECRET, *psp.keys, *numbers, str(EXPIRY[1])]
+    private += filter(None, (guest.guest_email, guest.guest_name, ADDRESS.address, ADDRESS.zipcode))
+    caplog.set_level(logging.DEBUG)
+    with capture_logs() as lines:
+        yield private
+    # `caplog.text` would hold the records of the teardown.
+    written = [record.getMessage() for record in caplog.get_records("call")]
+    streams, warned = capfd.readouterr(), [str(each.message) for each in recwarn]
+    for where in (lines, written, streams, warned, *map(_told_by, raised)):
+        assert [each for each in private if _holds(str(where), each)] == [], where
+    for error in raised:
+        details = getattr(error, "details", FailureDetails())
+        told = (details.error, details.code, details.param, details.request_id)
+        assert all(each is None or _WORD.fullmatch(each) for each in told), "not one word each"
+
+
+def _told_by(error: BaseException) -> str:
+    """Return the text of an exception, of its attributes, and of those that led to it."""
+    told = f"{error!r} {vars(error)}"
+    led_to_it = error.__cause__ or error.__context__
+    return told if led_to_it is None else f"{told} because of {_told_by(led_to_it)}"
+
+
+def _holds(text: str, private: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(private)}(?!\w)", text) is not None

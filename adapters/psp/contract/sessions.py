@@ -1,0 +1,189 @@
+"""What the tests of the contract suite share: sessions, watched adapters, and marks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import pytest
+from typing_extensions import override
+
+from adapters.psp.contract.samples import a_page_request
+from adapters.psp.contract.under_test import (
+    EXPIRY,
+    MAIN,
+    Ability,
+    Facts,
+    GuestCard,
+    PspUnderTest,
+)
+from domain.billing import BillingInfo
+from domain.hosted_links import HostedLinks
+from domain.hosted_pages import (
+    CardCollected,
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+from domain.payment_accounts import Card
+from domain.ports import PaymentProvider
+
+MINUTE: Final = timedelta(minutes=1)
+SECOND: Final = timedelta(seconds=1)
+ADDRESS: Final = BillingInfo(
+    address="12 Analytical Row", city="Seattle", state="WA", zipcode="98101", country_code="US"
+)
+MAX_SECONDS: Final = 7
+"""The 5 seconds that a method may take, and what a busy machine adds."""
+
+Returned = TypeVar("Returned")
+
+
+def needs(*abilities: Ability) -> pytest.MarkDecorator:
+    """Run a test only for PSPs that have these abilities."""
+    return pytest.mark.psp_needs(*abilities)
+
+
+def for_each(
+    names: tuple[str, ...], cases: Callable[[Facts], Iterable[tuple[object, ...]]]
+) -> pytest.MarkDecorator:
+    """Parametrize a test with the cases that follow from each PSP's facts."""
+    return pytest.mark.psp_cases(names, cases)
+
+
+class WatchedAdapter(PaymentProvider):
+    """An adapter whose calls must end in time. `raised` keeps what they raise."""
+
+    def __init__(self, adapter: PaymentProvider, raised: list[Exception]) -> None:
+        self._adapter = adapter
+        self._raised = raised
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        return self._adapter.return_parameters
+
+    @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        return self._watched(lambda: self._adapter.identity(merchant_account))
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        return self._watched(lambda: self._adapter.start(request))
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        return self._watched(lambda: self._adapter.outcome(request, page, evidence))
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        self._watched(lambda: self._adapter.close(request, page))
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        self._watched(lambda: self._adapter.discard(merchant_account, guest_reference, token))
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        return self._watched(lambda: self._adapter.read_webhook(delivery))
+
+    def _watched(self, call: Callable[[], Returned]) -> Returned:
+        began = time.monotonic()
+        try:
+            return call()
+        except Exception as error:
+            self._raised.append(error)
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            assert seconds < MAX_SECONDS, f"the method took {seconds:.1f} of at most 5 seconds"
+
+
+# Any: `changes` holds fields of any type, and replace() refuses wrong names.
+def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
+    """Return the request for the first page of a new session."""
+    now = psp.clock.now()
+    token_id = TokenId(psp.ids.uuid())
+    links = HostedLinks(base_url="https://pay.example")
+    request = a_page_request(
+        token_id=token_id,
+        return_uri=links.return_uri(token_id),
+        cancel_uri=links.cancel_uri(token_id),
+        merchant_account=MAIN,
+        billing_info=ADDRESS,
+        begun_at=now,
+        live_until=now + 30 * MINUTE,
+    )
+    return replace(request, **changes)
+
+
+class Session:
+    """A session whose page has been made."""
+
+    def __init__(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        request: HostedPageRequest,
+        private: list[str],
+    ) -> None:
+        self.psp = psp
+        self.adapter = adapter
+        self.request = request
+        self.page: HostedPage = adapter.start(request)
+        self._private = private
+        private.extend((self.page.reference, self.page.guest_reference, self.page.address))
+
+    # Any: `changes` are fields of the request, of any type.
+    def another(self, **changes: Any) -> Session:
+        """Make the page of another session."""
+        return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
+
+    def next_attempt(self) -> Session:
+        """Make the page of this session's second attempt."""
+        self.psp.clock.advance(self.psp.facts.list_lag)
+        request = replace(self.request, attempt=2, guest_reference=self.page.guest_reference)
+        return Session(self.psp, self.adapter, request, self._private)
+
+    def outcome(self) -> Outcome:
+        """Return what became of the page."""
+        outcome = self.adapter.outcome(self.request, self.page, self.psp.evidence(self.page))
+        if isinstance(outcome, CardCollected):
+            self._private.extend(filter(None, (outcome.card.token, outcome.card.fingerprint)))
+        return outcome
+
+    def close(self) -> None:
+        """Close the page."""
+        self.adapter.close(self.request, self.page)
+
+    def type_card(self, card: GuestCard = GuestCard.GOOD) -> None:
+        """Type a card as the guest."""
+        self.psp.type_card(self.page, card)
+
+    def collect(
+        self, card: GuestCard = GuestCard.GOOD, *, expiry: tuple[int, int] = EXPIRY
+    ) -> CardCollected:
+        """Type a card as the guest, which must be accepted; returns the outcome."""
+        self.psp.type_card(self.page, card, expiry=expiry)
+        outcome = self.outcome()
+        assert isinstance(outcome, CardCollected)
+        return outcome
+
+    def discard(self, card: Card) -> None:
+        """Discard a card of the session."""
+        self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
+
+    def event(self, kind: str = "") -> bytes:
+        """Return the body of a webhook about the page."""
+        return self.psp.event(kind or self.psp.facts.telling_events[0], self.request, self.page)

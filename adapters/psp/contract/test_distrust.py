@@ -1,0 +1,523 @@
+"""What an adapter must not believe, not repeat, not lose and not overlook."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import OTHER_GUEST_ID
+from adapters.psp.contract.sessions import ADDRESS, SECOND, Session, a_request, for_each, needs
+from adapters.psp.contract.test_provider import (
+    is_address,
+    set_for_default,
+    signed,
+    surroundings,
+)
+from adapters.psp.contract.under_test import (
+    Ability,
+    Facts,
+    GuestCard,
+    GuestDetails,
+    Method,
+    PspUnderTest,
+    Trouble,
+)
+from adapters.psp.settings import SettingsError
+from domain.billing import AvsResult, BillingInfo
+from domain.hosted_pages import (
+    CONSENT_LANGUAGE,
+    CardCollected,
+    HostedPage,
+    HostedPageRequest,
+    PageClosed,
+    Pending,
+)
+from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
+
+COUNTRIES: Final = [
+    "AE",
+    "AT",
+    "AU",
+    "BE",
+    "BR",
+    "CA",
+    "CH",
+    "CN",
+    "CZ",
+    "DE",
+    "DK",
+    "ES",
+    "FI",
+    "FR",
+    "GB",
+    "HK",
+    "IE",
+    "IN",
+    "IT",
+    "JP",
+    "MX",
+    "NL",
+    "NO",
+    "NZ",
+    "PL",
+    "PT",
+    "SE",
+    "US",
+]
+BILLING: Final = BillingInfo(
+    first_name="Zoë",
+    last_name="Null",
+    email="billing@guests.example",
+    country_code="DE",
+    address="Hauptstraße 5",
+    state="Berlin",
+    zipcode="10115",
+    city="Berlin",
+    phone="+49 30 123456",
+)
+MAX_TRIES: Final = 5
+"""How often a method may send one call. More would be a burden on a PSP in trouble."""
+LATER_SECONDS: Final = 60.0
+
+Json: TypeAlias = Any  # as it goes over the wire
+
+_ODD: Final[Mapping[type, tuple[Json, ...]]] = {
+    bool: ("x", 7, None),
+    int: (-1, 0, 77, 10**18, -(10**18), 1.5, "x", None),
+    str: ("", "\x00", "x" * 9_999, 7, None, "0001-01-01T00:00:00+14:00"),
+    type(None): ("x", 7),
+}
+"""For a value of each type, what a response may hold instead."""
+
+
+def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
+    """Start a page; return None if the PSP gives no usable response."""
+    try:
+        return act()
+    except ProviderUnavailable:
+        return None
+
+
+def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
+    """Return the bodies of the responses to the calls that `act` makes."""
+    bodies: list[bytes] = []
+
+    def keep(_: int, body: bytes) -> bytes:
+        bodies.append(body)
+        return body
+
+    psp.change_bodies(keep)
+    act()
+    psp.recover()
+    return bodies
+
+
+@needs(Ability.SIGNED_WEBHOOKS)
+class TestForgedSignature:
+    def test_nothing_that_is_left_out_of_it_makes_it_valid(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        forged = signed(psp, session.event(), secret="a guess")
+
+        for name, value in forged.headers.items():
+            for begin, end in combinations(range(len(value) + 1), 2):
+                headers = {**forged.headers, name: value[:begin] + value[end:]}
+                with pytest.raises(WebhookRejected):
+                    session.adapter.read_webhook(replace(forged, headers=headers))
+
+    def test_its_rejection_does_not_tell_the_right_one(
+        self, psp: PspUnderTest, session: Session, private: list[str]
+    ) -> None:
+        sound, forged = signed(psp, session.event()), signed(psp, session.event(), secret="a guess")
+        # The fixture looks for them in what is raised and logged.
+        for name, value in sound.headers.items():
+            words = re.findall(r"[\w+/=-]{16,}", value)
+            private.extend(each for each in words if each not in forged.headers[name])
+
+        with pytest.raises(WebhookRejected):
+            session.adapter.read_webhook(forged)
+
+
+def for_one_fault(method: Method) -> pytest.MarkDecorator:
+    """Parametrize with faults of one call, at each call of a method in turn."""
+
+    def cases(facts: Facts) -> Iterator[tuple[object, ...]]:
+        faults = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
+        if Ability.REMOTE in facts.abilities:
+            faults += [Trouble.NONSENSE, Trouble.NOT_THE_API, Trouble.OUT_OF_ORDER]
+        return ((fault, call) for fault in faults for call in range(1, facts.calls[method] + 1))
+
+    return for_each(("fault", "call"), cases)
+
+
+@needs(Ability.STAND_IN)
+class TestOneFault:
+    """A single call fails. The method may try it again by itself, or raise ProviderUnavailable."""
+
+    @for_one_fault(Method.START)
+    def test_of_start_makes_no_second_page(
+        self, psp: PspUnderTest, adapter: PaymentProvider, call: int, fault: Trouble
+    ) -> None:
+        request = a_request(psp)
+        psp.have(fault, from_call=call, calls=1)
+        page = tried(lambda: adapter.start(request))
+        psp.clock.advance(psp.facts.list_lag)
+
+        again = adapter.start(request)
+
+        assert page in (None, again)
+        assert psp.count_pages() == 1
+
+    @for_one_fault(Method.OUTCOME_WITH_CARD)
+    def test_of_outcome_hides_no_card(
+        self, psp: PspUnderTest, session: Session, call: int, fault: Trouble
+    ) -> None:
+        outcome = session.collect()
+        psp.have(fault, from_call=call, calls=1)
+
+        with suppress(ProviderUnavailable):
+            assert session.outcome() == outcome
+        assert session.outcome() == outcome
+
+    @for_one_fault(Method.CLOSE)
+    def test_of_close_leaves_no_page_open(
+        self, psp: PspUnderTest, session: Session, call: int, fault: Trouble
+    ) -> None:
+        psp.have(fault, from_call=call, calls=1)
+        try:
+            session.close()
+        except ProviderUnavailable:
+            session.close()
+
+        assert session.outcome() == PageClosed()
+
+    @for_one_fault(Method.DISCARD)
+    def test_of_discard_leaves_no_token(
+        self, psp: PspUnderTest, session: Session, call: int, fault: Trouble
+    ) -> None:
+        card = session.collect().card
+        psp.have(fault, from_call=call, calls=1)
+        try:
+            session.discard(card)
+        except ProviderUnavailable:
+            session.discard(card)
+
+        assert psp.tokens(session.request.merchant_account) == frozenset()
+
+
+@needs(Ability.STAND_IN)
+class TestLists:
+    """The PSP's lists show a new page late, and without idempotency keys only lists show it."""
+
+    @pytest.fixture
+    def request_(self, psp: PspUnderTest, adapter: PaymentProvider) -> HostedPageRequest:
+        """Return a request whose page was made, and whose response was lost."""
+        request = a_request(psp)
+        psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
+        assert tried(lambda: adapter.start(request)) is None
+        psp.recover()
+        return request
+
+    @for_each(
+        ("part",),
+        lambda facts: ((part,) for part in (0, 0.3, 0.6, 0.9, 0.99) if facts.list_lag),
+    )
+    def test_before_they_show_a_page_no_second_one_is_made(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        request_: HostedPageRequest,
+        part: float,
+    ) -> None:
+        # Up to a second after `begun_at`, an adapter may create without looking.
+        psp.clock.advance(max(psp.facts.list_lag * part, 1.5 * SECOND))
+        early = tried(lambda: adapter.start(request_))
+        psp.clock.advance(request_.begun_at + psp.facts.list_lag - psp.clock.now())
+
+        assert early in (None, adapter.start(request_))
+        assert psp.count_pages() == 1
+
+    @for_each(
+        ("fault", "call"),
+        lambda facts: (
+            (fault, call)
+            for fault in (Trouble.CALL_LOST, Trouble.NONSENSE, Trouble.REFUSED, Trouble.FORBIDDEN)
+            for call in range(1, facts.calls[Method.START] + 2)
+            if facts.list_lag
+        ),
+    )
+    def test_one_that_fails_is_not_taken_for_an_empty_one(
+        self,
+        psp: PspUnderTest,
+        adapter: PaymentProvider,
+        request_: HostedPageRequest,
+        fault: Trouble,
+        call: int,
+    ) -> None:
+        psp.clock.advance(psp.facts.list_lag)
+        psp.have(fault, from_call=call, calls=1)
+        with suppress(ProviderUnavailable, ProviderRefused):
+            adapter.start(request_)
+        psp.recover()
+        psp.clock.advance(psp.facts.list_lag)
+
+        adapter.start(request_)
+
+        assert psp.count_pages() == 1
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE)
+class TestResponseAboutAnother:
+    @pytest.fixture
+    def other(self, session: Session) -> Session:
+        """Return the session of another guest."""
+        return session.another(guest_id=OTHER_GUEST_ID)
+
+    @pytest.mark.parametrize("has_card", [False, True])
+    def test_page_tells_no_outcome(
+        self, psp: PspUnderTest, session: Session, other: Session, has_card: bool
+    ) -> None:
+        if has_card:
+            session.collect()
+        other.collect(GuestCard.ANOTHER_GOOD)
+        bodies = bodies_of(psp, other.outcome)
+        psp.change_bodies(lambda call, body: bodies[call - 1] if call <= len(bodies) else body)
+
+        with pytest.raises(ProviderUnavailable):
+            session.outcome()
+
+    @for_each(
+        ("call",),
+        lambda facts: (
+            (call,)
+            for call in range(1, facts.calls[Method.START] + 1)
+            if Ability.NAMES_SESSIONS in facts.abilities
+        ),
+    )
+    def test_session_or_guest_makes_no_page(
+        self, psp: PspUnderTest, session: Session, other: Session, call: int
+    ) -> None:
+        bodies = bodies_of(psp, lambda: session.another(guest_id=OTHER_GUEST_ID))
+        psp.change_bodies(lambda number, body: bodies[call - 1] if number == call else body)
+
+        page = tried(lambda: session.adapter.start(a_request(psp)))
+
+        assert page is None or page.guest_reference != other.page.guest_reference
+        assert page is None or call < psp.facts.calls[Method.START]
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
+class TestDamagedResponse:
+    """Any value of a response may be of another type, or out of bounds."""
+
+    @pytest.mark.parametrize("method", [each for each in Method if each is not Method.DISCARD])
+    def test_raises_nothing_but_what_the_port_names(
+        self, psp: PspUnderTest, session: Session, method: Method
+    ) -> None:
+        request = replace(session.request, guest_reference=session.page.guest_reference)
+        act: Mapping[Method, Callable[[], object]] = {
+            Method.START: lambda: session.adapter.start(request),
+            Method.OUTCOME: session.outcome,
+            Method.OUTCOME_WITH_CARD: session.outcome,
+            Method.CLOSE: session.close,
+        }
+        if method is Method.OUTCOME_WITH_CARD:
+            session.type_card()
+        psp.clock.advance(psp.facts.list_lag)
+
+        for call, sound in enumerate(bodies_of(psp, act[method]), 1):
+            for damaged in damages(sound):
+                psp.change_bodies(
+                    lambda number, body, at=call, to=damaged: to if number == at else body  # type: ignore[misc] # mypy infers no lambda with defaults
+                )
+                with suppress(ProviderUnavailable, ProviderRefused):
+                    act[method]()
+
+
+def damages(body: bytes) -> Iterator[bytes]:
+    """Yield a JSON body with one value changed, for each value and each change."""
+    for path, value in leaves(json.loads(body)):
+        for odd in _ODD.get(type(value), ()):
+            changed = json.loads(body)
+            within = changed
+            for key in path[:-1]:
+                within = within[key]
+            within[path[-1]] = odd
+            yield json.dumps(changed).encode()
+
+
+def leaves(value: Json, path: tuple[Json, ...] = ()) -> Iterator[tuple[tuple[Json, ...], Json]]:
+    """Yield the path and the value of everything in an object that is no object and no list."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(each, (*path, key))
+    elif path:
+        yield path, value
+
+
+@needs(Ability.STAND_IN)
+class TestWhatThePspGets:
+    def test_it_gets_name_email_address_and_language(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        request = session.request
+        expected = GuestDetails(
+            name=request.guest_name, email=request.guest_email, language=CONSENT_LANGUAGE
+        )
+
+        assert psp.guest_details(session.page) in (None, expected)
+
+    @pytest.mark.parametrize("avs", [True, False])
+    @pytest.mark.parametrize("name", [each.name for each in fields(BillingInfo)])
+    def test_each_field_of_the_billing_address_may_stand_alone(
+        self, psp: PspUnderTest, session: Session, name: str, avs: bool
+    ) -> None:
+        billing_info = BillingInfo(**{name: getattr(BILLING, name)})
+
+        sent = asdict(psp.billing_info(session.another(billing_info=billing_info, avs=avs).page))
+
+        if name in psp.facts.address_fields:
+            assert sent[name] == getattr(billing_info, name)
+
+    def test_an_address_may_be_anywhere(self, psp: PspUnderTest, session: Session) -> None:
+        for country in COUNTRIES:
+            page = session.another(billing_info=replace(BILLING, country_code=country)).page
+            sent = asdict(psp.billing_info(page))
+            for name in psp.facts.address_fields:
+                expected = country if name == "country_code" else getattr(BILLING, name)
+                assert sent[name] == expected, country
+
+
+@needs(Ability.STAND_IN)
+class TestWhatThePspTells:
+    @pytest.mark.parametrize("expiry", [(1, 2027), (10, 2030), (12, 2099)])
+    def test_a_card_may_expire_in_any_month(
+        self, session: Session, expiry: tuple[int, int]
+    ) -> None:
+        card = session.collect(expiry=expiry).card
+
+        assert (card.expiry_month, card.expiry_year) == expiry
+
+    @for_each(
+        ("card",),
+        lambda facts: ((card,) for card in facts.cards if card is GuestCard.UNCHECKED_ADDRESS),
+    )
+    def test_an_address_that_the_bank_cannot_check_does_not_match_nor_mismatch(
+        self, session: Session, card: GuestCard
+    ) -> None:
+        checked = session.another(avs=True, billing_info=ADDRESS)
+
+        assert checked.collect(card).avs is AvsResult.NOT_CHECKED
+
+    def test_a_page_that_the_guest_has_left_still_takes_a_card(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        psp.leave(session.page)
+        assert session.outcome() == Pending()
+
+        session.collect()
+
+    def test_one_adapter_serves_all_threads(self, psp: PspUnderTest, session: Session) -> None:
+        sessions = [session.another() for _ in range(6)]
+        for each in sessions[::2]:
+            each.type_card()
+
+        outcomes = at_once(len(sessions), lambda number: sessions[number].outcome())
+
+        assert outcomes == [each.outcome() for each in sessions]
+        assert [isinstance(each, CardCollected) for each in outcomes] == [True, False] * 3
+
+
+@needs(Ability.STAND_IN, Ability.COUNTS_REFUSALS)
+class TestRefusedCards:
+    def test_are_told_with_the_card_that_follows(self, session: Session) -> None:
+        for _ in range(2):
+            session.type_card(GuestCard.REFUSED)
+
+        assert session.collect().refused_cards == 2
+
+    def test_are_told_when_the_page_is_closed(self, session: Session) -> None:
+        session.type_card(GuestCard.REFUSED)
+        session.close()
+
+        assert session.outcome() == PageClosed(refused_cards=1)
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE)
+class TestPspInTrouble:
+    def acts(self, session: Session) -> Mapping[Method, Callable[[], object]]:
+        card = session.collect().card
+        return {
+            Method.START: lambda: session.adapter.start(a_request(session.psp)),
+            Method.OUTCOME: session.outcome,
+            Method.CLOSE: session.close,
+            Method.DISCARD: lambda: session.discard(card),
+        }
+
+    def test_is_not_called_again_and_again(self, psp: PspUnderTest, session: Session) -> None:
+        for method, act in self.acts(session).items():
+            psp.have(Trouble.OUT_OF_ORDER)
+            before = psp.count_calls()
+            with pytest.raises(ProviderUnavailable):
+                act()
+            assert psp.count_calls() - before <= MAX_TRIES, method
+            psp.recover()
+
+    def test_is_left_alone_for_as_long_as_it_asks(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        for act in self.acts(session).values():
+            psp.have(Trouble.TOO_MANY)
+            with pytest.raises(ProviderUnavailable) as raised:
+                act()
+            assert raised.value.retry_after == 17 * SECOND
+            psp.recover()
+
+    def test_does_not_end_an_adapter(
+        self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        psp.have(Trouble.RESPONSE_LOST)
+        with pytest.raises(ProviderUnavailable):
+            session.outcome()
+        psp.recover()
+        # A client that lives as long as the adapter would be past its deadline by now.
+        now = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: now() + LATER_SECONDS)
+
+        assert session.outcome() == Pending()
+
+
+@needs(Ability.REMOTE)
+class TestKeysAndAddresses:
+    def test_an_address_that_is_not_https_is_refused_by_its_name(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
+        given = set_for_default(psp)
+        for name in (name for name, value in given.items() if is_address(value)):
+            with pytest.raises(SettingsError, match=name):
+                psp.plugin.read(surroundings(tmp_path, {**given, name: "http://psp.example/v1"}))
+
+    @for_each(("what",), lambda facts: ((what,) for what in facts.live_settings))
+    def test_a_key_for_real_cards_is_known_as_one(
+        self, psp: PspUnderTest, tmp_path: Path, what: str
+    ) -> None:
+        given, own = set_for_default(psp), psp.plugin.account_settings
+        assert own is not None
+        live = {own.name(each): value for each, value in psp.facts.live_settings.items()}
+        named = [
+            psp.plugin.live_setting(psp.plugin.read(surroundings(tmp_path, settings)))
+            for settings in (given, {**given, **live})
+        ]
+
+        assert named[0] is None
+        assert named[1] in live
