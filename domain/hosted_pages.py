@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -214,6 +215,49 @@ Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | P
 `refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
 further call. A smaller number than before is ignored.
 """
+
+
+_WORD: Final = re.compile(r"[!-~]{1,255}")
+_LAST_FOUR: Final = re.compile(r"[0-9]{4}")
+_YEARS: Final = range(2000, 2100)
+
+
+def is_credible_page(page: HostedPage) -> bool:
+    """Return whether a PSP may have created such a page: each field can be stored and used.
+
+    Times are not compared with our clock, which may be wrong.
+    """
+    return (
+        _are_words(page.reference, page.guest_reference)
+        and page.address.startswith(("https://", "http://"))
+        and page.address.isprintable()
+        and page.ends_at.year in _YEARS
+    )
+
+
+def is_credible(outcome: Outcome, page: HostedPage) -> bool:
+    """Return whether a page may have this outcome: each field can be stored and used.
+
+    What was collected belongs to the guest of the page.
+    """
+    if not isinstance(outcome, CardCollected | NoCardCollected):
+        return True
+    is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
+    if not is_of_guest or outcome.collected_at.year not in _YEARS:
+        return False
+    if isinstance(outcome, NoCardCollected):
+        return True
+    card = outcome.card
+    return (
+        _are_words(card.fingerprint, card.card_logo)
+        and _LAST_FOUR.fullmatch(card.last_four) is not None
+        and card.expiry_month in range(1, 13)
+        and card.expiry_year in _YEARS
+    )
+
+
+def _are_words(*texts: str) -> bool:
+    return all(map(_WORD.fullmatch, texts))
 
 
 MAX_EVIDENCE: Final = 50

@@ -19,6 +19,8 @@ from domain.hosted_pages import (
     Outcome,
     WebhookDelivery,
     WebhookNotice,
+    is_credible,
+    is_credible_page,
 )
 from domain.identifiers import (
     CardToken,
@@ -27,7 +29,7 @@ from domain.identifiers import (
     ProviderName,
     PspAccount,
 )
-from domain.ports import PaymentProvider, ProviderUnavailable
+from domain.ports import FailureDetails, PaymentProvider, ProviderUnavailable
 
 PSP_NOTE: Final = "PSP: "
 """Begins the note in an exception that names the PSP whose adapter raised it."""
@@ -56,6 +58,7 @@ class Bulkhead:
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
+    A response with values that cannot be true counts as none.
     Outages are logged. A call stopped by the bulkhead or the breaker never reached the PSP, so it
     is not logged as an outage.
     """
@@ -101,14 +104,18 @@ class GuardedProvider(PaymentProvider):
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:
         with self._call(request.merchant_account, "start") as psp:
-            return psp.start(request)
+            page = psp.start(request)
+            _require(is_credible_page(page))
+            return page
 
     @override
     def outcome(
         self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
     ) -> Outcome:
         with self._call(request.merchant_account, "outcome") as psp:
-            return psp.outcome(request, page, evidence)
+            outcome = psp.outcome(request, page, evidence)
+            _require(is_credible(outcome, page))
+            return outcome
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
@@ -136,3 +143,10 @@ class GuardedProvider(PaymentProvider):
         except Exception as fault:
             fault.add_note(f"{PSP_NOTE}{self._name}")
             raise
+
+
+def _require(is_credible: bool) -> None:
+    if not is_credible:
+        raise ProviderUnavailable(
+            "the response holds what cannot be true", details=FailureDetails(error="NotCredible")
+        )

@@ -225,3 +225,16 @@ class TestOutages:
         of_every_line = {"event", "level", "timestamp", "exc_info", "fault", "where"}
         of_every_line |= {*PspAccount._fields, "operation"}
         assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))
+
+
+def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> None:
+    session = installation.opened_session()
+    guest = installation.type_card(session).guest_reference
+    with installation.psp._database.write() as db:
+        db.execute("UPDATE pages SET page = replace(page, ?, 'guest_of_somebody_else')", [guest])
+
+    with capture_logs() as lines:
+        installation.return_to_shop(session)
+
+    assert [(line["event"], line["error"]) for line in lines] == [("psp_away", "NotCredible")]
+    assert installation.accounts() == ()
