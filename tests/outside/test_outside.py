@@ -75,6 +75,7 @@ def test_it_passes_the_contract_suite(site: Site) -> None:
         *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("-p", "adapters.psp.contract.pytest_plugin", "--pyargs", "adapters.psp.contract"),
         *("--psp", "acme_psp.under_test:AcmeUnderTest"),
+        *("--psp", "acme_psp.under_test:AcmeWithoutKeysUnderTest"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )
 

@@ -38,7 +38,7 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
 
 class AcmePage(msgspec.Struct):
     id: str
-    reference: TokenId
+    reference: str
     url: str
     guest: GuestReference
     ends_at: AwareTime
@@ -50,7 +50,7 @@ class AcmePage(msgspec.Struct):
 
 class AcmeEvent(msgspec.Struct):
     id: str
-    reference: TokenId | None = None
+    reference: str | None = None
 
 
 PAGE, EVENTS = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(list[AcmeEvent])
@@ -74,8 +74,14 @@ class AcmeProvider(PaymentProvider):
         return JsonApi(keys.url, headers={"Authorization": f"Bearer {keys.api_key}"})
 
     def start(self, request: pages.HostedPageRequest) -> pages.HostedPage:
-        body = {
-            "reference": request.token_id,
+        key = {"Idempotency-Key": request.idempotency_key}
+        with self._acme(request.merchant_account) as acme:
+            page = acme.ask(PAGE, "POST", "/pages", json=self._body(request), headers=key)
+        return self._page(request, page)
+
+    def _body(self, request: pages.HostedPageRequest) -> Mapping[str, object]:
+        return {
+            "reference": request.idempotency_key,
             "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
             "guest_name": request.guest_name or None,  # empty when the page must not show it
             "guest_email": request.guest_email,
@@ -86,10 +92,9 @@ class AcmeProvider(PaymentProvider):
             "consent": request.consent.text,
             "live_until": request.live_until,
         }
-        key = {"Idempotency-Key": request.idempotency_key}
-        with self._acme(request.merchant_account) as acme:
-            page = acme.ask(PAGE, "POST", "/pages", json=body, headers=key)
-        if page.reference != request.token_id:
+
+    def _page(self, request: pages.HostedPageRequest, page: AcmePage) -> pages.HostedPage:
+        if page.reference != request.idempotency_key:
             raise ProviderUnavailable("the response is about another page")
         return pages.HostedPage(
             reference=page.id, address=page.url, ends_at=page.ends_at, guest_reference=page.guest
@@ -131,7 +136,11 @@ class AcmeProvider(PaymentProvider):
         if not is_signed(signed, [signature], secrets) or not is_recent(time, self._clock.now()):
             raise WebhookRejected("not signed by Acme, or not recently")
         return [
-            pages.WebhookNotice(merchant_account=account, content=each.id, token_id=each.reference)
+            pages.WebhookNotice(
+                merchant_account=account,
+                content=each.id,
+                token_id=TokenId(each.reference.partition(":")[0]),
+            )
             for each in decode_webhook(EVENTS, delivery.body)
             if each.reference is not None
         ]

@@ -7,9 +7,10 @@ import html
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import RLock
 from typing import Any, TypeAlias
+from urllib.parse import parse_qs
 
 from adapters.psp.stand_in import Request, Response, html_response, json_response
 
@@ -18,6 +19,7 @@ Json: TypeAlias = dict[str, Any]  # as it goes over the wire
 GOOD, ANOTHER_GOOD = "4242424242424242", "5555555555554444"
 REFUSED, CHALLENGED, WRONG_ADDRESS = "4000000000000002", "4000000000003220", "4000000000000010"
 UNCHECKED_ADDRESS = "4000000000000044"
+LIST_LAG = timedelta(seconds=5)
 
 
 @dataclass
@@ -52,33 +54,39 @@ class FakeAcme:
             merchant = self.merchants.get(key)
             if merchant is None:
                 return json_response({"error": "unknown key"}, 401)
-            match request.method, request.path.removeprefix("/v1/").split("/"):
-                case "GET", ["merchant"]:
-                    return json_response({"id": merchant.id})
-                case "POST", ["pages"]:
-                    return json_response(self._make_page(merchant, request))
-                case "GET", ["pages", known] if known in merchant.pages:
-                    return json_response(self._shown(merchant.pages[known]))
-                case "POST", ["pages", known, "close"] if known in merchant.pages:
-                    page = self._current(merchant.pages[known])
-                    if page["status"] != "done":
-                        page["status"] = "closed"
-                    return json_response(self._shown(page))
-                case "DELETE", ["guests", guest, "cards", token]:
-                    if merchant.tokens.get(token) == guest:
-                        del merchant.tokens[token]
-                        return Response(204)
-            return json_response({"error": "not found"}, 404)
+            return self._handled(merchant, request)
+
+    def _handled(self, merchant: Merchant, request: Request) -> Response:
+        match request.method, request.path.removeprefix("/v1/").split("/"):
+            case "GET", ["merchant"]:
+                return json_response({"id": merchant.id})
+            case "POST", ["pages"]:
+                return json_response(self._make_page(merchant, request))
+            case "GET", ["pages"]:
+                return json_response(self._listed(merchant, parse_qs(request.query)))
+            case "GET", ["pages", known] if known in merchant.pages:
+                return json_response(self._shown(merchant.pages[known]))
+            case "POST", ["pages", known, "close"] if known in merchant.pages:
+                page = self._current(merchant.pages[known])
+                if page["status"] != "done":
+                    page["status"] = "closed"
+                return json_response(self._shown(page))
+            case "DELETE", ["guests", guest, "cards", token]:
+                if merchant.tokens.get(token) == guest:
+                    del merchant.tokens[token]
+                    return Response(204)
+        return json_response({"error": "not found"}, 404)
 
     def _make_page(self, merchant: Merchant, request: Request) -> Json:
-        key, asked = request.headers["idempotency-key"], json.loads(request.body)
-        if key not in merchant.keys:
+        key, asked = request.headers.get("idempotency-key"), json.loads(request.body)
+        if key is None or key not in merchant.keys:
             guest = asked["guest"]
             if guest not in merchant.guests:
                 guest = self._id("guest")
                 merchant.guests[guest] = {"name": asked["guest_name"]}
             id_ = self._id("page")
-            merchant.keys[key] = id_
+            if key is not None:
+                merchant.keys[key] = id_
             merchant.pages[id_] = {
                 "id": id_,
                 "reference": asked["reference"],
@@ -88,8 +96,18 @@ class FakeAcme:
                 "status": "open",
                 "asked": asked,
                 "merchant": merchant,
+                "listed_from": self._now() + LIST_LAG,
             }
-        return self._shown(merchant.pages[merchant.keys[key]])
+        else:
+            id_ = merchant.keys[key]
+        return self._shown(merchant.pages[id_])
+
+    def _listed(self, merchant: Merchant, query: dict[str, list[str]]) -> list[Json]:
+        return [
+            self._shown(page)
+            for page in merchant.pages.values()
+            if [page["reference"]] == query["reference"] and self._now() >= page["listed_from"]
+        ]
 
     def page(self, id_: str) -> Json:
         """Return a page of any merchant."""
@@ -136,7 +154,7 @@ class FakeAcme:
 
     def _shown(self, page: Json) -> Json:
         page = self._current(page)
-        hidden = ("asked", "merchant", "number", "expiry")
+        hidden = ("asked", "merchant", "number", "expiry", "listed_from")
         shown = {name: value for name, value in page.items() if name not in hidden}
         if "card" in page and page["card"]["token"] not in page["merchant"].tokens:
             del shown["card"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,7 @@ from typing import ClassVar
 from acme_psp import fake_acme
 from acme_psp.adapter import PLUGIN, AcmeProvider, Keys
 from acme_psp.fake_acme import FakeAcme, Merchant
+from acme_psp.without_keys import LIST_LAG, AcmeWithoutKeys
 from adapters.psp.contract.remote import RemotePspUnderTest
 from adapters.psp.contract.under_test import (
     EXPIRY,
@@ -39,6 +41,7 @@ class AcmeUnderTest(RemotePspUnderTest):
     """A fake Acme that listens, with a merchant for each of MAIN and OTHER."""
 
     plugin = PLUGIN
+    provider = AcmeProvider
     keys = tuple(KEYS.values())
     settings: ClassVar = {
         "URL": "https://api.acme.example/v1",
@@ -75,7 +78,7 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> AcmeProvider:
         url, secrets = f"{self.server.url}/v1", {MAIN: webhook_secrets, OTHER: (OTHER_SECRET,)}
-        return AcmeProvider(
+        return self.provider(
             {account: Keys(url, key, secrets[account]) for account, key in KEYS.items()}, self.clock
         )
 
@@ -117,7 +120,7 @@ class AcmeUnderTest(RemotePspUnderTest):
         return Response(200, json.dumps(changed).encode())
 
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
-        subject = request.token_id if kind.startswith("page.") else None
+        subject = request.idempotency_key if kind.startswith("page.") else None
         return json.dumps([{"id": "event_1", "type": kind, "reference": subject}]).encode()
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
@@ -132,3 +135,14 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     def _merchant(self, account: MerchantAccount) -> Merchant:
         return self.acme.merchants[KEYS[account]]
+
+
+class AcmeWithoutKeysUnderTest(AcmeUnderTest):
+    """The same without idempotency keys, with lists that lag."""
+
+    facts = replace(
+        AcmeUnderTest.facts,
+        abilities=AcmeUnderTest.facts.abilities - {Ability.IDEMPOTENCY_KEYS},
+        list_lag=LIST_LAG,
+    )
+    provider = AcmeWithoutKeys
