@@ -223,7 +223,7 @@ class TestOperations:
         # Some are read by tests, and some by the sample PSP of another distribution.
         elsewhere = (
             ROOT / "Makefile",
-            ROOT / "tests/outside/cardonfile-acme/acme_psp/add_a_card.py",
+            ROOT / "adapters/psp/example/acme_psp/add_a_card.py",
         )
         of_tests = set(
             chain.from_iterable(_SETTING.findall(each.read_text()) for each in elsewhere)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.programs import ROOT
 
-DISTRIBUTION: Final = Path(__file__).with_name("cardonfile-acme")
+DISTRIBUTION: Final = ROOT / "adapters" / "psp" / "example"
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
 
@@ -88,6 +88,17 @@ def test_a_card_is_added_with_it(site: Site) -> None:
 
     assert added["back"] == "https://shop.example/cards"
     assert (added["last_four"], added["card_logo"]) == ("4242", "visa")
+
+
+def test_the_example_comes_with_the_wheel(site: Site) -> None:
+    printed = site.run("python", "-c", "import adapters.psp as psp; print(psp.__path__[0])")
+    example = Path(printed.strip()) / "example"
+
+    assert not example.is_relative_to(ROOT)
+    assert sorted(path.name for path in example.rglob("*.*") if "__" not in path.name) == [
+        *("adapter.py", "add_a_card.py", "fake_acme.py", "pyproject.toml", "under_test.py"),
+        "without_keys.py",
+    ]
 
 
 def test_the_command_is_installed(site: Site) -> None:
