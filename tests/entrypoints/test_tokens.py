@@ -146,7 +146,10 @@ def test_a_revoked_token_lets_nobody_in_and_others_do(cardonfile: CommandLine) -
     [
         ("cof_", "PREFIX must be longer than cof_, with which every token begins"),
         ("cof_none", "no token begins like this"),
-        ("cof_same", "several tokens begin like this; give more of it"),
+        (
+            "cof_same",
+            "several tokens begin like this; give their first 12 characters, or the whole token",
+        ),
     ],
 )
 def test_a_prefix_that_does_not_name_one_token_is_refused(
