@@ -99,10 +99,12 @@ def test_what_another_unit_has_locked_is_not_taken_and_not_waited_for(
         assert elsewhere_in(filled, take) is None
 
 
-def test_a_session_that_another_unit_has_read_is_not_taken(filled: PostgresqlStorage) -> None:
+def test_what_another_unit_has_read_is_not_taken(filled: PostgresqlStorage) -> None:
     with filled.write() as unit:
         unit.sessions.get(TOKEN_ID)
+        unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN)
         assert elsewhere_in(filled, take_session) == OTHER_TOKEN_ID
+        assert elsewhere_in(filled, take_discard) == OTHER_TOKEN
 
 
 def test_what_a_taker_took_is_due_again_when_it_dies(filled: PostgresqlStorage) -> None:
