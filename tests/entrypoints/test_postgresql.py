@@ -29,6 +29,7 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     ServiceUnavailable,
 )
+from domain.events import EventType
 from domain.guests import Guest
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import TokenId
@@ -491,6 +492,20 @@ class TestAtOnce:
             assert len({session.token_id for session in sessions}) == 1
         installation.clock.advance(timedelta(hours=1))
         assert installation.reconcile().sessions == 3
+
+    def test_many_replays_of_an_event_make_one_delivery_to_each_endpoint(
+        self, installation: Installation
+    ) -> None:
+        add = installation.container.add_event_endpoint()
+        add(url="https://shop.example", types=[EventType.ACCOUNT_STORED])
+        installation.stored_card()
+        add(url="https://later.example", types=[EventType.ACCOUNT_STORED])
+        listed = partial(installation.container.list_event_deliveries(), limit=9, only_failed=False)
+        event_id = listed()[0].event.event_id
+
+        replay = installation.container.replay_event()
+        assert at_once(8, lambda _: replay(event_id)) == [2] * 8
+        assert len(listed()) == 2
 
     def test_several_reconcilers_share_the_work(self, installation: Installation) -> None:
         sessions = [installation.add_card() for _ in range(12)]

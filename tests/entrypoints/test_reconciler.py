@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.psp.contract.samples import NOW
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
 from domain.events import EventType
@@ -18,8 +19,14 @@ from domain.identifiers import CenterId, MerchantAccount
 from domain.ports import Storage
 from domain.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
-from entrypoints.reconciler import Reconciler, WorkLog, run_until_idle, sessions_and_discards
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from entrypoints.reconciler import (
+    EndpointLog,
+    Reconciler,
+    WorkLog,
+    run_until_idle,
+    sessions_and_discards,
+)
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_event_delivery
 from tests.event_receiver import EventReceiver
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 from tests.simulation.ports import Moment, WatchedStorage
@@ -94,6 +101,34 @@ def test_a_merchant_account_that_hangs_delays_no_other(installation: Installatio
         finally:
             goes_on.set()
         wait_until(lambda: all(settled(installation, stuck)))
+
+
+def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))
+    sessions = [
+        *sessions_with_a_card(installation, 4),
+        *sessions_with_a_card(installation, 4, OTHER_CENTER_ID),
+    ]
+    under_way, goes_on = threading.Semaphore(0), threading.Event()
+
+    def hang(_: str, __: MerchantAccount) -> None:
+        under_way.release()
+        goes_on.wait(60)
+
+    installation.provider.before = hang
+    with running(installation) as work:
+        try:
+            for _ in range(4):
+                assert under_way.acquire(timeout=60)
+            # The worker looks again each time.
+            for _ in range(5):
+                work.set()
+                wait_until(lambda: not work.is_set())
+            due = [installation.session(each.token_id).due_at for each in sessions]
+            assert sum(at is not None and at > installation.clock.now() for at in due) == 4
+        finally:
+            goes_on.set()
 
 
 def test_without_work_nothing_is_written(installation: Installation) -> None:
@@ -195,6 +230,20 @@ def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_
         run_until_idle(installation.reconcile)
         assert len(away.received) == 2
     installation.close()
+
+
+def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() -> None:
+    away = an_event_delivery().refused("500", NOW)
+    back = an_event_delivery().delivered("200", NOW)
+    note_result = EndpointLog()
+    with capture_logs() as lines:
+        for each in (back, away, away, back, back, away):
+            note_result(each)
+    assert [line["event"] for line in lines] == [
+        "event_endpoint_away",
+        "event_endpoint_back",
+        "event_endpoint_away",
+    ]
 
 
 def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation) -> None:
