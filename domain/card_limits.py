@@ -15,6 +15,9 @@ from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 
 WINDOW: Final = timedelta(hours=24)
 """How long a session or a refused card counts."""
+COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
+"""The same, with what a clock that is a little ahead has dated in the future. The rest is no more
+than a wrong clock has left, and must not lock out a guest for as long as it was wrong."""
 
 
 class Counted(StrEnum):

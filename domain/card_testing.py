@@ -31,7 +31,8 @@ def require_below_limits(
     reached = unit.refused_cards.reached(limits, session, since=now - WINDOW) if limits else {}
     if reached:
         limit, full_since = max(reached.items(), key=lambda each: each[1])
-        wait = full_since + WINDOW - now
+        # Another machine's clock may be a little ahead.
+        wait = min(full_since, now) + WINDOW - now
         whose = {CountedPer.CALLER: session.caller, CountedPer.CENTER: session.center_id}
         raise CardLimitReached(
             counted=f"{limit.counted} per {limit.per}",

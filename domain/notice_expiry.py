@@ -29,7 +29,12 @@ class NoticeExpiry:
     ids: Ids
 
     def __call__(self) -> None:
-        """Note all that are due, a bounded number in each unit of work."""
+        """Note all that are due, a bounded number in each unit of work.
+
+        None while the clock is not steady: one that is ahead would skip notices.
+        """
+        if not self.clock.is_steady():
+            return
         now = self.clock.now()
 
         def note(unit: WriteUnit) -> int:

@@ -330,10 +330,10 @@ class RefusedCards(Protocol):
         """Return the limits that are reached, each with the time from which on it is full.
 
         A limit of n is reached when the session's guest, caller or center has n sessions or refused
-        cards after `since`, whether the session itself is stored or not; it is full from the n-th
-        latest on. Costs as much as reading n entries of an index for each limit, and for a guest at
-        a center all entries of the guest. A write unit locks the guest: other units wait here until
-        it ends, so that none misses what another adds for the same guest.
+        cards within COUNTED_FOR after `since`, whether the session itself is stored or not; it is
+        full from the n-th latest on. Costs as much as reading n entries of an index for each limit,
+        and for a guest at a center all entries of the guest. A write unit locks the guest: other
+        units wait here until it ends, so that none misses what another adds for the same guest.
         """
         ...
 
@@ -816,6 +816,14 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Return the current time, with the time zone UTC."""
         ...
+
+    def is_steady(self) -> bool:
+        """Return whether the clock has gone on evenly for 10 minutes, as this process has seen.
+
+        What cannot be undone waits for that: a clock that is ahead for some minutes, as after the
+        start of a machine, must not end it.
+        """
+        return True
 
 
 class Ids(Protocol):

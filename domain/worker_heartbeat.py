@@ -35,7 +35,7 @@ class LeaveHeartbeat:
 class IsWorkerMissing:
     """Use case: return whether the last heartbeat is over a minute old. Raises ServiceUnavailable.
 
-    `watching_since` is when this process started: a worker has a minute from then to start.
+    One that is over a minute ahead, left by a clock that was wrong, is none. `watching_since` is when this process started: a worker has a minute from then to start.
     """
 
     storage: Storage
@@ -46,6 +46,5 @@ class IsWorkerMissing:
         """Look for the last heartbeat of any worker."""
         with self.storage.read() as unit:
             last = unit.worker_heartbeats.last()
-        return (
-            self.clock.now() - max(last or self.watching_since, self.watching_since) > MISSED_AFTER
-        )
+        now, times = self.clock.now(), (last or self.watching_since, self.watching_since)
+        return all(abs(now - each) > MISSED_AFTER for each in times)

@@ -649,6 +649,8 @@ def reconcile() -> None:
         from entrypoints.reconciler import run_until_idle
 
         configure_logs(container.settings().log_format)
+        # This process does not live long enough to see whether the clock is steady.
+        container.clock.add_kwargs(steady_after=timedelta(0))
         rounds = run_until_idle(
             container.reconcile(),
             chores=[

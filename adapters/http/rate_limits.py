@@ -110,8 +110,12 @@ def _count_in(window: FixedWindowRateLimiter, limit: RateLimitItem, *who: str) -
     """Count one request. Return the seconds to wait if it is over the limit, else 0."""
     if window.hit(limit, *who):
         return 0
-    reset_at = window.get_window_stats(limit, *who).reset_time
-    return max(1, round(reset_at - time.time()))
+    wait = window.get_window_stats(limit, *who).reset_time - time.time()
+    if wait > limit.get_expiry():
+        # The window began while the clock was ahead.
+        window.clear(limit, *who)
+        return _count_in(window, limit, *who)
+    return max(1, round(wait))
 
 
 def _network_of(address: str) -> str:

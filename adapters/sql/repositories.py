@@ -21,7 +21,14 @@ from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain import ports
 from domain.access_tokens import AccessToken
-from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer, RefusedCard
+from domain.card_limits import (
+    COUNTED_FOR,
+    CardLimit,
+    CardsAtCenter,
+    Counted,
+    CountedPer,
+    RefusedCard,
+)
 from domain.card_sessions import POLL_EVERY, CardSession, DueSession, SessionStatus
 from domain.centers import Center
 from domain.discards import Discard
@@ -477,6 +484,7 @@ class RefusedCards(_Repository, ports.RefusedCards):
                 "caller": session.caller,
                 "center_id": session.center_id,
                 "since": since,
+                "until": since + COUNTED_FOR,
             },
         )
         return {
@@ -516,7 +524,7 @@ def _nth_latest(limit: CardLimit) -> str:
     table, time = _COUNTED[limit.counted]
     return (
         f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
-        f"AND {time} > :since ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
+        f"AND {time} > :since AND {time} <= :until ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
     )
 
 

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from typing_extensions import override
 
 from domain.ports import Clock
+from domain.retries import CLOCKS_DIFFER_BY
+
+STEADY_AFTER: Final = timedelta(minutes=10)
 
 
 class SystemClock(Clock):
-    """The clock of the operating system."""
+    """The clock of the operating system, compared with the seconds that have `elapsed`."""
+
+    def __init__(
+        self,
+        elapsed: Callable[[], float] = time.monotonic,
+        *,
+        steady_after: timedelta = STEADY_AFTER,
+    ) -> None:
+        """Begin to compare. The clock is steady after that long without a jump."""
+        self._elapsed = elapsed
+        self._steady_after = steady_after
+        self._even_since = datetime.now(UTC), elapsed()
 
     @override
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        now, elapsed = datetime.now(UTC), self._elapsed()
+        since, began = self._even_since
+        if abs(now - since - timedelta(seconds=elapsed - began)) > CLOCKS_DIFFER_BY:
+            self._even_since = now, elapsed
+        return now
+
+    @override
+    def is_steady(self) -> bool:
+        return self.now() - self._even_since[0] >= self._steady_after

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from adapters.psp.contract.clock import SettableClock
 from domain.card_sessions import CardSession, SessionStatus
+from domain.errors import CardLimitReached
+from domain.events import LONGEST_WAIT, DeliveryStatus, EventType
 from domain.open_hosted_page import LinkExpired
+from domain.worker_heartbeat import IsWorkerMissing
 from tests.fuzzing import TIMES
-from tests.installation import Installation
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
+HOUR: Final = timedelta(hours=1)
+JUMPS: Final = [MINUTE, timedelta(days=1), timedelta(days=365)]
 DAYS = 3
 
 
@@ -57,3 +65,140 @@ def test_a_session_ends_and_no_token_is_lost_whatever_the_clocks_say(
         [ended.account_id] if ended.account_id else []
     )
     installation.close()
+
+
+@pytest.fixture
+def ahead(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[timedelta], AbstractContextManager[None]]:
+    """Return a function that sets the clock ahead, and back at the end of a block."""
+
+    @contextmanager
+    def ahead(jump: timedelta) -> Iterator[None]:
+        with monkeypatch.context() as jumped:
+            jumped.setattr(SettableClock, "is_steady", lambda _: False)
+            installation.clock.advance(jump)
+            yield
+            installation.clock.advance(-jump)
+
+    return ahead
+
+
+Ahead = Callable[[timedelta], AbstractContextManager[None]]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
+    installation: Installation, ahead: Ahead, jump: timedelta
+) -> None:
+    # Nothing is sent there, because it is not public.
+    add_endpoint = installation.container.add_event_endpoint()
+    add_endpoint(url="https://127.0.0.1", types=[EventType.ACCOUNT_REMOVED])
+    installation.configure(link_minutes=3 * 24 * 60)
+    silent, opened = (installation.opened_session() for _ in range(2))
+    installation.removed_card(OTHER_GOOD_CARD)
+    installation.clock.advance(2 * HOUR)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with ahead(jump):
+        installation.settle(silent.token_id)
+        installation.container.discard_token().take()
+        installation.container.deliver_event().take()
+        installation.provider.recover()
+        installation.settle(opened.token_id)
+    for session in (silent, opened):
+        installation.type_card(session)
+
+    for _ in range(7):
+        installation.reconcile_until_idle()
+        installation.clock.advance(10 * MINUTE)
+
+    statuses = [installation.session(each.token_id).status for each in (silent, opened)]
+    assert SessionStatus.OPEN not in statuses
+    (delivery,) = installation.container.list_event_deliveries()(limit=9)
+    assert delivery.attempts or jump < LONGEST_WAIT
+    assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_waits(
+    installation: Installation, ahead: Ahead, jump: timedelta
+) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with ahead(jump):
+        installation.settle(session.token_id)
+    for wait in (30, 30, 60, 120):
+        installation.settle(session.token_id)
+        asked = installation.session(session.token_id)
+        assert asked.due_at == installation.clock.now() + timedelta(seconds=wait)
+        installation.clock.advance(timedelta(seconds=wait))
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
+    installation: Installation, ahead: Ahead, jump: timedelta
+) -> None:
+    first = installation.add_card(idempotency_key="key")
+    with ahead(jump):
+        installation.container.forget_idempotency_keys()()
+        assert installation.add_card(idempotency_key="key") == first
+        late = installation.add_card(idempotency_key="late")
+
+    assert installation.add_card(idempotency_key="key") == first
+    assert installation.add_card(idempotency_key="late") == late
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
+    installation: Installation, ahead: Ahead, jump: timedelta
+) -> None:
+    add_endpoint = installation.container.add_event_endpoint()
+    add_endpoint(url="https://127.0.0.1", types=list(EventType))
+    account = installation.stored_card(GOOD_CARD)
+    assert account.expiry_notice_at is not None
+    installation.clock.advance(account.expiry_notice_at - MINUTE - installation.clock.now())
+    with installation.storage.write() as unit:
+        (stored,) = unit.event_deliveries.latest(limit=9, only_failed=False)
+        unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
+        unit.commit()
+    with ahead(jump):
+        installation.container.notice_expiry()()
+        installation.container.forget_event_deliveries()()
+
+    assert installation.account(account.account_id) == account
+    (kept,) = installation.container.list_event_deliveries()(limit=9)
+    assert kept.status is DeliveryStatus.FAILED
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_sessions_from_a_time_to_come_do_not_lock_a_guest_out(
+    tmp_path: Path, jump: timedelta
+) -> None:
+    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=1/off")
+    installation.clock.advance(jump)
+    installation.add_card()
+    installation.clock.advance(-jump)
+    if jump > MINUTE:
+        installation.add_card()
+    with pytest.raises(CardLimitReached) as refused:
+        installation.add_card()
+
+    assert refused.value.retry_after_seconds <= timedelta(hours=24).total_seconds()
+    installation.close()
+
+
+@pytest.mark.parametrize("jump", [2 * MINUTE, timedelta(days=365)])
+def test_a_worker_whose_last_heartbeat_is_from_a_time_to_come_is_missing(
+    installation: Installation, jump: timedelta
+) -> None:
+    installation.clock.advance(jump)
+    now = installation.clock.now()
+    is_missing = IsWorkerMissing(
+        storage=installation.storage, clock=installation.clock, watching_since=now
+    )
+    installation.container.leave_heartbeat()()
+    installation.clock.advance(-jump)
+    assert is_missing()
+
+    installation.container.leave_heartbeat()()
+    assert not is_missing()

@@ -72,6 +72,20 @@ def require_end(snapshot: Snapshot) -> None:
     require(snapshot.held == snapshot.tokens, "I7", "the PSP holds tokens of no active account")
 
 
+def require_in_time(snapshot: Snapshot, now: datetime) -> None:
+    """Raise Broken if work is due later than it ever waits, as a wrong clock may have set it."""
+    soon, later = now + timedelta(hours=1, minutes=5), now + timedelta(hours=24, minutes=17)
+    for session in snapshot.sessions.values():
+        is_in_time = session.due_at is None or session.due_at <= max(soon, session.expires_at)
+        require(is_in_time, "F40", f"session {session.token_id} is due at {session.due_at}")
+    for discard in snapshot.discards:
+        is_in_time = discard.due_at is None or discard.due_at <= soon
+        require(is_in_time, "F40", f"a discard is due at {discard.due_at}")
+    for delivery in snapshot.all_deliveries:
+        is_in_time = delivery.due_at is None or delivery.due_at <= later
+        require(is_in_time, "F40", f"event {delivery.event_id} is due at {delivery.due_at}")
+
+
 def require_no_card_number(files: Mapping[str, bytes]) -> None:
     """Raise Broken if a file contains the number of a test card."""
     for name, content in files.items():

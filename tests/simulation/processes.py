@@ -35,15 +35,20 @@ class Killed(BaseException):
 
 
 class ClockOfProcess(Clock):
-    """A clock that is ahead of the right one."""
+    """A clock that is ahead of the right one, and by `jump` more for a while."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.ahead = timedelta(0)
+        self.jump = timedelta(0)
 
     @override
     def now(self) -> datetime:
-        return self._clock.now() + self.ahead
+        return self._clock.now() + self.ahead + self.jump
+
+    @override
+    def is_steady(self) -> bool:
+        return not self.jump
 
 
 class Process:

@@ -55,6 +55,7 @@ from tests.simulation.invariants import (
     configuration_of,
     require,
     require_end,
+    require_in_time,
     require_no_card_number,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
@@ -109,6 +110,12 @@ CALLS_UNTIL_FAULT: Final = 16
 
 SECONDS_AHEAD: Final = (0, 1, 60, 120)
 """By how much the clock of a process may be wrong. The clock of the PSP is right."""
+
+JUMPS: Final = (
+    *(timedelta(minutes=1), timedelta(days=1), timedelta(days=365)),
+    *(timedelta(minutes=-1), timedelta(days=-1), timedelta(days=-365)),
+)
+"""By how much it may be wrong for a moment."""
 
 KEYS_LAST: Final = timedelta(hours=24) - MAX_CLOCK_SKEW
 
@@ -546,6 +553,30 @@ class Simulation:
             process.is_dead = True
             self._log(f"{process.name} is killed")
 
+    def a_clock_is_wrong_while_the_network_is_away(self, process: Process, choices: Random) -> None:
+        """Let the clock of a process jump; meanwhile work is tried, and a request repeated."""
+        if len(self._faults.steps) > 1:
+            # Steps that are under way count on clocks that hardly differ.
+            return
+        endpoints = self._known.endpoints
+        self._faults.steps[-1].calls_left = 0
+        self._faults.lasting = dict.fromkeys(PSP_CALLS, (Moment.BEFORE, Fault.SILENT))
+        endpoints.troubles = dict.fromkeys(self._stored.endpoints, EndpointTrouble.SILENT)
+        process.clock.jump = choices.choice(JUMPS)
+        self._log(f"the clock of {process.name} jumps by {process.clock.jump}, without network")
+        try:
+            self.the_reconciler_runs(process, choices)
+            for visit in self._visits[-5:]:
+                started = visit.session and self._clock.now() - visit.session.created_at
+                if visit.request.idempotency_key and started and started < KEYS_LAST:
+                    self._send(process, visit)
+        finally:
+            process.clock.jump = timedelta(0)
+            endpoints.troubles, self._faults.lasting = {}, {}
+        self._log(f"the clock of {process.name} is set right, and the network is back")
+        self.the_reconciler_runs(process, choices)
+        require_in_time(self._observer.read(), self._clock.now())
+
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
         """Remove a guest, a center or a configuration, change one, or restore everything."""
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
@@ -889,6 +920,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.the_reconciler_runs: 4,
     Simulation.time_passes: 3,
     Simulation.a_process_has_a_mishap: 2,
+    Simulation.a_clock_is_wrong_while_the_network_is_away: 1,
     Simulation.an_operator_changes_something: 1,
     Simulation.an_operator_changes_an_endpoint: 1,
     Simulation.an_operator_replays_an_event: 1,

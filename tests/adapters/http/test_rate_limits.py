@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -103,3 +104,17 @@ def test_the_start_logs_a_redis_that_cannot_be_used_without_its_password(
     assert [line["fault"] for line in lines] == ["AuthenticationError"]
     assert "wr0ng" not in repr(lines)
     assert redis.everything() == {}
+
+
+def test_a_window_that_began_while_the_clock_was_ahead_locks_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = RateLimits()
+    with monkeypatch.context() as jumped:
+        year, now = 365 * 86_400, time.time
+        jumped.setattr(time, "time", lambda: now() + year)
+        fail(limits, 30)
+    fail(limits, 30)
+    with pytest.raises(TooManyRequests) as refusal:
+        limits.count_failed_authentication(ADDRESS)
+    assert refusal.value.retry_after_seconds <= 60

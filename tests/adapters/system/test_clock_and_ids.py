@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
+from tests.waiting import wait_until
 
 
 def test_the_clock_tells_the_time_in_utc() -> None:
@@ -13,6 +14,19 @@ def test_the_clock_tells_the_time_in_utc() -> None:
 
     assert before <= now <= after
     assert now.tzinfo is UTC
+
+
+def test_the_clock_is_steady_after_a_while_without_a_jump() -> None:
+    elapsed = [0.0]
+    clock = SystemClock(lambda: elapsed[0], steady_after=timedelta(seconds=0.2))
+    wait_until(clock.is_steady)
+    # Seconds pass that the clock does not show.
+    elapsed[0] = 59.0
+    assert clock.is_steady()
+    elapsed[0] = 62.0
+    assert not clock.is_steady()
+    wait_until(clock.is_steady)
+    assert not SystemClock().is_steady()
 
 
 def test_ids_are_random_uuids_and_secrets_of_256_bits() -> None:
