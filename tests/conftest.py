@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,16 @@ hypothesis.settings.load_profile("cardonfile")
 # Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
 # log capture the entries.
 structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a command in this process does to the logs."""
+    root = logging.getLogger()
+    handlers, level, configured = root.handlers, root.level, structlog.get_config()
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.configure(**configured)
 
 
 @pytest.fixture

@@ -169,10 +169,11 @@ class Installation:
         *,
         base_url: str = BASE_URL,
         busy_timeout_seconds: float = 5,
+        ids: SeededIds | None = None,
         **environment: str,
     ) -> None:
         self.clock = SettableClock()
-        self.ids = SeededIds()
+        self.ids = ids or SeededIds()
         self.settings = Settings.read(
             {
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'cards.db'}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from types import TracebackType
 from typing import Final
 
 import pytest
-import structlog
 from click.testing import CliRunner, Result
 from typing_extensions import override
 
@@ -109,17 +107,7 @@ def sentence_of(status: int, stdout: str, stderr: str) -> str:
 
 
 @pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    """Undo what a command in this process does to the logs."""
-    root = logging.getLogger()
-    handlers, level, configured = root.handlers, root.level, structlog.get_config()
-    yield
-    root.handlers, root.level = handlers, level
-    structlog.configure(**configured)
-
-
-@pytest.fixture
-def unmigrated(tmp_path: Path, logging_as_it_was: None) -> Iterator[CommandLine]:
+def unmigrated(tmp_path: Path) -> Iterator[CommandLine]:
     """Return the command line in an empty folder."""
     command_line = CommandLine(tmp_path)
     yield command_line

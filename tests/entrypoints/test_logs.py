@@ -39,8 +39,6 @@ for library in (False, True):
     log.info("later")
 """
 
-pytestmark = pytest.mark.usefixtures("logging_as_it_was")
-
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
 def test_an_event_is_one_line_whatever_is_in_it(
