@@ -627,9 +627,9 @@ class Simulation:
         rolled = self._call(
             f"the operator rolls the secret of {name}", process, lambda: roll(endpoint_id)
         )
-        if isinstance(rolled, EventEndpoint):
-            secrets = rolled.secrets
-            self._known.secrets[endpoint_id] = [*(told or [])[-1:], secrets.current]
+        # After a secret that nobody was told of, an event under way may be signed with that one.
+        if told and isinstance(rolled, EventEndpoint):
+            self._known.secrets[endpoint_id] = [told[-1], rolled.secrets.current]
 
     def an_operator_replays_an_event(self, process: Process, choices: Random) -> None:
         """Send an event again: one under way, or one that was delivered or given up."""
