@@ -13,11 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import NOW
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import CardLimitReached
 from domain.events import LONGEST_WAIT, DeliveryStatus, EventType
 from domain.open_hosted_page import LinkExpired
 from domain.worker_heartbeat import IsWorkerMissing
+from tests.builders import a_discard
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -132,6 +134,12 @@ def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_w
         asked = installation.session(session.token_id)
         assert asked.due_at == installation.clock.now() + timedelta(seconds=wait)
         installation.clock.advance(timedelta(seconds=wait))
+
+    discard = a_discard().psp_unavailable(NOW + jump)
+    for passed, wait in ((0, 30), (30, 30), (60, 60)):
+        now = NOW + timedelta(seconds=passed)
+        discard = discard.psp_unavailable(now)
+        assert discard.due_at == now + timedelta(seconds=wait)
 
 
 @pytest.mark.parametrize("jump", JUMPS)

@@ -448,6 +448,25 @@ def test_a_token_that_is_being_discarded_is_waited_for(installation: Installatio
     assert installation.accounts() == ()
 
 
+def test_a_token_that_cannot_be_discarded_for_long_is_asked_for_every_ten_minutes(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    page = installation.type_card(session)
+    assert page.card is not None
+    note_discard(installation, page.card.token, begun=True)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
+    for _ in range(8):
+        installation.clock.advance(timedelta(minutes=10))
+        installation.reconcile.discard_token(take_discard(installation))
+        installation.clock.advance(timedelta(hours=1))
+
+    installation.clock.advance(timedelta(hours=-1))
+    waiting = settled(installation, session)
+
+    assert waiting.due_at == installation.clock.now() + timedelta(minutes=10)
+
+
 def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
     installation: Installation,
 ) -> None:

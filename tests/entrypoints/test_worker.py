@@ -140,6 +140,27 @@ def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
     assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
 
 
+def test_a_center_that_was_logged_by_a_clock_that_was_ahead_is_logged_again(
+    installation: Installation,
+) -> None:
+    look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
+    with capture_logs() as logs:
+        for jump in (timedelta(days=365), timedelta(days=-365)):
+            installation.clock.advance(jump)
+            with installation.storage.write() as unit:
+                unit.refused_cards.add(
+                    a_refused_card(
+                        number=number,
+                        attempt=1 + (jump.days > 0),
+                        refused_at=installation.clock.now(),
+                    )
+                    for number in range(20)
+                )
+                unit.commit()
+            look()
+    assert [line["event"] for line in logs] == ["card_testing_suspected"] * 2
+
+
 def test_a_worker_looks_for_card_testing(installation: Installation) -> None:
     with installation.storage.write() as unit:
         unit.refused_cards.add(
