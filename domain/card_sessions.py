@@ -235,8 +235,12 @@ class CardSession:
         The worker asks then, and browsers after it.
         """
         later = self.ask_again_at
-        if later is None or self.is_settled or (self.due_at is not None and self.due_at <= later):
+        if later is None or self.is_settled:
             return self
+        if self.due_at is not None and self.due_at + ANSWERED_WITHIN == later:
+            # An earlier call has done it.
+            return self
+        # Also when it is due already: the question under way would set the time of the next poll.
         return replace(self, due_at=later, ask_again_at=later + ANSWERED_WITHIN)
 
     def answered(self, now: datetime) -> CardSession:

@@ -45,8 +45,10 @@ class ObtainPage:
                 note_end_of_session(unit, self.ids, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
-                guest = session.psp_guest(asked.current_attempt.request)
-                unit.guest_references.keep(guest, page.guest_reference)
+                request = asked.current_attempt.request
+                # An earlier release has asked for a guest whom all centers share.
+                if request.center_id is not None:
+                    unit.guest_references.keep(session.psp_guest(request), page.guest_reference)
             unit.sessions.update(changed)
             unit.commit()
             return changed

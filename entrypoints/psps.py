@@ -28,6 +28,8 @@ PSPS_SETTING: Final = "CARDONFILE_PSPS"
 OWN_DISTRIBUTION: Final = "cardonfile"
 MAX_FAULT_LENGTH: Final = 200
 
+_ABOUT_CODE: Final = (ImportError, AttributeError, NameError, SyntaxError, TypeError)
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 Result = TypeVar("Result")
@@ -201,8 +203,9 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
     try:
         plugin = found.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
-        # Settings are read later, so the text holds none of their values.
-        why = repr(f"{type(error).__name__}: {error}"[:MAX_FAULT_LENGTH])[1:-1]
+        # The text of other errors may hold a secret.
+        text = f": {error}" if isinstance(error, _ABOUT_CODE) else ""
+        why = repr(f"{type(error).__name__}{text}"[:MAX_FAULT_LENGTH])[1:-1]
         raise SettingsError(f"{where} cannot be loaded: {why}") from None
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
         raise SettingsError(f"{where} is no PspPlugin: {found.value}")

@@ -72,8 +72,10 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 WAITS: Final = (0.1,) * 20
 """The seconds that a request waits each time it looks for the page that another one asks for."""
 
-_WAITING: Final = threading.Lock()
-"""Held by the one request that waits, so that a link in a loop does not hold every thread."""
+MAX_WAITING: Final = 2
+"""How many requests of a process wait at once: two guests may click twice."""
+_WAITING: Final = threading.BoundedSemaphore(MAX_WAITING)
+"""Held by requests that wait, so that a link in a loop does not hold every thread."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,9 @@ from domain.identifiers import MerchantAccount, ProviderName
 from domain.ports import ProviderUnavailable, WebhookRejected
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
-MAX_NAME_LENGTH: Final = 64
+UNKNOWN: Final = "unknown"
+
+_ACCOUNT = re.compile(r"[a-z0-9_]{1,64}")
 
 log = structlog.get_logger()
 
@@ -40,8 +43,12 @@ class Webhooks:
             body=read_bytes(req, MAX_WEBHOOK_BYTES),
             merchant_account=None if account is None else MerchantAccount(account),
         )
-        # The sender learns no reason.
-        of = {"provider": _shown(provider), "merchant_account": account and _shown(account)}
+        # Only names that settings can hold are logged: the path is the sender's. It learns no reason.
+        is_known = ProviderName(provider) in self.use_cases.receive_webhook.providers
+        of = {
+            "provider": provider if is_known else UNKNOWN,
+            "merchant_account": account and _shown(account),
+        }
         try:
             self.use_cases.receive_webhook(ProviderName(provider), delivery)
         except WebhookRejected as rejected:
@@ -56,6 +63,6 @@ class Webhooks:
         json_body(resp, Health(status="received"))
 
 
-def _shown(name: str) -> str:
-    """Return a name for the log. It is the sender's, so it may be long, or anything."""
-    return "a card number" if holds_card_number(name) else name[:MAX_NAME_LENGTH]
+def _shown(account: str) -> str:
+    is_name = _ACCOUNT.fullmatch(account) and not holds_card_number(account)
+    return account if is_name else UNKNOWN

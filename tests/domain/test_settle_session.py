@@ -353,10 +353,13 @@ class TestReturnsInQuickSuccession:
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
         assert installation.provider.calls.count("outcome") == 2
 
+    @pytest.mark.parametrize("seconds", [0, 28, 29.5, 31, 100])
     def test_a_return_while_a_question_is_under_way_is_not_forgotten(
-        self, installation: Installation
+        self, installation: Installation, seconds: float
     ) -> None:
+        # It may be due already, or before the question is over: the first poll is after 30 seconds.
         session = installation.opened_session()
+        installation.clock.advance(timedelta(seconds=seconds))
 
         def type_card_and_return() -> None:
             installation.type_card(session)

@@ -105,13 +105,14 @@ def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
         ),
         ("from domain import x", "cannot be loaded: ImportError: cannot import name 'x' from"),
         (GOOD.replace('name="acme",', ""), "cannot be loaded: TypeError: PspPlugin.__init__()"),
-        ("raise ValueError('a\\nb' * 999)", r"cannot be loaded: ValueError: a\nba\nb"),
+        ("raise TypeError('a\\nb' * 999)", r"cannot be loaded: TypeError: a\nba\nb"),
+        ("raise ValueError('sk_live_secret')", "cannot be loaded: ValueError"),
         ("raise SystemExit", "cannot be loaded: SystemExit"),
         ("", "cannot be loaded: AttributeError"),
         ("PLUGIN = object()", "is no PspPlugin: cardonfile_acme:PLUGIN"),
         (GOOD.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
     ],
-    ids=["module", "import", "argument", "text", "exit", "missing", "kind", "name"],
+    ids=["module", "import", "argument", "text", "secret", "exit", "missing", "kind", "name"],
 )
 def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
     site.install("cardonfile-acme", code)
@@ -122,6 +123,7 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     assert str(refused.value).startswith(f"CARDONFILE_PSPS: the PSP acme of cardonfile-acme {said}")
     assert len(str(refused.value)) < 500
     assert str(refused.value).isprintable()
+    assert "sk_live_secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

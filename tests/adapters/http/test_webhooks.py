@@ -95,4 +95,16 @@ def test_events_of_a_psp_that_is_not_set_up_are_not_found(refusing: Api) -> None
 
     assert refused_bare(result) == (404, "Not found")
     (said,) = (line for line in lines if line["event"] == "webhook_without_keys")
-    assert (said["provider"], said["merchant_account"]) == ("other", "spain")
+    assert (said["provider"], said["merchant_account"]) == ("unknown", "spain")
+
+
+@pytest.mark.parametrize(
+    "account", ["jane.doe@example.com", "424242", "4242424242424242", "a" * 65, "1" * 15_000]
+)
+def test_only_names_from_the_path_are_logged(refusing: Api, account: str) -> None:
+    with capture_logs() as lines:
+        refusing.send("POST", f"/webhooks/4242424242/{account}", body=b"{}", authenticated=False)
+
+    (said,) = (line for line in lines if line["event"] == "webhook_without_keys")
+    assert said["provider"] == "unknown"
+    assert said["merchant_account"] == ("424242" if account == "424242" else "unknown")
