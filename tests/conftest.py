@@ -21,19 +21,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("cardonfile")
 
-# Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
-# log capture the entries.
-structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
-
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Undo what a command in this process does to the logs."""
+    """Undo what a command in this process does to the logs, also in a fixture of a module.
+
+    Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
+    log capture the entries.
+    """
     root = logging.getLogger()
-    handlers, level, configured = root.handlers, root.level, structlog.get_config()
+    handlers, level = root.handlers, root.level
+    structlog.reset_defaults()
+    structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     yield
     root.handlers, root.level = handlers, level
-    structlog.configure(**configured)
 
 
 @pytest.fixture
