@@ -86,6 +86,10 @@ SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', true) END
 """
 
+# Crash recovery resets these statistics, so their reset time identifies it. Read in each transaction,
+# because behind a pooler a connection outlives the server's restart.
+_RECOVERED_AT: Final = "(SELECT stats_reset FROM pg_stat_bgwriter)"
+
 
 class Conflict(Exception):
     """A deadlock or serialization failure; a repeat of the transaction may well succeed."""
@@ -94,12 +98,10 @@ class Conflict(Exception):
 class Connection(psycopg.Connection[TupleRow]):
     """A connection whose statements end in time even when the server or the network hangs.
 
-    `statement_seconds` limits each statement; None means no limit. `recovered_at` tells one crash
-    recovery of the server from another.
+    `statement_seconds` limits each statement; None means no limit.
     """
 
     statement_seconds: float | None = STATEMENT_SECONDS
-    recovered_at: datetime | None = None
     _waiting_since: float | None = None
 
     @override
@@ -140,11 +142,14 @@ class Transaction:
         self._url = url
         self._is_writing = writing
         self._xid: str | None = None
+        self._recovered_at: datetime | None = None
         # One round trip each.
         if writing:
-            # The id identifies the transaction if its commit is in doubt.
-            begun = _begin(connection, f"{_BEGIN_WRITING}, pg_current_xact_id()::text")
-            _, self._xid = _one(begun.set_result(-1))
+            # The two identify the transaction if its commit is in doubt.
+            begun = _begin(
+                connection, f"{_BEGIN_WRITING}, pg_current_xact_id()::text, {_RECOVERED_AT}"
+            )
+            _, self._xid, self._recovered_at = _one(begun.set_result(-1))
         else:
             _begin(connection, _BEGIN_READING)
 
@@ -196,7 +201,7 @@ class Transaction:
             raise
         except psycopg.OperationalError as error:
             connection.close()
-            if not _was_committed(self._url, self._xid, connection.recovered_at):
+            if not _was_committed(self._url, self._xid, self._recovered_at):
                 raise ServiceUnavailable from error
         else:
             if committed != "COMMIT":
@@ -373,7 +378,7 @@ def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> 
     while time.monotonic() < give_up_at:
         # Not from the pool, whose connections may all be held by threads in the same situation.
         with suppress(psycopg.Error), closing(connect(url)) as connection:
-            if connection.recovered_at != recovered_at:
+            if _one(connection.execute(f"SELECT {_RECOVERED_AT}")) != (recovered_at,):
                 # A crash undoes open transactions, and the server assigns their ids again.
                 return False
             found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (xid,))
@@ -388,10 +393,7 @@ def _configure(connection: Connection) -> None:
     # In records, UUIDs are text; `Rows` decodes JSON itself.
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("jsonb", TextLoader)
-    # Crash recovery resets these statistics, so their reset time identifies it.
-    pid, connection.recovered_at = _one(
-        connection.execute("SELECT pg_backend_pid(), stats_reset FROM pg_stat_bgwriter")
-    )
+    (pid,) = _one(connection.execute("SELECT pg_backend_pid()"))
     if pid != connection.info.backend_pid:
         # A pooler is between, and the server's next session may lack what was prepared in this one.
         connection.prepare_threshold = None

@@ -39,6 +39,16 @@ def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
     assert has_session(relayed)
 
 
+def test_a_commit_succeeds_on_a_connection_that_a_pooler_has_kept_over_a_crash(
+    url: str, relay: Relay, relayed: PostgresqlStorage
+) -> None:
+    assert not has_session(relayed)
+    # Like crash recovery, but the connection stays, as one to a pooler does.
+    execute(url, "SELECT pg_stat_reset_shared('bgwriter')")
+    relay.after_commit = relay.cut
+    assert relayed.transact(add) == "added"
+
+
 def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStorage) -> None:
     relay.before_commit = relay.cut
     with pytest.raises(ServiceUnavailable):
