@@ -532,7 +532,9 @@ class Discards(Protocol):
 
         A discard is due from its `due_at` on, and if that is later than `latest_due` after a wait of
         MAX_BACKOFF. Merchant accounts take turns and are left out as in `CardSessions.take_due`. The
-        lease ends at `until`, which is the `due_at` of the discard returned.
+        lease ends at `until`, which is the `due_at` of the discard returned. One that cannot be decoded
+        is leased and passed over, so that it does not block the rest. The caller commits, even if none
+        is returned.
         """
         ...
 

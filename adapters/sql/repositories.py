@@ -787,8 +787,11 @@ class Discards(_QueuesAtPsps, ports.Discards):
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Discard | None:
-        taken = self._take(self._in_turn(now, except_at), _DISCARDS.listed, until)
-        return taken and _DISCARDS.record(taken)
+        queues = self._in_turn(now, except_at)
+        while taken := self._take(queues, _DISCARDS.listed, until):
+            if discard := _DISCARDS.record_or_none(taken):
+                return discard
+        return None
 
 
 class EventEndpoints(_Repository, ports.EventEndpoints):

@@ -24,7 +24,7 @@ from adapters.psp.contract.samples import (
     a_page_request,
     a_uuid,
 )
-from adapters.sql.repositories import _ACCOUNTS
+from adapters.sql.repositories import _ACCOUNTS, _DISCARDS
 from domain.billing import BillingInfo
 from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.card_sessions import (
@@ -35,6 +35,7 @@ from domain.card_sessions import (
     Progress,
     SessionStatus,
 )
+from domain.discards import Discard
 from domain.events import LONGEST_WAIT, DueDelivery, EventType
 from domain.guests import Guest
 from domain.hosted_pages import EvidenceOrigin, PageAttempt, Prefill
@@ -1033,6 +1034,18 @@ class TestLeases:
             assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
 
 
+UNREADABLE: Final = "odd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardOfAnotherRelease(Discard):
+    """A discard as a release has it that cannot decode one of them."""
+
+    def __post_init__(self) -> None:
+        if self.token == UNREADABLE:
+            raise ValueError
+
+
 class TestUnreadable:
     """Rows with values of another release, which this one cannot decode."""
 
@@ -1080,6 +1093,27 @@ class TestUnreadable:
             ("payment_accounts", unreadable)
         ]
         assert (len(page.items), page.total) == (3, 4)
+
+    def test_a_discard_is_passed_over_until_its_lease_ends(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # No value that PostgreSQL takes in this table is one that a release cannot decode.
+        monkeypatch.setattr(_DISCARDS, "_record_type", DiscardOfAnotherRelease)
+        monkeypatch.setattr(_DISCARDS, "_logged", set())
+        due = {"first": NOW - 3 * MINUTE, UNREADABLE: NOW - 2 * MINUTE, "last": NOW - MINUTE}
+        with committed(storage) as unit:
+            for token, due_at in due.items():
+                unit.discards.add(a_discard(token=CardToken(token), due_at=due_at))
+
+        taken = []
+        with capture_logs() as lines:
+            for now in (NOW, NOW, NOW, NOW + 2 * MINUTE):
+                with committed(storage) as unit:
+                    taken.append(take_discard(unit, now, now + MINUTE))
+        assert taken == ["first", "last", None, "first"]
+        assert [(each["event"], each["key"]) for each in lines] == [
+            ("record_unreadable", f"{PROVIDER}/{MERCHANT_ACCOUNT}/{UNREADABLE}…")
+        ]
 
     def test_lists_for_operators_leave_it_out(self, storage: Storage) -> None:
         other = EndpointId(a_uuid(401))

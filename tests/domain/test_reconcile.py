@@ -198,6 +198,22 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     assert installation.session(good.token_id).status is SessionStatus.COMPLETED
 
 
+def test_a_discard_that_cannot_be_read_stops_no_other(installation: Installation) -> None:
+    broken = installation.removed_card()
+    installation.clock.advance(timedelta(seconds=1))
+    installation.removed_card(OTHER_GOOD_CARD)
+    with installation.storage.write() as unit:
+        unit._transaction.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
+            "UPDATE discards SET unanswered_since = 'soon' WHERE token = :token",
+            {"token": broken.token},
+        )
+        unit.commit()
+
+    installation.reconcile_until_idle()
+
+    assert installation.tokens_at_psp() == {broken.token}
+
+
 def test_a_discard_that_stumbles_stops_nothing_else(installation: Installation) -> None:
     installation.removed_card()
     session = installation.opened_session()
