@@ -122,7 +122,7 @@ KEYS_LAST: Final = timedelta(hours=24) - MAX_CLOCK_SKEW
 MAX_TIME_TO_END: Final = timedelta(days=3)
 """Without faults, all open work is done within this time."""
 
-MAX_ROUNDS_TO_END: Final = 500
+MAX_ROUNDS_TO_END: Final = 2_000
 STEPS_PER_FILE_CHECK: Final = 10
 
 NAMES: Final[Mapping[str, str]] = {
