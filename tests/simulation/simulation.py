@@ -205,6 +205,7 @@ class Simulation:
         every = an_endpoint(EVERYTHING, now=self._clock.now())
         self._operate(lambda unit: unit.event_endpoints.add(every))
         self._known.secrets[EVERYTHING] = [every.secrets.current]
+        self._rolls = 0
         self._invariants = Invariants(self._known)
         self._observer = Observer(folder, self._psp, self._known.endpoints)
         self._stored = self._observer.read()
@@ -624,11 +625,13 @@ class Simulation:
             return
         roll = process.container.roll_event_secret()
         told = self._known.secrets.pop(endpoint_id, None)
+        self._rolls = number = self._rolls + 1
         rolled = self._call(
             f"the operator rolls the secret of {name}", process, lambda: roll(endpoint_id)
         )
-        # After a secret that nobody was told of, an event under way may be signed with that one.
-        if told and isinstance(rolled, EventEndpoint):
+        # After a secret that nobody was told of, an event under way may be signed with that one. Of
+        # two rolls at once, nobody knows which was the last.
+        if told and number == self._rolls and isinstance(rolled, EventEndpoint):
             self._known.secrets[endpoint_id] = [told[-1], rolled.secrets.current]
 
     def an_operator_replays_an_event(self, process: Process, choices: Random) -> None:
