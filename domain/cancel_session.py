@@ -91,7 +91,8 @@ class CancelSessionsOfCaller:
             unit.commit()
             return count
 
-        count, rest = 0, iter(found)
+        # In the order in which `make_pages_due` locks them, so that neither waits for the other.
+        count, rest = 0, iter(sorted(found))
         while batch := list(islice(rest, SESSIONS_PER_UNIT)):
             count += self.storage.transact(partial(cancel, batch=batch))
         return count

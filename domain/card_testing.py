@@ -60,7 +60,6 @@ def must_close_page(
 
 def note_refused_cards(
     unit: WriteUnit,
-    limits: Sequence[CardLimit],
     asked: CardSession,
     outcome: Outcome | None,
     changed: CardSession,
@@ -69,17 +68,14 @@ def note_refused_cards(
 ) -> None:
     """Note the cards that the page of `asked` has refused, and the one that made it fail.
 
-    `changed` is the session after the outcome was applied, and stored. If the guest has too many
-    refused cards now, every session of the guest with a page is due at once: settling closes the
-    page. May be called again: each card is noted once. The caller commits.
+    `changed` is the session after the outcome was applied, and stored. May be called again: each
+    card is noted once. The caller commits, and then calls `close_pages_at_limit`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     refused = [(asked, number) for number in range(1, by_page + 1)]
     if changed.status is SessionStatus.FAILED:
         refused.append((changed, 0))
-    if not refused:
-        return
-    newly_noted = unit.refused_cards.add(
+    unit.refused_cards.add(
         RefusedCard(
             token_id=session.token_id,
             attempt=session.current_attempt.request.attempt,
@@ -91,8 +87,25 @@ def note_refused_cards(
         )
         for session, number in refused
     )
-    if newly_noted and must_close_page(unit, limits, asked, now):
-        unit.sessions.make_pages_due(asked.guest_id, now)
+
+
+def close_pages_at_limit(
+    storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> None:
+    """Make the guest's open pages due if too many cards were refused: settling closes them.
+
+    May be called again. If the process dies before, each page is closed at its next poll.
+    """
+    with storage.read() as unit:
+        if not must_close_page(unit, limits, session, now):
+            return
+
+    def make_due(unit: WriteUnit) -> None:
+        # Alone in its unit: two that held a session each and waited for the other's would deadlock.
+        unit.sessions.make_pages_due(session.guest_id, now)
+        unit.commit()
+
+    storage.transact(make_due)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,9 +276,10 @@ class CardSessions(Protocol):
         ...
 
     def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
-        """Make every open session of a guest that has a page due at `now`.
+        """Make every open session of a guest with a page that is not over due at `now`.
 
-        Sessions that another unit has locked are left out: that unit is about to change them.
+        It waits for units that have locked one of them, so the caller must hold no lock yet. It locks
+        them in the order of their ids.
         """
         ...
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Final
 
 from domain.card_limits import CardLimit
-from domain.card_sessions import CardSession, DueSession
-from domain.card_testing import must_close_page, note_refused_cards
+from domain.card_sessions import CardSession, DueSession, SessionStatus
+from domain.card_testing import close_pages_at_limit, must_close_page, note_refused_cards
 from domain.discard_tokens import note_discard_of_collected
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
 from domain.identifiers import PspAccount, TokenId
@@ -84,7 +84,10 @@ class SettleSession:
         except (ProviderUnavailable, ProviderRefused):
             outcome = None
         asked, now = session, self.clock.now()
-        return self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        settled = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        if (outcome and outcome.refused_cards) or settled.status is SessionStatus.FAILED:
+            close_pages_at_limit(self.storage, self.limits, asked, now)
+        return settled
 
     def _ask(self, session: CardSession) -> Outcome:
         attempt = session.attempt
@@ -146,6 +149,6 @@ class SettleSession:
         changed = changed.keeping_due_at(current, since=asked).answered(now)
         unit.sessions.update(changed)
         note_end_of_session(unit, self.ids, current, changed, now=now)
-        note_refused_cards(unit, self.limits, asked, outcome, changed, now=now)
+        note_refused_cards(unit, asked, outcome, changed, now=now)
         unit.commit()
         return changed

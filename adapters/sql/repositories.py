@@ -418,11 +418,17 @@ class CardSessions(_QueuesAtPsps, ports.CardSessions):
 
     @override
     def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
-        self._transaction.execute(
-            "UPDATE card_sessions SET due_at = :now WHERE token_id IN ("
-            "SELECT token_id FROM card_sessions WHERE guest_id = :guest_id AND status = :open "
-            f"AND {self._dialect.page_reference} IS NOT NULL{self._dialect.skip_locked})",
-            {"guest_id": guest_id, "now": now, "open": SessionStatus.OPEN},
+        is_open = (
+            f"status = '{SessionStatus.OPEN}' AND {self._dialect.page_reference} IS NOT NULL "
+            "AND attempt -> 'over' = 'false'"
+        )
+        found = self._transaction.execute(
+            f"SELECT token_id FROM card_sessions WHERE guest_id = :guest_id AND {is_open}",
+            {"guest_id": guest_id},
+        )
+        self._transaction.execute_many(
+            f"UPDATE card_sessions SET due_at = :now WHERE token_id = :token_id AND {is_open}",
+            [{"token_id": token_id, "now": now} for (token_id,) in sorted(found.fetchall())],
         )
 
     @override

@@ -714,6 +714,7 @@ class TestCardSessions:
             {"due_at": NOW + DAY},
             with_page | of_another,
             with_page | ended,
+            with_page | {"attempt": an_attempt(over=True)},
         ]
         ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
         with committed(storage) as unit:
@@ -723,7 +724,7 @@ class TestCardSessions:
             unit.sessions.make_pages_due(GUEST_ID, NOW)
         with storage.read() as unit:
             due = [session.due_at for each in ids if (session := unit.sessions.get(each))]
-        assert due == [NOW, NOW + DAY, NOW + DAY, None]
+        assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY]
 
     def test_open_sessions_of_a_caller_are_found(self, storage: Storage) -> None:
         listed: list[dict[str, Any]] = [

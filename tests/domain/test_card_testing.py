@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.card_limits import CardsAtCenter, CountedPer
-from domain.card_sessions import CardSession, SessionStatus
+from domain.card_sessions import CardSession, Progress, SessionStatus
 from domain.errors import CardLimitReached, GuestNotFound
 from domain.identifiers import CallerName, GuestId
 from domain.open_hosted_page import LinkPaused
 from domain.permissions import Caller, Permission
 from domain.ports import ProviderUnavailable
+from tests.adapters.postgresql.by_hand import execute
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.installation import (
     CHALLENGED_CARD,
@@ -27,6 +29,8 @@ from tests.installation import (
     Installation,
     Trouble,
 )
+from tests.postgresql import new_database
+from tests.waiting import wait_until
 
 DAY = timedelta(hours=24)
 MINUTE = timedelta(minutes=1)
@@ -321,6 +325,39 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(
     assert installation.reconcile().is_idle
     installation.clock.advance(DAY)
     assert "/fake-psp/pages/" in installation.open_page(idle)
+
+
+def test_an_open_page_whose_session_is_being_changed_is_closed_as_well(
+    tmp_path: Path, postgresql_server: str
+) -> None:
+    with (
+        new_database(postgresql_server) as url,
+        closing(
+            Installation(
+                tmp_path,
+                CARDONFILE_DATABASE_URL=url,
+                CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
+                CARDONFILE_CARD_TESTING_LIMITS=only("guest=off/1"),
+            )
+        ) as installation,
+        ThreadPoolExecutor() as threads,
+    ):
+        first, idle = installation.opened_session(), installation.opened_session()
+        with installation.storage.write() as unit:
+            changing = unit.sessions.get(idle.token_id)
+            assert changing is not None
+            settling = threads.submit(has_refused, installation, first, 1)
+            wait_until(
+                lambda: settling.done() or execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted")
+            )
+            unit.sessions.update(changing.with_progress(Progress.CANCELLED))
+            unit.commit()
+        settling.result()
+        installation.reconcile_until_idle()
+
+        assert not is_page_open(installation, first)
+        assert not is_page_open(installation, idle)
+        assert installation.session(idle.token_id).progress is Progress.CANCELLED
 
 
 def test_a_guest_is_stopped_everywhere_by_refused_cards_at_several_centers(
