@@ -56,8 +56,9 @@ class PspPlugin(Generic[PspSettings, Adapter]):
 
     `name` is what operators type: lower-case letters, digits and underscores.
     `max_consent_length` is the most characters of consent that its page shows.
-    `read` returns the settings, or None if the PSP is not set up. Their `repr` shows no secret. It
-    raises SettingsError, with one sentence, for wrong settings.
+    `read` returns the settings, or None if the PSP is not set up. Their `repr` shows none of them
+    but addresses, not even a merchant's id. It raises SettingsError, with one sentence, for wrong
+    settings.
     `accounts` returns the merchant accounts that have keys, or None if it accepts any name.
     `how_to_set_up` returns the end of a sentence about an account without keys, such as
     "set CARDONFILE_…".

@@ -9,7 +9,7 @@ from adapters.psp.http import JsonApi, RetryPolicy
 from adapters.psp.settings import keys_of
 from domain import hosted_pages as pages
 from domain.identifiers import MerchantAccount
-from domain.ports import ProviderUnavailable
+from domain.ports import ProviderRefused, ProviderUnavailable
 
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)
@@ -31,8 +31,15 @@ class AcmeWithoutKeys(AcmeProvider):
         if AT_ONCE < age < LIST_LAG:
             raise ProviderUnavailable("the list may not show the page yet")
         with self._acme(request.merchant_account) as acme:
-            made = []
-            if age >= LIST_LAG:
-                made = acme.ask(PAGES, "GET", f"/pages?reference={request.idempotency_key}")
+            made = self._made(acme, request) if age >= LIST_LAG else []
             page = made[0] if made else acme.ask(PAGE, "POST", "/pages", json=self._body(request))
         return self._page(request, page)
+
+    def _made(self, acme: JsonApi, request: pages.HostedPageRequest) -> list[AcmePage]:
+        refusal = ""
+        try:
+            return acme.ask(PAGES, "GET", f"/pages?reference={request.idempotency_key}")
+        except ProviderRefused as refused:
+            refusal = str(refused)
+        # A page may exist, so the attempt is not over.
+        raise ProviderUnavailable(refusal)
