@@ -54,8 +54,8 @@ class OpenHostedPage:
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
     Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
-    when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those on refused cards
-    count here too: sessions started in advance get no page once one is reached.
+    when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those
+    on refused cards count here too: sessions started in advance get no page once one is reached.
     """
 
     storage: Storage

@@ -41,8 +41,8 @@ class SettleSession:
 
     May be called any number of times, by several processes at once: the outcome is applied to the
     session as it is when it is read again under lock. While the PSP does not respond, the session
-    is due again later. Once too many cards of the guest were refused, by `limits`, the page is closed
-    and the session stays open. Raises ServiceUnavailable.
+    is due again later. Once too many cards of the guest were refused, by `limits`, the page is
+    closed and the session stays open. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -122,6 +122,11 @@ def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
     return bodies
 
 
+def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
+    """Return a change that gives one call, counted from 1, another body."""
+    return lambda number, body: changed if number == call else body
+
+
 @needs(Ability.SIGNED_WEBHOOKS)
 class TestForgedSignature:
     def test_nothing_that_is_left_out_of_it_makes_it_valid(
@@ -309,7 +314,7 @@ class TestResponseAboutAnother:
         self, psp: PspUnderTest, session: Session, other: Session, call: int
     ) -> None:
         bodies = bodies_of(psp, lambda: session.another(guest_id=OTHER_GUEST_ID))
-        psp.change_bodies(lambda number, body: bodies[call - 1] if number == call else body)
+        psp.change_bodies(instead(call, bodies[call - 1]))
 
         page = tried(lambda: session.adapter.start(a_request(psp)))
 
@@ -338,9 +343,7 @@ class TestDamagedResponse:
 
         for call, sound in enumerate(bodies_of(psp, act[method]), 1):
             for damaged in damages(sound):
-                psp.change_bodies(
-                    lambda number, body, at=call, to=damaged: to if number == at else body  # type: ignore[misc] # mypy infers no lambda with defaults
-                )
+                psp.change_bodies(instead(call, damaged))
                 with suppress(ProviderUnavailable, ProviderRefused):
                     act[method]()
 
