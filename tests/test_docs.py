@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
@@ -11,7 +10,6 @@ import subprocess
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
@@ -37,6 +35,7 @@ from entrypoints.container import build
 from entrypoints.csv_import import KINDS
 from entrypoints.psps import load_psps
 from entrypoints.settings import REPLACED, Setting, Settings
+from tests import generated_docs
 from tests.installation import Installation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -284,34 +283,33 @@ def commands(
         yield from commands(below, (*path, name))
 
 
-def test_every_row_of_reliability_has_a_promise_existing_tests_and_what_is_seen() -> None:
-    rows = [row for row in table_rows(doc("reliability.md")) if re.fullmatch("[IFS][0-9]+", row[0])]
+class TestReliability:
+    def test_every_row_has_a_promise_with_tests_and_what_is_seen(self) -> None:
+        rows = table_rows(doc("reliability.md"))
+        promises = [row for row in rows if re.fullmatch("[IFS][0-9]+", row[0])]
 
-    numbers = defaultdict(list)
-    missing = []
-    for key, promise, tests, seen in rows:
-        numbers[key[0]].append(int(key[1:]))
-        assert promise, key
-        assert seen, key
-        for test in tests.split("<br>"):
-            path, *names = test.split("::")
-            if names not in names_of_tests(ROOT / path):
-                missing.append(f"{key}: {test}")
-    assert missing == []
-    assert numbers == {kind: list(range(1, len(of) + 1)) for kind, of in numbers.items()}
-    assert set(numbers) == {"I", "F", "S"}
+        numbers = defaultdict(list)
+        for key, promise, seen in promises:
+            numbers[key[0]].append(int(key[1:]))
+            assert promise, key
+            assert seen, key
+        assert numbers == {kind: list(range(1, len(of) + 1)) for kind, of in numbers.items()}
+        assert {row[0] for row in promises} == generated_docs.tests_by_promise().keys()
+
+    def test_every_comment_about_a_promise_is_above_a_test(self) -> None:
+        comments = chain.from_iterable(
+            re.findall(r"^ *# Shows ([IFS][0-9].*)\.$", path.read_text(), re.MULTILINE)
+            for folder in ("adapters", "tests")
+            for path in (ROOT / folder).rglob("*.py")
+        )
+
+        counted = sum(len(each.split(", ")) for each in comments)
+        assert counted == sum(map(len, generated_docs.tests_by_promise().values()))
 
 
-@cache
-def names_of_tests(path: Path) -> list[list[str]]:
-    """Return the tests of a file, each with its class, if any."""
-    body = ast.parse(path.read_text()).body if path.exists() else []
-    classes = [each for each in body if isinstance(each, ast.ClassDef)]
-    inside = [(own.name, each) for own in classes for each in own.body]
-    return [
-        *([each.name] for each in body if isinstance(each, ast.FunctionDef)),
-        *([own, each.name] for own, each in inside if isinstance(each, ast.FunctionDef)),
-    ]
+@pytest.mark.parametrize("path", generated_docs.pages(), ids=lambda path: path.name)
+def test_a_generated_page_is_up_to_date(path: Path) -> None:
+    assert path.read_text() == generated_docs.pages()[path], "python -m tests.generated_docs"
 
 
 class TestFakePsp:
@@ -358,10 +356,17 @@ class TestProject:
         else:
             assert version == newest
 
-    def test_the_readme_links_every_page(self) -> None:
-        linked = {link for link, _ in _LINK.findall((ROOT / "README.md").read_text())}
+    def test_links_lead_from_the_readme_to_every_page(self) -> None:
+        reached: set[Path] = set()
+        to_read = [ROOT / "README.md"]
+        while to_read:
+            path = to_read.pop()
+            reached.add(path)
+            links = {link.partition("#")[0] for link, _ in _LINK.findall(path.read_text())}
+            linked = {(path.parent / link).resolve() for link in links}
+            to_read.extend(linked.intersection(DOCS) - reached)
 
-        assert {str(path.relative_to(ROOT)) for path in DOCS[1:]} <= linked
+        assert set(DOCS) <= reached
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -387,9 +392,11 @@ def test_links_and_paths_lead_somewhere(path: Path) -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors that code hosts give a page's headings."""
-    titles = (each[2] for each in _HEADING.finditer(without_fences(path.read_text())))
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    """Return the anchors that code hosts give a page's headings, and those that it names."""
+    text = without_fences(path.read_text())
+    titles = (each[2] for each in _HEADING.finditer(text))
+    named = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return named | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 @pytest.mark.parametrize("body", code_blocks("json"))

@@ -9,6 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
+# Shows S19.
 def test_every_package_has_its_version_and_a_hash() -> None:
     for lock in ROOT.glob("requirements*.txt"):
         lines = re.sub(r"\\\n\s*", " ", lock.read_text()).splitlines()

@@ -22,6 +22,7 @@ _USABLE: Final = re.compile(
 )
 
 
+# Shows S4.
 def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +44,7 @@ def test_the_form_token_of_the_fake_psp_is_compared_in_constant_time(
     assert MAC.encode() in compared
 
 
+# Shows S18.
 def test_no_key_that_could_be_used_is_in_the_repository() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True

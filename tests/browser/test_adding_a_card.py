@@ -90,6 +90,7 @@ def expect_wrong(field: Locator, message: str) -> None:
     expect(field).to_be_focused()
 
 
+# Shows S9.
 def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     page.get_by_role("link", name="Ada Sample").click()
@@ -315,6 +316,7 @@ def test_a_link_that_was_changed_leads_back_to_where_the_guest_came_from(
     expect_cards(page)
 
 
+# Shows S8.
 def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     hosted_page = page.url
@@ -328,6 +330,7 @@ def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Pa
     expect_cards(page, "4242")
 
 
+# Shows F35.
 def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     type_card(page)
@@ -338,6 +341,7 @@ def test_the_back_button_after_success_leads_to_the_shop_again(demo: Demo, page:
     expect_cards(page, "4242")
 
 
+# Shows F35.
 def test_a_double_click_stores_one_card(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     type_into(page.get_by_label("Card number"), "4242424242424242")
@@ -348,6 +352,7 @@ def test_a_double_click_stores_one_card(demo: Demo, page: Page) -> None:
     expect_cards(page, "4242")
 
 
+# Shows F35.
 def test_two_tabs_lead_to_one_card(demo: Demo, open_page: OpenPage) -> None:
     first = open_page()
     add_a_card(first, demo)

@@ -19,6 +19,7 @@ READ = """addresses => addresses.map(address => {
 pytestmark = pytest.mark.fuzz
 
 
+# Shows S6.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10 * TIMES)
 @given(st.lists(uris, min_size=20, max_size=60))
 def test_the_browser_goes_to_the_origin_that_was_allowed(page: Page, addresses: list[str]) -> None:

@@ -93,6 +93,7 @@ def test_a_database_of_an_earlier_release_takes_what_it_lacks(empty: Migrated) -
     assert sorted(empty.execute(empty.columns)) == sorted(migrated)
 
 
+# Shows I9.
 def test_the_oldest_card_of_an_earlier_release_becomes_the_default(empty: Migrated) -> None:
     empty.migrate()
     for statement in (
@@ -158,6 +159,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(empty: Migrated) -
     assert empty.execute(empty.columns) == before
 
 
+# Shows F10.
 def test_the_database_of_a_newer_release_is_refused_and_not_touched(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")

@@ -146,6 +146,7 @@ class TestUnits:
             unit.commit()
         assert elsewhere(lambda: read_session(storage)) == a_session()
 
+    # Shows F3.
     def test_leaving_without_a_commit_undoes_everything(self, storage: Storage) -> None:
         with storage.write() as unit:
             unit.guests.put_many([a_guest()])
@@ -215,6 +216,7 @@ class TestUnits:
         refuses_everything(unit)
         assert read_session(storage) is None
 
+    # Shows F13.
     def test_units_do_not_nest(self, storage: Storage) -> None:
         for outer in (storage.read, storage.write):
             for inner in (storage.read, storage.write):
@@ -806,6 +808,7 @@ class TestLeases:
             assert due.take(unit, until - MICROSECOND, until) is None
             assert due.take(unit, until, until + DAY) is not None
 
+    # Shows F6.
     @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
     def test_nothing_is_taken_without_a_commit(self, storage: Storage, due: DueRecords) -> None:
         with committed(storage) as unit:
@@ -814,6 +817,7 @@ class TestLeases:
             with storage.write() as unit:
                 assert due.take(unit, NOW, NOW + MINUTE) == TOKEN_ID
 
+    # Shows F14.
     @pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
     def test_of_many_takers_at_once_one_gets_each(self, storage: Storage, due: DueRecords) -> None:
         each = [a_uuid(number) for number in range(300, 324)]
@@ -922,6 +926,7 @@ class TestLeases:
         told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
         assert sorted(told) == sorted(a_payment_account(number).account_id for number in numbers)
 
+    # Shows F40.
     @pytest.mark.parametrize(
         ("state", "waits_at_most"),
         [
@@ -955,6 +960,7 @@ class TestLeases:
             assert not unit.sessions.is_any_due(NOW)
             assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
 
+    # Shows F40.
     @pytest.mark.parametrize(
         ("due", "waits_at_most"),
         [(DUE[1], MAX_BACKOFF), (DUE[2], LONGEST_WAIT)],
@@ -1237,6 +1243,7 @@ class TestIdempotencyKeys:
         now = NOW + timedelta(hours=hours)
         return unit.idempotency_keys.claim(CALLER, "key", token_id, now=now, since=now - DAY)
 
+    # Shows F1.
     def test_a_key_stands_for_the_session_that_claimed_it_first(self, storage: Storage) -> None:
         with storage.write() as unit:
             assert self.claim(unit, TOKEN_ID) == TOKEN_ID
@@ -1286,6 +1293,7 @@ class TestIdempotencyKeys:
 
 
 class TestPaymentAccounts:
+    # Shows I2.
     def test_the_same_card_is_not_stored_twice(self, storage: Storage) -> None:
         with committed(storage) as unit:
             unit.accounts.add(a_payment_account(1))
@@ -1294,6 +1302,7 @@ class TestPaymentAccounts:
             unit.accounts.add(a_payment_account(3))
         assert accounts_of(storage) == ([a_uuid(101), a_uuid(103)], 2)
 
+    # Shows I2.
     def test_a_session_stores_one_account_even_after_its_removal(self, storage: Storage) -> None:
         with storage.write() as unit:
             first = a_payment_account(1, removed_at=NOW)
@@ -1329,6 +1338,7 @@ class TestPaymentAccounts:
             unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
         assert accounts_of(storage) == ([a_uuid(102)], 1)
 
+    # Shows I9.
     def test_of_a_guests_active_cards_at_a_center_one_is_the_default(
         self, storage: Storage
     ) -> None:
@@ -1349,6 +1359,7 @@ class TestPaymentAccounts:
             active = reading.accounts.active_at(GUEST_ID, CENTER_ID)
         assert list(active) == [a_payment_account(1), a_payment_account(2, is_default=True)]
 
+    # Shows I2, F36.
     def test_one_card_added_many_times_at_once_is_stored_once(self, storage: Storage) -> None:
         def add(number: int) -> bool:
             try:
@@ -1416,6 +1427,7 @@ class TestPaymentAccounts:
         assert expiring(2, 2028, page=2) == ([a_uuid(102), a_uuid(105)], 4)
         assert expiring(12, 9999, page=3) == ([], 4)
 
+    # Shows S2.
     def test_accounts_of_other_centers_are_neither_shown_nor_counted(
         self, storage: Storage
     ) -> None:
@@ -1591,6 +1603,7 @@ class TestLookingBeforeWriting:
         added = at_once(8, add_only_card)
         assert [sum(of_guest) for of_guest in zip(*added, strict=True)] == [1] * 5
 
+    # Shows I7.
     def test_a_token_is_never_both_stored_and_discarded(self, storage: Storage) -> None:
         def discard(unit: WriteUnit, number: int) -> bool:
             token = CardToken(f"token-{number}")
@@ -1658,6 +1671,7 @@ class TestLookingBeforeWriting:
 
 
 class TestRefusedCards:
+    # Shows S23.
     @pytest.mark.parametrize("counted", Counted)
     @pytest.mark.parametrize(
         ("per", "another"),
@@ -1703,6 +1717,7 @@ class TestRefusedCards:
             reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
         assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}
 
+    # Shows S23.
     def test_of_many_units_at_once_none_misses_what_another_adds_for_the_guest(
         self, storage: Storage
     ) -> None:

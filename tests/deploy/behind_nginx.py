@@ -114,6 +114,7 @@ def test_the_api_in_the_browser_comes_whole_and_is_not_sent_again(site: Site) ->
         assert again.status == 304
 
 
+# Shows S17.
 def test_a_card_is_added_by_a_guest(site: Site) -> None:
     added, text = site.add_card()
     assert added.status == 200
@@ -154,6 +155,7 @@ def test_the_webhook_alone_gets_a_card_stored(site: Site) -> None:
     site.serving.wait_for_webhook()
 
 
+# Shows S16.
 def test_who_fails_to_authenticate_is_counted_by_the_address_that_nginx_sees(site: Site) -> None:
     def fail(source: str, claimed: str) -> int:
         with closing(site.nginx.connect(source)) as connection:
@@ -178,6 +180,7 @@ def statuses_of(site: Site, requests: Mapping[str, bytes]) -> dict[str, list[int
         return dict(zip(requests, map(statuses, received), strict=True))
 
 
+# Shows S21.
 def test_what_is_malformed_is_refused_or_made_clean(site: Site) -> None:
     answers = statuses_of(site, REFUSED)
 
@@ -191,6 +194,7 @@ def test_what_is_malformed_is_refused_or_made_clean(site: Site) -> None:
     } == {}
 
 
+# Shows S21.
 def test_what_is_too_large_is_refused(site: Site) -> None:
     # A response may be lost when nginx closes the connection before everything is sent.
     for name, seen in statuses_of(site, TOO_LARGE).items():
@@ -214,6 +218,7 @@ def is_cut_off(connection: ssl.SSLSocket) -> bool:
         return True
 
 
+# Shows F41.
 def test_slow_bodies_keep_nobody_waiting_and_are_cut_off(site: Site) -> None:
     head = (
         f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
@@ -230,6 +235,7 @@ def test_slow_bodies_keep_nobody_waiting_and_are_cut_off(site: Site) -> None:
         wait_until(lambda: all(is_cut_off(connection) for connection in slow), seconds=SECONDS)
 
 
+# Shows F41.
 def test_slow_readers_keep_nobody_waiting(site: Site) -> None:
     with ExitStack() as opened:
         slow = []
@@ -249,6 +255,7 @@ def test_slow_readers_keep_nobody_waiting(site: Site) -> None:
         assert site.serves_others()
 
 
+# Shows F41.
 def test_idle_connections_keep_nobody_waiting(site: Site) -> None:
     with ExitStack() as opened:
         for _ in range(IDLE):

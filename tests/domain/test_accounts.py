@@ -59,6 +59,7 @@ def test_an_account_does_not_exist_for_others(installation: Installation) -> Non
             read(caller, guest_id=guest_id, account_id=account_id)
 
 
+# Shows F5.
 def test_a_removed_account_is_gone_and_its_token_discarded(installation: Installation) -> None:
     account = installation.stored_card()
     remove = installation.use_cases.remove_account
@@ -75,6 +76,7 @@ def test_a_removed_account_is_gone_and_its_token_discarded(installation: Install
     assert installation.tokens_at_psp() == frozenset()
 
 
+# Shows S2.
 def test_an_account_of_another_center_cannot_be_removed(installation: Installation) -> None:
     account = installation.stored_card()
 

@@ -58,6 +58,7 @@ def test_a_session_is_stored_as_it_was_asked_for(installation: Installation) -> 
     assert stored.account_id is None
 
 
+# Shows F22.
 def test_the_psp_is_not_called(installation: Installation) -> None:
     installation.add_card()
 
@@ -273,6 +274,7 @@ def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
         installation.add_card(link_minutes=43_200)
 
 
+# Shows F1.
 def test_the_same_key_and_request_give_the_same_session(installation: Installation) -> None:
     asked: dict[str, Any] = {
         "redirect_uri": "https://shop.example/all",

@@ -57,6 +57,7 @@ def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installati
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
+# Shows I3.
 def test_a_card_collected_before_is_stored(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -67,6 +68,7 @@ def test_a_card_collected_before_is_stored(installation: Installation) -> None:
     assert installation.account(done.account_id).token in installation.tokens_at_psp()
 
 
+# Shows I3.
 def test_a_card_collected_later_is_discarded(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -84,6 +86,7 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
     assert installation.tokens_at_psp() == frozenset()
 
 
+# Shows I3.
 def test_while_the_psp_is_away_the_cancellation_is_stored_and_the_reconciler_ends_it(
     installation: Installation,
 ) -> None:

@@ -77,6 +77,7 @@ def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
     return (found[0].sessions, found[0].refused_cards) if found else (0, 0)
 
 
+# Shows S23.
 def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
     limited: Callable[[str], Installation],
 ) -> None:
@@ -99,6 +100,7 @@ def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
         installation.add_card()
 
 
+# Shows S23, S27.
 @pytest.mark.parametrize(
     ("limit", "counted", "free"),
     [
@@ -182,6 +184,7 @@ def test_the_wait_lasts_until_no_limit_is_reached(limited: Callable[[str], Insta
         installation.add_card()
 
 
+# Shows S23.
 def test_each_refused_card_of_a_page_is_counted_once(installation: Installation) -> None:
     session = installation.opened_session()
     for number, counted in ((DECLINED_CARD, 1), (DECLINED_CARD, 2), ("4242424242424241", 3)):
@@ -243,6 +246,7 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
     assert sessions_and_refused_cards(installation) == (1, 2)
 
 
+# Shows S23.
 def test_of_requests_at_once_a_guest_gets_no_more_than_the_limit(
     limited: Callable[[str], Installation],
 ) -> None:
@@ -388,6 +392,7 @@ def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_re
     assert "/fake-psp/pages/" in installation.open_page(typing)
 
 
+# Shows S27.
 def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(
     limited: Callable[[str], Installation],
 ) -> None:

@@ -35,6 +35,7 @@ def type_card(installation: Installation, session: CardSession) -> None:
         installation.type_card(session)
 
 
+# Shows I4, F40.
 @settings(max_examples=40 * TIMES)
 @given(st.lists(st.integers(-90, 90).map(MINUTE.__mul__), min_size=6, max_size=6))
 @example([timedelta(0)] * 6)
@@ -89,6 +90,7 @@ def ahead(
 Ahead = Callable[[timedelta], AbstractContextManager[None]]
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
     installation: Installation, ahead: Ahead, jump: timedelta
@@ -121,6 +123,7 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_waits(
     installation: Installation, ahead: Ahead, jump: timedelta
@@ -142,6 +145,7 @@ def test_a_psp_that_is_silent_since_a_time_to_come_is_asked_again_with_growing_w
         assert discard.due_at == now + timedelta(seconds=wait)
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
     installation: Installation, ahead: Ahead, jump: timedelta
@@ -156,6 +160,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
     assert installation.add_card(idempotency_key="late") == late
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
     installation: Installation, ahead: Ahead, jump: timedelta
@@ -178,6 +183,7 @@ def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
     assert kept.status is DeliveryStatus.FAILED
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
 def test_sessions_from_a_time_to_come_do_not_lock_a_guest_out(
     tmp_path: Path, jump: timedelta
@@ -195,6 +201,7 @@ def test_sessions_from_a_time_to_come_do_not_lock_a_guest_out(
     installation.close()
 
 
+# Shows F40.
 @pytest.mark.parametrize("jump", [2 * MINUTE, timedelta(days=365)])
 def test_a_worker_whose_last_heartbeat_is_from_a_time_to_come_is_missing(
     installation: Installation, jump: timedelta

@@ -205,6 +205,7 @@ class TestWhatIsTold:
 
 
 class TestDelivery:
+    # Shows I10, F42.
     def test_is_tried_ten_times_in_three_days_under_one_id(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -243,6 +244,7 @@ class TestDelivery:
         assert (delivery.status, delivery.attempts) == (DeliveryStatus.DELIVERED, 2)
         assert deliveries(installation, failed=True) == ()
 
+    # Shows I10, F45.
     def test_of_a_process_that_died_is_taken_over_after_its_lease(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -294,6 +296,7 @@ class TestDelivery:
         assert len(installation.reconcile().faults) == 1
         assert [each.content["data"]["card"]["last_four"] for each in receiver.received] == ["4444"]
 
+    # Shows F44.
     def test_ends_for_an_endpoint_that_is_gone(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -351,6 +354,7 @@ class TestDelivery:
 
 
 class TestReplay:
+    # Shows I10, F42.
     def test_sends_an_event_again_under_its_id_also_to_an_endpoint_added_later(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -394,6 +398,7 @@ class TestReplay:
 
 
 class TestSecrets:
+    # Shows S25.
     def test_both_sign_for_a_day_after_one_was_rolled(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
@@ -408,6 +413,7 @@ class TestSecrets:
         signatures = [each.headers["webhook-signature"].split() for each in receiver.received]
         assert [len(each) for each in signatures] == [2, 1]
 
+    # Shows S25.
     def test_are_in_no_text_of_an_endpoint(self, endpoint: EventEndpoint) -> None:
         assert endpoint.secrets.current not in f"{endpoint} {endpoint.secrets}"
 
@@ -449,6 +455,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 30, 23, 59, tzinfo=UTC)) == late
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == late
 
+    # Shows F46.
     def test_is_told_however_many_accounts_before_it_cannot_be_read(
         self, installation: Installation, account: PaymentAccount
     ) -> None:
@@ -502,6 +509,7 @@ class TestExpiry:
 
 
 class TestEndpoints:
+    # Shows S24.
     @pytest.mark.parametrize(
         "url",
         [
@@ -550,6 +558,7 @@ class TestEndpoints:
 
         assert receiver.types == ["account.stored"]
 
+    # Shows F46.
     def test_that_cannot_be_read_are_tried_again_and_stop_neither_a_card_nor_others(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:

@@ -58,6 +58,7 @@ def test_removed_cards_are_not_listed(installation: Installation) -> None:
     assert listed(installation).total == 0
 
 
+# Shows S2.
 def test_cards_of_other_centers_do_not_exist_for_a_limited_caller(
     installation: Installation,
 ) -> None:
@@ -102,6 +103,7 @@ def test_view_add_or_edit_permission_is_needed(
             listed(installation, caller)
 
 
+# Shows S1.
 def test_permission_comes_before_everything_else(installation: Installation) -> None:
     with pytest.raises(UserNotAuthorized):
         listed(

@@ -44,6 +44,7 @@ def test_a_link_with_a_long_life_is_not_shortened_by_opening_it(
     assert session.expires_at == session.created_at + timedelta(minutes=120)
 
 
+# Shows F35.
 def test_opening_again_leads_to_the_same_page(installation: Installation) -> None:
     session = installation.add_card()
 
@@ -82,6 +83,7 @@ def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
     assert installation.provider.calls == ["start"]
 
 
+# Shows F2, F19.
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
 def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble: Trouble) -> None:
     session = installation.add_card()
@@ -109,6 +111,7 @@ def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) 
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
+# Shows F24.
 def test_a_page_that_has_died_is_followed_by_another(installation: Installation) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
@@ -152,6 +155,7 @@ def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
     assert installation.open_page(session) == address
 
 
+# Shows F38.
 @pytest.mark.parametrize("number", ["4242424242424242", MISMATCHING_CARD])
 def test_a_settled_session_leads_back_to_the_shop(installation: Installation, number: str) -> None:
     installation.configure(avs=True)
@@ -164,6 +168,7 @@ def test_a_settled_session_leads_back_to_the_shop(installation: Installation, nu
     assert installation.open_page(session) == REDIRECT_URI
 
 
+# Shows S6.
 def test_a_link_that_was_changed_is_not_followed(installation: Installation) -> None:
     session = installation.add_card()
 
@@ -267,6 +272,7 @@ def test_a_link_that_expires_while_its_page_is_made_leads_to_no_page(
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
+# Shows F38.
 def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=31))
@@ -404,6 +410,7 @@ class TestGuestAtThePsp:
     ) -> None:
         assert self.guest_of(installation) == self.guest_of(installation)
 
+    # Shows S28.
     def test_is_another_one_at_another_center_with_the_same_merchant_account(
         self, installation: Installation
     ) -> None:
@@ -416,6 +423,7 @@ class TestGuestAtThePsp:
 
         assert here != there
 
+    # Shows S28.
     def test_is_another_one_for_callers_who_may_not_read_the_guest(
         self, installation: Installation
     ) -> None:

@@ -29,6 +29,7 @@ def test_a_session_is_read_by_its_guest_and_token(installation: Installation) ->
     )
 
 
+# Shows S2.
 def test_a_session_does_not_exist_for_others(installation: Installation) -> None:
     session = installation.add_card()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))

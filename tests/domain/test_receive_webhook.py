@@ -37,6 +37,7 @@ def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> Non
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows F27.
 @pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
 def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
     installation: Installation, webhook: str
@@ -63,6 +64,7 @@ def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
     assert installation.tokens_at_psp() == {account.token}
 
 
+# Shows F25.
 def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -74,6 +76,7 @@ def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installa
     assert len(installation.accounts()) == 1
 
 
+# Shows F4, F25.
 def test_evidence_is_kept_once(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -85,6 +88,7 @@ def test_evidence_is_kept_once(installation: Installation) -> None:
         assert len(unit.evidence.of(session.token_id)) == 1
 
 
+# Shows I5.
 def test_a_webhook_of_another_merchant_account_is_rejected(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -131,6 +135,7 @@ def test_a_psp_that_is_not_set_up_sends_no_webhooks(installation: Installation) 
         )
 
 
+# Shows F4, F30, F31.
 def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -158,6 +163,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
     return WebhookNotice(merchant_account=MERCHANT, content="event", token_id=token_id)
 
 
+# Shows F32.
 def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +208,7 @@ def test_a_notice_may_name_the_page_alone(
     assert installation.session(session.token_id).due_at == installation.clock.now()
 
 
+# Shows F29.
 def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
     installation: Installation,
 ) -> None:

@@ -12,6 +12,7 @@ from domain.errors import ServiceUnavailable
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
+# Shows F28, F31.
 def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
     installation: Installation,
 ) -> None:
@@ -23,6 +24,7 @@ def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows F37.
 def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Installation) -> None:
     session = installation.add_card()
     installation.clock.advance(timedelta(minutes=30))
@@ -70,6 +72,7 @@ def test_questions_follow_the_schedule(passed_seconds: int, next_seconds: int) -
     assert next_poll_at(START, now) == START + timedelta(seconds=next_seconds)
 
 
+# Shows I4, F37.
 def test_an_abandoned_page_is_asked_for_on_schedule_and_ends(installation: Installation) -> None:
     session = installation.opened_session()
     asked_at = []
@@ -85,6 +88,7 @@ def test_an_abandoned_page_is_asked_for_on_schedule_and_ends(installation: Insta
     assert installation.provider.calls[-3:] == ["outcome", "close", "outcome"]
 
 
+# Shows F23.
 def test_one_session_that_stumbles_stops_no_other(installation: Installation) -> None:
     poison, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
@@ -107,6 +111,7 @@ def test_one_session_that_stumbles_stops_no_other(installation: Installation) ->
     assert installation.session(good.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows F6.
 def test_work_that_a_dead_process_took_is_given_back(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -121,6 +126,7 @@ def test_work_that_a_dead_process_took_is_given_back(installation: Installation)
     assert installation.reconcile().sessions == 1
 
 
+# Shows F5.
 def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) -> None:
     installation.removed_card()
     installation.provider.have(Trouble.AFTER_IT_ACTED)
@@ -181,6 +187,7 @@ def test_a_discard_that_the_psp_refuses_is_told_of_after_a_day(installation: Ins
     assert (silent[0], silent[-1]) == (0, 1)
 
 
+# Shows F32.
 def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation) -> None:
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
@@ -198,6 +205,7 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     assert installation.session(good.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows F46.
 def test_a_discard_that_cannot_be_read_stops_no_other(installation: Installation) -> None:
     broken = installation.removed_card()
     installation.clock.advance(timedelta(seconds=1))
@@ -237,6 +245,7 @@ def test_a_round_takes_up_a_hundred_sessions_and_discards_at_most(
     assert [installation.reconcile().sessions for _ in range(3)] == [100, 1, 0]
 
 
+# Shows I7.
 def test_a_token_that_an_active_account_holds_is_not_discarded(installation: Installation) -> None:
     account = installation.stored_card()
     with installation.storage.write() as unit:
@@ -345,6 +354,7 @@ def test_the_last_question_comes_at_the_end_of_the_session(installation: Install
     assert installation.session(session.token_id).due_at == session.expires_at
 
 
+# Shows F40.
 def test_an_expired_session_stays_past_its_end_when_the_clock_is_set_back(
     installation: Installation,
 ) -> None:

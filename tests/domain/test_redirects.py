@@ -30,6 +30,7 @@ def test_a_usable_redirect_uri_is_kept_byte_for_byte(uri: str) -> None:
     assert parse_redirect_uri(uri) == uri
 
 
+# Shows S6.
 @pytest.mark.parametrize(
     "uri",
     [
@@ -83,6 +84,7 @@ def test_an_unusable_redirect_uri_is_refused(uri: str) -> None:
         parse_redirect_uri(uri)
 
 
+# Shows S6.
 @given(anything | uris)
 def test_a_redirect_uri_is_kept_byte_for_byte_or_refused(value: object) -> None:
     with suppress(Refusal):

@@ -72,6 +72,7 @@ def settled(installation: Installation, session: CardSession) -> CardSession:
     return installation.session(session.token_id)
 
 
+# Shows I5.
 def test_a_collected_card_is_stored_for_its_guest(installation: Installation) -> None:
     session = installation.opened_session(source=5)
     installation.clock.advance(timedelta(minutes=2))
@@ -92,6 +93,7 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
     assert account.token in installation.tokens_at_psp()
 
 
+# Shows I3.
 def test_settling_again_changes_nothing(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -113,6 +115,7 @@ def test_a_session_that_is_not_there_cannot_be_settled(installation: Installatio
     assert installation.settle(TokenId(a_uuid(999))) is None
 
 
+# Shows F14.
 def test_many_at_once_store_the_card_once(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -125,6 +128,7 @@ def test_many_at_once_store_the_card_once(installation: Installation) -> None:
     assert installation.tokens_at_psp() == {installation.accounts()[0].token}
 
 
+# Shows F30.
 @pytest.mark.parametrize("number", [DECLINED_CARD, CHALLENGED_CARD])
 def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
     installation: Installation, number: str
@@ -137,6 +141,7 @@ def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows I7, F36.
 def test_the_same_card_twice_ends_the_second_session(installation: Installation) -> None:
     account = installation.stored_card()
     session = installation.opened_session()
@@ -236,6 +241,7 @@ def test_an_address_is_not_judged_while_avs_is_off(installation: Installation) -
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows F39.
 def test_a_guest_who_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -246,6 +252,7 @@ def test_a_guest_who_is_gone_meanwhile_gets_no_card(installation: Installation) 
     assert installation.tokens_at_psp() == frozenset()
 
 
+# Shows F39.
 def test_a_configuration_that_is_gone_meanwhile_stores_no_card(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -275,6 +282,7 @@ def test_a_card_typed_to_the_last_second_is_stored(installation: Installation) -
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows I3.
 def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -287,6 +295,7 @@ def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Ins
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows I3, F29.
 def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
     installation: Installation,
 ) -> None:
@@ -353,6 +362,7 @@ class TestReturnsInQuickSuccession:
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
         assert installation.provider.calls.count("outcome") == 2
 
+    # Shows S26.
     @pytest.mark.parametrize("seconds", [0, 28, 29.5, 31, 100])
     def test_a_return_while_a_question_is_under_way_is_not_forgotten(
         self, installation: Installation, seconds: float
@@ -374,6 +384,7 @@ class TestReturnsInQuickSuccession:
 
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
+    # Shows S26.
     def test_a_loop_has_the_psp_asked_every_2_seconds(self, installation: Installation) -> None:
         session = installation.opened_session()
         for _ in range(100):
@@ -407,6 +418,7 @@ def test_an_answer_ends_the_silence(installation: Installation) -> None:
     assert settled(installation, session).unanswered_since is None
 
 
+# Shows I4.
 def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
     installation: Installation,
 ) -> None:
@@ -423,6 +435,7 @@ def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
+# Shows I7.
 def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installation) -> None:
     session = installation.opened_session()
     page = installation.type_card(session)
@@ -505,6 +518,7 @@ def note_discard(installation: Installation, token: CardToken, *, begun: bool) -
         unit.commit()
 
 
+# Shows F13.
 def test_news_that_come_while_the_psp_is_asked_are_not_forgotten(
     installation: Installation,
 ) -> None:
@@ -549,6 +563,7 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows I3.
 def test_of_several_at_once_none_undoes_what_another_did(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -558,6 +573,7 @@ def test_of_several_at_once_none_undoes_what_another_did(installation: Installat
     assert len(installation.accounts()) == 1
 
 
+# Shows F30.
 def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
     installation: Installation,
 ) -> None:
@@ -739,6 +755,7 @@ def collects_no_card(
     return collected.token
 
 
+# Shows I7.
 def test_what_is_no_card_is_discarded_and_its_page_is_over(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -900,6 +917,7 @@ def test_the_same_card_at_another_merchant_account_is_another(installation: Inst
     assert other.token in installation.psp.tokens(MerchantAccount("second"))
 
 
+# Shows F39.
 def test_a_center_that_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -1046,6 +1064,7 @@ def test_a_card_is_not_refused_because_the_storage_goes_away_while_it_is_judged(
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
+# Shows I8.
 def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
@@ -1073,6 +1092,7 @@ def test_the_browser_coming_back_goes_on_when_its_psp_is_set_up_no_more(
     assert installation.session(session.token_id).unanswered_since == installation.clock.now()
 
 
+# Shows F3.
 def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: Path) -> None:
     installation = Installation(tmp_path, busy_timeout_seconds=0.05)
     session = installation.opened_session()

@@ -61,6 +61,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
     installation.close()
 
 
+# Shows F11.
 def test_a_session_in_it_settles_again(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
@@ -75,6 +76,7 @@ def test_a_session_in_it_settles_again(api: Api) -> None:
     assert {account.token} == installation.tokens_at_psp()
 
 
+# Shows F11.
 def test_a_card_that_was_stored_and_removed_since_stays_removed(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
@@ -92,6 +94,7 @@ def test_a_card_that_was_stored_and_removed_since_stays_removed(api: Api) -> Non
     assert installation.accounts() == ()
 
 
+# Shows F11.
 def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> None:
     installation = api.installation
     kept = installation.stored_card(GOOD_CARD)
@@ -113,6 +116,7 @@ def test_a_card_in_it_that_was_removed_since_can_be_removed_again(api: Api) -> N
     assert installation.accounts() == (kept,)
 
 
+# Shows F11.
 def test_a_lost_session_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
     installation = api.installation
     backup = Backup(installation)

@@ -152,6 +152,7 @@ def type_into_the_hosted_page(service: Service) -> None:
     service.send("GET", f"/fake-psp/static/{NUMBER}")
 
 
+# Shows I6, S11.
 def test_neither_is_in_a_file_or_in_the_log(tmp_path: Path) -> None:
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
         for operation in OPERATIONS:

@@ -78,6 +78,7 @@ def is_closed(installation: Installation, page: str) -> bool:
     return installation.psp.page(page).state is PageState.CLOSED
 
 
+# Shows S27.
 def test_links_of_many_guests_made_before_try_no_more_cards_than_the_limit_of_their_caller(
     tmp_path: Path,
 ) -> None:
@@ -93,6 +94,7 @@ def test_links_of_many_guests_made_before_try_no_more_cards_than_the_limit_of_th
         assert criminal.declined == 5
 
 
+# Shows S27.
 def test_pages_of_a_guest_opened_before_try_no_more_cards_than_the_limit(tmp_path: Path) -> None:
     with service(tmp_path, "guest=off/10") as installation:
         criminal = Criminal(installation)
@@ -110,6 +112,7 @@ def test_pages_of_a_guest_opened_before_try_no_more_cards_than_the_limit(tmp_pat
         assert {criminal.open(session) for session in sessions} == {None}
 
 
+# Shows S27.
 def test_cancelling_the_sessions_of_a_caller_stops_its_links_and_pages(tmp_path: Path) -> None:
     with service(tmp_path, "off") as installation:
         criminal = Criminal(installation)

@@ -410,6 +410,7 @@ class TestLiveKeys:
 
 
 class TestServe:
+    # Shows F9.
     def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
         with cardonfile.start("serve", "--port", str(free_port())) as process:
             assert process.stderr is not None

@@ -278,6 +278,7 @@ class TestRead:
 
 
 class TestHeader:
+    # Shows S22.
     @pytest.mark.parametrize(
         ("content", "fault"),
         [
@@ -318,6 +319,7 @@ class TestHeader:
 
 
 class TestCells:
+    # Shows S22.
     @pytest.mark.parametrize("column", ["center_id", "id", "code", "name", "amount", "currency"])
     def test_one_of_another_form_is_named_by_line_and_column(
         self, with_centers: CommandLine, column: str
@@ -328,6 +330,7 @@ class TestCells:
 
         assert complaint.startswith(f"line 3, column {column}: expected ")
 
+    # Shows S11.
     @pytest.mark.parametrize("column", ["first_name", "last_name", "email"])
     def test_a_card_number_beside_a_guest_is_refused_and_not_shown(
         self, cardonfile: CommandLine, column: str
@@ -347,6 +350,7 @@ class TestCells:
             "line 6, column amount: "
         )
 
+    # Shows S22.
     @pytest.mark.parametrize(
         ("row", "expected"),
         [
@@ -362,6 +366,7 @@ class TestCells:
     ) -> None:
         assert refusal(cardonfile, "guests", GUESTS + row) == expected
 
+    # Shows S22.
     @pytest.mark.parametrize("name", [b"Zo\xeb", b"\xed\xa0\x80", b"\xc0\x80", b"ok\xe2"])
     def test_one_of_another_encoding_is_named(self, cardonfile: CommandLine, name: bytes) -> None:
         content = (GUESTS + GUEST + OTHER_GUEST_ID).encode() + b",A," + name + b",\n"
@@ -390,6 +395,7 @@ class TestCells:
     ) -> None:
         assert refusal(cardonfile, "guests", GUESTS + row).startswith("line 2: expected CSV: ")
 
+    # Shows S22.
     @pytest.mark.parametrize(
         ("start", "long", "end", "column"),
         [
@@ -414,6 +420,7 @@ class TestCells:
 
 
 class TestStored:
+    # Shows S22.
     def test_an_id_that_comes_twice_is_named(self, with_centers: CommandLine) -> None:
         # Between the two are rows of several lines, and an empty line.
         rows = "".join(
@@ -445,6 +452,7 @@ class TestStored:
             f"line 3, column center_id: expected {expected}"
         )
 
+    # Shows S22.
     def test_nothing_of_a_file_with_a_fault_in_its_last_row_is_stored(
         self, cardonfile: CommandLine
     ) -> None:

@@ -66,6 +66,7 @@ def statuses(machine: Machine) -> tuple[int, int]:
     return machine.status("/healthz"), machine.status("/readyz")
 
 
+# Shows F7.
 def test_each_response_is_sent_after_its_commit_is_synced(tmp_path: Path) -> None:
     calls = calls_on_sqlite(tmp_path, writes=20)
 
@@ -78,10 +79,12 @@ def test_each_response_is_sent_after_its_commit_is_synced(tmp_path: Path) -> Non
     assert re.fullmatch("((w+s)+a+){20}", story)
 
 
+# Shows F7.
 def test_postgresql_syncs_for_each_response(tmp_path: Path) -> None:
     assert syncs_on_postgresql(tmp_path, writes=20) >= 20
 
 
+# Shows F8.
 @pytest.mark.parametrize(
     ("failing", "error", "cause"),
     [
@@ -140,6 +143,7 @@ def test_a_full_or_failing_disk_is_a_clear_503_until_it_works_again(
     assert look_at(machines, clients) == Aftermath()
 
 
+# Shows F8.
 def test_requests_go_on_while_the_log_cannot_be_written(machines: Machines) -> None:
     (machine,), clients = machines.each, Clients(machines, "log", 1)
     (client,) = clients.each
@@ -158,6 +162,7 @@ def test_requests_go_on_while_the_log_cannot_be_written(machines: Machines) -> N
     assert look_at(machines, clients) == Aftermath()
 
 
+# Shows F12.
 def test_a_write_lock_that_is_held_too_long_is_a_503_and_reads_go_on(
     machines: Machines,
 ) -> None:

@@ -57,6 +57,7 @@ def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
     )
 
 
+# Shows S25.
 def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run(

@@ -40,6 +40,7 @@ for library in (False, True):
 """
 
 
+# Shows S12.
 @pytest.mark.parametrize("log_format", list(LogFormat))
 def test_an_event_is_one_line_whatever_is_in_it(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat

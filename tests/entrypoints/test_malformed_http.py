@@ -163,6 +163,7 @@ def statuses_of(running: Running, requests: Mapping[str, bytes]) -> dict[str, li
     return {name: statuses(each) for name, each in received.items()}
 
 
+# Shows S21.
 def test_whatever_is_sent_does_no_harm(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
@@ -174,6 +175,7 @@ def test_whatever_is_sent_does_no_harm(running: Running, caplog: pytest.LogCaptu
     assert [line for line in logged if "4300 digits" not in line] == []
 
 
+# Shows S5, S21.
 def test_what_is_odd_but_clear_is_answered(running: Running) -> None:
     assert statuses_of(running, {name: sent for name, (sent, _) in ODD.items()}) == {
         name: expected for name, (_, expected) in ODD.items()

@@ -425,6 +425,7 @@ class TestAtOnce:
             assert stored in ([True, False] * 4, [False, True] * 4)
             installation.loses("products")
 
+    # Shows F14.
     def test_many_settlements_of_a_session_store_its_card_once(
         self, installation: Installation
     ) -> None:
@@ -438,6 +439,7 @@ class TestAtOnce:
         installation.reconcile_until_idle()
         assert installation.tokens_at_psp() == {account.token}
 
+    # Shows F26.
     def test_a_hundred_webhooks_store_one_card(self, installation: Installation) -> None:
         session = installation.opened_session()
         installation.type_card(session)
@@ -463,6 +465,7 @@ class TestAtOnce:
         with installation.storage.read() as unit:
             assert len(unit.evidence.of(session.token_id)) == 1
 
+    # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
     def test_of_two_sessions_with_one_card_or_one_card_per_guest_one_stores_it(
         self, installation: Installation, numbers: tuple[str, str]
@@ -483,6 +486,7 @@ class TestAtOnce:
         installation.reconcile_until_idle()
         assert installation.tokens_at_psp() == {account.token}
 
+    # Shows F1.
     def test_sends_under_one_key_get_one_session(self, installation: Installation) -> None:
         def add_card(key: str, _: int) -> CardSession:
             return installation.add_card(idempotency_key=key)
@@ -550,6 +554,7 @@ class TestAtOnce:
             installation.reconcile_until_idle()
             assert installation.tokens_at_psp() == frozenset()
 
+    # Shows I9.
     def test_cards_that_change_at_once_leave_one_default(
         self, tmp_path: Path, own_url: str
     ) -> None:
@@ -604,6 +609,7 @@ class TestOutage:
         with new_database(server.url) as url, installed(tmp_path, url) as installation:
             yield Api(installation)
 
+    # Shows F18.
     def test_a_server_that_is_away_is_a_clear_503_until_it_is_back(
         self, api: Api, server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -631,6 +637,7 @@ class TestOutage:
         page = api.send("GET", "/hosted-payments", query=self.link_of(session), authenticated=False)
         assert page.status_code == 303
 
+    # Shows F15.
     def test_no_request_fails_after_a_restart_between_two_requests(
         self, api: Api, server: PostgresqlServer
     ) -> None:

@@ -86,6 +86,7 @@ def test_what_is_due_is_settled_and_what_is_not_kept_is_discarded(
     assert installation.tokens_at_psp() == {account.token}
 
 
+# Shows F22.
 def test_a_merchant_account_that_hangs_delays_no_other(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("harbor"))

@@ -65,6 +65,7 @@ def body_of_response(client: socket.socket) -> bytes:
     return response.read()
 
 
+# Shows F27.
 def test_a_webhook_over_http_gets_the_card_stored_without_the_browser(running: Running) -> None:
     status, _, text = running.request("POST", ACCOUNTS, json.dumps(GOOD_BODY))
     assert status == 200
@@ -84,6 +85,7 @@ def path_of(session: CardSession) -> str:
     return f"/hosted-payments?{urlencode(query)}"
 
 
+# Shows S26.
 @pytest.mark.parametrize(
     ("is_opened", "leg", "status"), [(True, "/return", 303), (True, "", 303), (False, "", 503)]
 )
@@ -114,6 +116,7 @@ def test_a_link_in_a_loop_takes_one_place_at_the_psp(
         assert answers == [303] * THREADS
 
 
+# Shows S17.
 def test_answers_carry_no_version_banner(running: Running) -> None:
     _, headers, _ = running.request("GET", "/healthz")
 
@@ -139,6 +142,7 @@ def test_larger_requests_are_refused_unread(
     assert status in running.send_raw(sent).partition(b"\r\n")[0]
 
 
+# Shows F41.
 def test_slow_clients_do_not_keep_others_waiting(running: Running) -> None:
     with ExitStack() as opened:
         for _ in range(64):
@@ -271,6 +275,7 @@ def test_a_response_that_is_read_late_is_sent_before_the_end() -> None:
         assert len(body.result()) == 5_000_000
 
 
+# Shows F41.
 def test_a_connection_over_the_limit_waits_until_another_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -316,6 +321,7 @@ def test_requests_that_hang_keep_no_other_waiting() -> None:
         assert body_of_response(other) == b"hello"
 
 
+# Shows F9.
 def test_whoever_has_connected_before_the_drain_is_answered() -> None:
     with ExitStack() as opened:
         with threads_held_up() as port:
@@ -326,6 +332,7 @@ def test_whoever_has_connected_before_the_drain_is_answered() -> None:
         assert [body_of_response(each) for each in clients] == [b"hello"] * 100
 
 
+# Shows F41.
 def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> None:
     pieces = [bytes([number]) * 500_000 for number in range(40)]
     is_under_way = threading.Barrier(THREADS)
@@ -344,6 +351,7 @@ def test_large_answers_come_whole_also_when_every_thread_has_one_to_send() -> No
         assert all(pool.map(take, [port] * THREADS))
 
 
+# Shows S11.
 def test_a_crash_below_the_application_is_logged_without_the_path(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -359,6 +367,7 @@ def test_a_crash_below_the_application_is_logged_without_the_path(
     assert [each.getMessage() for each in caplog.records] == ["Exception while serving"]
 
 
+# Shows S11.
 def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     has_left = threading.Event()
@@ -386,6 +395,7 @@ def test_an_unknown_method_is_not_in_the_log(running: Running) -> None:
     assert [(line["method"], line["status"]) for line in lines] == [("other", 404)]
 
 
+# Shows F9.
 def test_what_is_in_flight_is_answered_before_the_end(
     stoppable: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +428,7 @@ def test_what_is_in_flight_is_answered_before_the_end(
     assert stoppable.installation.session(token_id).center_id == CENTER_ID
 
 
+# Shows F9.
 def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> None:
     """Busy clients get whole responses, of which the last says that the connection closes."""
     answers: list[int] = []
@@ -456,6 +467,7 @@ def test_a_port_that_is_taken_is_named() -> None:
             listen("127.0.0.1", port)
 
 
+# Shows F18.
 def test_a_process_that_starts_while_the_storage_is_away_says_so_to_whoever_asks(
     tmp_path: Path,
 ) -> None:

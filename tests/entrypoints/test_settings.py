@@ -67,6 +67,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
     assert stripe(environment) is None
 
 
+# Shows S18.
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
 def test_the_address_of_a_server_is_kept_as_it_is_and_shown_nowhere(scheme: str) -> None:
     postgresql = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
@@ -227,6 +228,7 @@ NAMES: Final = (
 )
 
 
+# Shows S18.
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
 def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
     environment: dict[str, str],
@@ -370,6 +372,7 @@ class TestStripe:
         assert of_stripe is not None
         assert list(of_stripe.accounts) == [account]
 
+    # Shows S13.
     @pytest.mark.parametrize(
         ("settings", "named"),
         [

@@ -47,6 +47,7 @@ def ask_all(machines: Machines, name: str) -> Clients:
     return clients
 
 
+# Shows I1, F15.
 def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_away(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
         assert [line for machine in machines.each for line in machine.faults()] == []
 
 
+# Shows F18.
 def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
@@ -133,6 +135,7 @@ def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
         assert machine.stop() == 0
 
 
+# Shows F16.
 def test_a_commit_that_a_crash_cut_off_is_not_taken_for_that_of_whoever_got_its_number(
     server: PostgresqlServer,
 ) -> None:

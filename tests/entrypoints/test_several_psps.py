@@ -177,6 +177,7 @@ class TestWebhooks:
         (stored,) = both.accounts()
         assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
 
+    # Shows F33.
     def test_f33_an_event_of_another_account_changes_nothing(
         self, both: Installation, stripe: FakeStripeServer
     ) -> None:

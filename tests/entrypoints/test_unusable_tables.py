@@ -126,6 +126,7 @@ def working(installation: Installation) -> Iterator[None]:
         worker.stop()
 
 
+# Shows F46.
 def test_a_chore_that_fails_stops_no_work(machine: Machine) -> None:
     machine.breaks("refused_cards")
     works_after_a_failure_of(machine, "find_card_testing")
@@ -152,6 +153,7 @@ def works_after_a_failure_of(machine: Machine, chore: str) -> None:
     assert line["work"] == chore
 
 
+# Shows F46.
 def test_a_kind_of_work_that_cannot_be_taken_stops_no_other_but_the_heartbeat(
     machine: Machine,
 ) -> None:

@@ -59,6 +59,7 @@ def migrate_as_the_next_release(installation: Installation) -> None:
     )
 
 
+# Shows F10.
 def test_everything_works_with_unknown_columns(installation: Installation) -> None:
     api = Api(installation)
     kept = installation.stored_card(GOOD_CARD)
@@ -133,6 +134,7 @@ class TestAReleaseWithoutNoticesOfExpiry:
         assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
 
 
+# Shows S28.
 def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
     installation: Installation,
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
     worker.stop()
 
 
+# Shows S23.
 def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
     installation: Installation,
 ) -> None:
@@ -225,6 +226,7 @@ def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation
     assert done.count("seldom") == 1
 
 
+# Shows I10, F43.
 def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
     is_over = threading.Event()
     with (

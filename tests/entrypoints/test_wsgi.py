@@ -63,6 +63,7 @@ def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     serving.wait_for_webhook()
 
 
+# Shows S14.
 @pytest.mark.parametrize(
     ("path", "limit"),
     [(ACCOUNTS, 16 * 1024), ("/webhooks/fake", 256 * 1024)],
@@ -85,6 +86,7 @@ def test_no_body_is_read_beyond_what_its_route_takes(
         assert status(BODY, chunked=True) == 200
 
 
+# Shows S18.
 def test_no_secret_is_in_the_log_or_in_the_list_of_processes(serving: Serving) -> None:
     # Redis is away: that is logged, and limits hold without it.
     assert serving.status(ACCOUNTS) == 401
@@ -115,6 +117,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield serving
 
 
+# Shows I1.
 def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(processes: Serving) -> None:
     def add_cards(_: int) -> list[TokenId]:
         with closing(processes.connect()) as connection:
@@ -132,6 +135,7 @@ def test_nothing_is_lost_when_many_cards_are_added_on_sqlite(processes: Serving)
     assert len({line["process"] for line in added}) > 1
 
 
+# Shows S16.
 def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving) -> None:
     def be_refused(_: int) -> list[int]:
         return [processes.status(ACCOUNTS) for _ in range(10)]
@@ -146,6 +150,7 @@ def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving)
     assert len({line["process"] for line in refused}) > 1
 
 
+# Shows F9.
 def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
     with ExitStack() as connections:
         begun = [

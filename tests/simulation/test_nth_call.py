@@ -577,6 +577,7 @@ every_situation = pytest.mark.parametrize(
 )
 
 
+# Shows F8, F19.
 @every_situation
 def test_a_call_that_fails_is_made_good_by_the_next_try(
     use_case: type, situation: Situation
@@ -584,6 +585,7 @@ def test_a_call_that_fails_is_made_good_by_the_next_try(
     try_each_call(use_case, situation, CallFault(error=documented_error))
 
 
+# Shows I1, I10, F20.
 @every_situation
 def test_a_call_that_acts_and_gives_no_answer_has_its_effect_once(
     use_case: type, situation: Situation
@@ -592,6 +594,7 @@ def test_a_call_that_acts_and_gives_no_answer_has_its_effect_once(
     try_each_call(use_case, situation, fault)
 
 
+# Shows I4, I7, F8, F12, F22.
 @every_situation
 def test_while_a_port_is_away_from_any_call_on_nothing_is_half_done(
     use_case: type, situation: Situation
@@ -599,6 +602,7 @@ def test_while_a_port_is_away_from_any_call_on_nothing_is_half_done(
     try_each_call(use_case, situation, CallFault(error=lasting_error, lasts=True))
 
 
+# Shows F22.
 @every_situation
 def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
     use_case: type, situation: Situation
@@ -607,6 +611,7 @@ def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
     try_each_call(use_case, situation, CallFault(error=refusal, lasts=True))
 
 
+# Shows F3, F23.
 @every_situation
 def test_a_bug_at_any_call_is_told_and_nothing_is_half_done(
     use_case: type, situation: Situation
@@ -614,6 +619,7 @@ def test_a_bug_at_any_call_is_told_and_nothing_is_half_done(
     try_each_call(use_case, situation, CallFault(error=bug))
 
 
+# Shows I1, I7, I9, I10, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
 def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     use_case: type, situation: Situation

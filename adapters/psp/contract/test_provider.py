@@ -97,6 +97,7 @@ class TestStart:
         assert session.page.address.startswith(("https://", "http://"))
         assert session.page.guest_reference
 
+    # Shows F2.
     def test_the_same_key_gives_the_same_page_again(
         self, psp: PspUnderTest, session: Session
     ) -> None:
@@ -236,6 +237,7 @@ class TestGuestReference:
 
         assert other.page.guest_reference != session.page.guest_reference
 
+    # Shows S28.
     @pytest.mark.parametrize(
         "changes", [{"center_id": CenterId(a_uuid(2))}, {"guest_name": "", "guest_email": None}]
     )
@@ -368,11 +370,13 @@ class TestCard:
 
         session.collect()
 
+    # Shows I5.
     def test_a_card_belongs_to_the_page_that_it_was_typed_on(self, session: Session) -> None:
         session.another(guest_reference=session.page.guest_reference).collect()
 
         assert session.outcome() == Pending()
 
+    # Shows I5.
     def test_it_is_stored_where_it_was_asked_for(self, psp: PspUnderTest, session: Session) -> None:
         there = session.another(merchant_account=OTHER)
         card = there.collect().card
@@ -488,6 +492,7 @@ class TestDiscardedToken:
 
         assert psp.tokens(MAIN) == {card.token}
 
+    # Shows F11.
     def test_its_page_does_not_bring_it_back(self, session: Session) -> None:
         session.discard(session.collect().card)
 
@@ -562,6 +567,7 @@ class TestWebhook:
     ) -> None:
         assert_rejected(adapter, [signed(psp, psp.facts.broken_events[fault])])
 
+    # Shows F33.
     @for_each(("whom",), lambda facts: ((whom,) for whom in facts.misdirected))
     def test_one_that_is_meant_for_somebody_else_is_rejected(
         self, psp: PspUnderTest, session: Session, whom: str
@@ -599,6 +605,7 @@ class TestSignature:
 
         assert_rejected(adapter, forged)
 
+    # Shows S13.
     def test_over_another_body_it_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
@@ -616,6 +623,7 @@ class TestSignature:
 
         assert_rejected(adapter, (replace(delivery, headers=each) for each in malformed))
 
+    # Shows S13.
     def test_one_that_is_damaged_anywhere_is_rejected_or_means_the_same(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
@@ -630,6 +638,7 @@ class TestSignature:
                     with suppress(WebhookRejected):
                         assert adapter.read_webhook(replace(delivery, headers=headers)) == sound
 
+    # Shows S4.
     def test_it_is_compared_in_constant_time(
         self,
         psp: PspUnderTest,
@@ -658,6 +667,7 @@ class TestSignature:
         headers = "\n".join(forged.headers.values()).encode()
         assert any(len(each) >= 16 and each in headers for each in compared)
 
+    # Shows S13.
     @pytest.mark.parametrize("secrets", [[""], [" "], [SECRET, ""], ["\n", SECRET]])
     def test_a_blank_secret_is_refused_when_the_adapter_is_made(
         self, psp: PspUnderTest, secrets: list[str]
@@ -673,6 +683,7 @@ class TestSignature:
         with suppress(WebhookRejected):
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
+    # Shows F34.
     def test_while_secrets_change_the_old_and_the_new_are_accepted(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
@@ -681,6 +692,7 @@ class TestSignature:
         assert adapter.read_webhook(signed(psp, delivery.body, secret="a new secret"))
         assert adapter.read_webhook(delivery)
 
+    # Shows F34.
     def test_after_secrets_have_changed_the_old_is_rejected(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
@@ -697,6 +709,7 @@ class TestSignedTime:
 
         assert session.adapter.read_webhook(delivery)
 
+    # Shows S13.
     @pytest.mark.parametrize("seconds", [-(10**9), -301, 301, 10**9])
     def test_too_old_or_too_far_ahead_it_is_rejected(
         self, psp: PspUnderTest, session: Session, seconds: int
@@ -739,6 +752,7 @@ def for_each_outage(method: Method) -> pytest.MarkDecorator:
 
 @needs(Ability.STAND_IN)
 class TestOutage:
+    # Shows F19, F20, F22, S7.
     @for_each_outage(Method.START)
     def test_a_page_is_made_once_all_the_same(
         self, psp: PspUnderTest, adapter: PaymentProvider, call: int, trouble: Trouble
@@ -784,6 +798,7 @@ class TestOutage:
         session.close()
         assert session.outcome() == PageClosed()
 
+    # Shows F20.
     @for_each_outage(Method.DISCARD)
     def test_a_token_is_discarded_once_it_is_over(
         self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
@@ -815,6 +830,7 @@ class TestAnswer:
 
         assert session.adapter.start(session.request) == session.page
 
+    # Shows F23.
     @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
     @pytest.mark.parametrize("typed", [None, GuestCard.GOOD])
     def test_about_a_page_that_is_nonsense_or_unknown_is_an_outage(
@@ -915,6 +931,7 @@ def refused(act: Callable[[], object], call: int) -> bool:
 class TestDeadline:
     """Every method ends within 5 seconds, whatever the PSP sends."""
 
+    # Shows F21.
     def test_a_response_that_drips_or_never_comes_ends_each_method(
         self, psp: PspUnderTest, tmp_path: Path
     ) -> None:

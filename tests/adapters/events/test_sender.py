@@ -96,6 +96,7 @@ def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
 
 
 class TestAddresses:
+    # Shows S24.
     @pytest.mark.parametrize("address", [*FORBIDDEN, *SPELLINGS, "localhost"])
     def test_one_that_is_not_public_is_not_connected_to(
         self, attempts: list[str], address: str
@@ -148,6 +149,7 @@ class TestAddresses:
 
         assert attempts == [PUBLIC, PUBLIC_IPV6]
 
+    # Shows S24.
     def test_the_one_that_was_checked_is_the_one_that_is_connected_to(
         self, attempts: list[str]
     ) -> None:
@@ -236,6 +238,7 @@ class TestResponse:
         assert send(receiver.url) == status
         assert len(receiver.requests) == 1
 
+    # Shows S24.
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
     def test_a_redirect_is_not_followed(
         self, receiver: ListeningServer, attempts: list[str], status: int
@@ -247,6 +250,7 @@ class TestResponse:
             assert internal.connections == 0
         assert attempts == ["127.0.0.1"]
 
+    # Shows F43.
     @pytest.mark.parametrize("act", [drip_head, drip_interim_responses, fall_silent])
     def test_one_that_drips_or_never_comes_ends_at_the_deadline(
         self, receiver: ListeningServer, act: Act

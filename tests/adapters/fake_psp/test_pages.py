@@ -108,6 +108,7 @@ def test_a_guest_may_have_a_blank_name(psp: FakePsp, browser: Browser) -> None:
     assert browser.open(reference).status_code == 200
 
 
+# Shows S9.
 def test_no_page_asks_for_anything_from_elsewhere(browser: Browser, reference: str) -> None:
     text = browser.open(reference).text
     addresses = re.findall(r'(?:src|action|<link [^>]*href)="([^"]*)"', text)
@@ -318,6 +319,7 @@ def test_only_a_form_is_read(browser: Browser, reference: str, content_type: str
 # Who may send the form.
 
 
+# Shows S10.
 @pytest.mark.parametrize("origin", ["null", "", BASE_URL + ".evil"])
 def test_a_form_from_elsewhere_is_refused(
     psp: FakePsp, browser: Browser, reference: str, origin: str
@@ -338,6 +340,7 @@ def test_a_browser_that_sends_no_origin_is_let_in(
     assert sent.status_code == 303
 
 
+# Shows S10.
 @pytest.mark.parametrize("token", ["", "0" * 64, "\ud800"])
 def test_a_form_without_its_token_is_refused(
     psp: FakePsp, browser: Browser, reference: str, token: str
@@ -350,6 +353,7 @@ def test_a_form_without_its_token_is_refused(
     assert psp.page(reference).attempts == 0
 
 
+# Shows S10.
 def test_the_token_of_another_page_is_refused(
     psp: FakePsp, browser: Browser, reference: str, verified: str
 ) -> None:
@@ -418,6 +422,7 @@ def test_a_database_that_cannot_be_written_says_to_try_again(
 # Headers.
 
 
+# Shows S9.
 @pytest.mark.parametrize(
     ("redirect_origin", "source"),
     [
@@ -446,6 +451,7 @@ def test_the_headers_shut_everything_else_out(
         assert page.headers["cache-control"] == "no-store"
 
 
+# Shows S9.
 def test_pages_without_a_form_send_no_referrer(browser: Browser, reference: str) -> None:
     for page in (
         browser.open("page_unknown"),
@@ -457,6 +463,7 @@ def test_pages_without_a_form_send_no_referrer(browser: Browser, reference: str)
         assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
 
 
+# Shows S9.
 def test_a_site_on_https_insists_on_it(tmp_path: Path) -> None:
     installed = Installation(
         tmp_path, base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1"
@@ -501,6 +508,7 @@ def walk_every_path(psp: FakePsp, browser: Browser, cvc: str) -> None:
     assert psp.page(challenged).state is PageState.CHALLENGED
 
 
+# Shows S11.
 def test_no_card_number_is_in_the_database_or_the_log(
     psp: FakePsp,
     browser: Browser,
@@ -520,6 +528,7 @@ def test_no_card_number_is_in_the_database_or_the_log(
     assert b'"last_four":"3220"' in b"".join(written.values())
 
 
+# Shows S11.
 def test_nothing_that_is_kept_depends_on_the_cvc(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,6 +85,7 @@ def test_an_event_says_which_merchant_account_it_is_for(
     assert notice.content == "page.completed event_1"
 
 
+# Shows S13.
 def test_an_altered_time_is_rejected(provider: FakeProvider, delivery: WebhookDelivery) -> None:
     signature = delivery.headers[signatures.HEADER]
     timestamp = int(START.timestamp())

@@ -98,6 +98,7 @@ def test_a_fingerprint_says_nothing_at_another_merchant_account(psp: FakePsp) ->
     assert fingerprint(1, MAIN) != fingerprint(2, OTHER)
 
 
+# Shows F40.
 def test_a_page_that_was_seen_closed_stays_closed_when_the_clock_goes_back(
     psp: FakePsp, clock: SettableClock
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_token_of_another_guest_is_not_discarded(psp: FakePsp) -> None:
     assert psp.tokens(MAIN) == {page.card.token}
 
 
+# Shows F13.
 def test_reading_leaves_no_transaction_open(psp: FakePsp) -> None:
     psp.page(psp.start_page(hosted_page_request()).reference)
     assert not psp._database._connection().conn.in_transaction
@@ -154,6 +156,7 @@ def test_the_database_is_for_its_owner_alone(database: Path, clock: SettableCloc
     assert modes == dict.fromkeys(("fake-psp.db", "fake-psp.db-wal", "fake-psp.db-shm"), 0o600)
 
 
+# Shows F7.
 def test_what_is_answered_is_synced(psp: FakePsp) -> None:
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -153,6 +153,7 @@ def test_a_rejected_event_is_sent_again_signed_anew(
     assert provider.read_webhook(second)
 
 
+# Shows F31.
 def test_retries_come_less_and_less_often_and_end(
     psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
 ) -> None:
@@ -173,6 +174,7 @@ def test_retries_come_less_and_less_often_and_end(
     assert receiver.received.empty()
 
 
+# Shows F32.
 def test_a_bad_event_does_not_hold_up_the_others(
     psp: FakePsp,
     sender: WebhookSender,

@@ -41,6 +41,7 @@ def test_a_source_may_be_sent_as_a_string_of_its_digit(api: Api) -> None:
     assert api.installation.session(result.json["token_id"]).source is Source.MOBILE
 
 
+# Shows S5.
 def test_the_link_never_follows_the_host_header(api: Api) -> None:
     result = api.post(
         GOOD_BODY, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
@@ -49,6 +50,7 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
     assert result.json["hosted_payment_uri"].startswith(BASE_URL)
 
 
+# Shows S14.
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -86,6 +88,7 @@ def test_missing_fields_are_named(refusing: Api) -> None:
     assert refused(refusing.post({"center_id": CENTER_ID})) == (400, "redirect_uri is required")
 
 
+# Shows S12.
 @pytest.mark.parametrize("broken", ["\x00", "\x1b[31m", "\r\n", "\ud800", "\u2028", "\x7f"])
 def test_control_characters_are_refused_in_every_field(refusing: Api, broken: str) -> None:
     for name, message in (
@@ -107,6 +110,7 @@ def test_an_unknown_guest_is_not_found(refusing: Api, guest_id: str, code: int) 
     assert refused(result) == (code, "Guest not found")
 
 
+# Shows S1.
 @pytest.mark.parametrize("guest_id", [NOBODY, "x"])
 @pytest.mark.parametrize("body", ["{", "{}", json.dumps(GOOD_BODY)])
 def test_a_caller_without_permission_learns_nothing(
@@ -120,6 +124,7 @@ def test_a_caller_without_permission_learns_nothing(
     assert refused(result) == (403, "User not authorized")
 
 
+# Shows S14.
 @pytest.mark.parametrize(
     "body",
     [
@@ -151,6 +156,7 @@ def test_a_body_that_is_no_json_object_is_refused(refusing: Api, body: bytes) ->
     assert refused(result) == (400, "Invalid request body")
 
 
+# Shows S14.
 def test_a_body_may_have_16_kib_and_no_more(api: Api) -> None:
     filled = json.dumps({**GOOD_BODY, "padding": ""})
     fits = filled.replace('""', '"' + "x" * (16 * 1024 - len(filled)) + '"')
@@ -161,6 +167,7 @@ def test_a_body_may_have_16_kib_and_no_more(api: Api) -> None:
     assert refused(result) == (413, "Request body too large")
 
 
+# Shows S14.
 @pytest.mark.parametrize(
     "headers",
     [
@@ -185,6 +192,7 @@ def test_the_media_type_of_json_may_be_spelled_otherwise(api: Api) -> None:
         assert api.post(GOOD_BODY, headers={"Content-Type": content_type}).status_code == 200
 
 
+# Shows S15.
 def test_unknown_fields_are_ignored_and_never_stored(api: Api) -> None:
     unknown = {
         "card_number": "4111111111111111",

@@ -31,6 +31,7 @@ def test_every_operation_of_clients_needs_a_token(api: Api) -> None:
             assert result.headers["www-authenticate"] == "Bearer"
 
 
+# Shows S3.
 def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
     result = api.send(
         "GET",
@@ -43,12 +44,14 @@ def test_a_token_is_taken_from_no_other_place(api: Api) -> None:
     assert result.status_code == 401
 
 
+# Shows S3.
 def test_an_expired_token_is_refused(api: Api) -> None:
     api.installation.clock.advance(timedelta(hours=24))
 
     assert api.get(ACCOUNTS).status_code == 401
 
 
+# Shows F39, S3.
 def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
     api.installation.container.revoke_token()(api.token)
@@ -56,6 +59,7 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 401
 
 
+# Shows I6, S3.
 def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
     api.get(ACCOUNTS)
     for file in api.installation.database.parent.iterdir():
@@ -64,6 +68,7 @@ def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
     assert api.token.startswith(kept.prefix)
 
 
+# Shows S16.
 def test_failures_are_limited_per_address_and_good_tokens_are_not(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
     statuses = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
@@ -110,6 +115,7 @@ class OneToken(Identity):
         return a_caller() if token == TOKEN else None
 
 
+# Shows S3.
 @example(["BEARER  ", TOKEN])
 @example(["apikey ", TOKEN])
 @example(["apikeybearer ", TOKEN])
@@ -131,6 +137,7 @@ def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: lis
             authenticate(request)
 
 
+# Shows S16.
 def test_all_writes_of_a_caller_count_whatever_they_write_and_no_reads(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_WRITE_LIMIT="2/day")
     api, other = Api(installation), Api(installation, a_caller(centers=None))

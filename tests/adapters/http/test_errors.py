@@ -32,6 +32,7 @@ def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
             assert (path, *form(result)) == (path, 404, "Not found")
 
 
+# Shows S17.
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -64,6 +65,7 @@ class BrokenAddCard:
         raise ZeroDivisionError("4242424242424242")
 
 
+# Shows S17.
 def test_a_fault_of_ours_says_nothing_of_the_inside(installation: Installation) -> None:
     installation.container.use_cases().__dict__["add_card"] = BrokenAddCard()
     api = Api(installation)
@@ -76,6 +78,7 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(installation: Installation) 
     assert isinstance(line["exc_info"], ZeroDivisionError)
 
 
+# Shows F8.
 def test_a_storage_that_is_away_is_a_clear_503(api: Api) -> None:
     unavailable = (503, "Service temporarily unavailable")
     installation = api.installation
@@ -111,6 +114,7 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
     assert "fake=line" not in repr(line)
 
 
+# Shows S20.
 def test_a_lack_of_permission_is_logged(installation: Installation) -> None:
     api = Api(installation, installation.a_caller(Permission.GUESTS_VIEW))
     with capture_logs() as logs:
@@ -121,6 +125,7 @@ def test_a_lack_of_permission_is_logged(installation: Installation) -> None:
     assert api.token not in repr(logs)
 
 
+# Shows S9.
 def test_responses_over_https_ask_for_https(tmp_path: Path) -> None:
     installation = Installation(
         tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"

@@ -106,6 +106,7 @@ def test_no_request_gets_a_response_outside_the_document(
     request_has_a_documented_response()
 
 
+# Shows S17.
 def test_no_history_of_requests_gets_a_response_outside_the_document(tmp_path: Path) -> None:
     """Follow the links of the document. Guests type cards on the hosted pages that are opened."""
     folders = (tmp_path / str(number) for number in count())

@@ -82,6 +82,7 @@ def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
     assert result.headers["cache-control"] == "no-store"
 
 
+# Shows S6, S8.
 @LEGS
 def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api, leg: str) -> None:
     uri = "HTTPS://Shop.Example:443/a/../b?x=%7e&y=1+2&z=%20;'(,)#frag"
@@ -90,6 +91,7 @@ def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api
     assert sent_back(api, session, leg, "&redirect_uri=https://evil.example") == uri
 
 
+# Shows S8.
 def test_coming_back_stores_the_card_and_shows_nothing_of_it(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session)
@@ -98,6 +100,7 @@ def test_coming_back_stores_the_card_and_shows_nothing_of_it(api: Api) -> None:
     assert len(api.installation.accounts()) == 1
 
 
+# Shows I8.
 @pytest.mark.parametrize("typed", [None, DECLINED_CARD, CHALLENGED_CARD])
 def test_coming_back_without_a_card_stores_none_whatever_the_address_says(
     api: Api, typed: str | None
@@ -132,6 +135,7 @@ def test_a_guest_with_too_many_refused_cards_reads_to_try_again_later(tmp_path: 
     installation.close()
 
 
+# Shows S7.
 def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
     with closing(listen("127.0.0.1", 0)) as shop:
         shop.setblocking(False)
@@ -196,6 +200,7 @@ def test_a_link_whose_guest_or_center_is_gone_leads_back(api: Api, table: str, c
     assert shown(result) == (center, "This link is not known", REDIRECT_URI)
 
 
+# Shows F38.
 def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
     session = api.installation.add_card(redirect_uri="https://shop.example/?a=1&b='x'")
     api.installation.clock.advance(timedelta(minutes=31))
@@ -207,6 +212,7 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
     assert f"Go back to {CENTER}" in result.text
 
 
+# Shows S10.
 def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) -> None:
     api.installation.configure(redirect_origins=("myspa://",), link_minutes=43_200)
     session = api.installation.add_card(redirect_uri="myspa://cards", link_minutes=43_200)
@@ -243,6 +249,7 @@ def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) ->
 ADD, VIEW = Permission.GUESTS_ADD, Permission.GUESTS_VIEW
 
 
+# Shows S28.
 @pytest.mark.parametrize(
     ("permissions", "centers", "age", "is_shown"),
     [
@@ -288,6 +295,7 @@ def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
     assert "Continue to the payment page" in opened(api, session).text
 
 
+# Shows F35.
 def test_a_double_click_leads_to_one_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     session = api.installation.add_card()
     one_waits = threading.Event()
@@ -307,6 +315,7 @@ def test_a_double_click_leads_to_one_page(api: Api, monkeypatch: pytest.MonkeyPa
     assert api.installation.provider.calls.count("start") == 1
 
 
+# Shows F22.
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
     session = api.installation.add_card()
     api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
@@ -322,6 +331,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
     assert opened(api, session).status_code == 303
 
 
+# Shows S9.
 def test_every_page_is_shut_to_scripts_frames_and_caches(refusing: Api) -> None:
     result = refusing.browse("/hosted-payments", "token_id=x")
 

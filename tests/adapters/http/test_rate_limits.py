@@ -33,6 +33,7 @@ def fail(limits: RateLimits, times: int) -> None:
         limits.count_failed_authentication(ADDRESS)
 
 
+# Shows S16.
 def test_processes_count_together(redis: RedisServer) -> None:
     processes = [a_process(redis, write="2/day") for _ in range(2)]
     for process in processes:
@@ -48,6 +49,7 @@ def test_processes_count_together(redis: RedisServer) -> None:
         process.count_failed_authentication("198.51.100.8")
 
 
+# Shows S16.
 def test_while_redis_is_away_each_process_counts_for_itself(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_webhook_is_kept_and_the_reconciler_woken(api: Api) -> None:
     assert api.installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
+# Shows F26.
 def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 60)
@@ -59,6 +60,7 @@ def test_a_hundred_at_once_store_one_card(tmp_path: Path, monkeypatch: pytest.Mo
     installation.close()
 
 
+# Shows F33.
 @pytest.mark.parametrize("age_seconds", [301, -301])
 def test_an_event_signed_too_long_ago_or_ahead_is_refused(api: Api, age_seconds: int) -> None:
     session = api.installation.opened_session()
@@ -72,6 +74,7 @@ def test_an_event_signed_too_long_ago_or_ahead_is_refused(api: Api, age_seconds:
     assert api.installation.session(session.token_id) == before
 
 
+# Shows F33.
 def test_an_altered_or_unsigned_event_is_refused(api: Api) -> None:
     body, headers = signed_event(api.installation, api.installation.opened_session())
 

@@ -31,6 +31,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
+# Shows F16.
 def test_a_commit_whose_response_is_lost_succeeds_if_the_server_committed(
     relay: Relay, relayed: PostgresqlStorage
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_commit_succeeds_on_a_connection_that_a_pooler_has_kept_over_a_crash(
     assert relayed.transact(add) == "added"
 
 
+# Shows F16.
 def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStorage) -> None:
     relay.before_commit = relay.cut
     with pytest.raises(ServiceUnavailable):
@@ -57,6 +59,7 @@ def test_a_commit_that_never_arrived_fails(relay: Relay, relayed: PostgresqlStor
     assert relayed.transact(add) == "added"
 
 
+# Shows F16.
 @pytest.mark.parametrize("was_kept", [True, False])
 def test_a_commit_whose_outcome_stays_unknown_is_unavailable(
     url: str,

@@ -44,6 +44,7 @@ def has_session(storage: PostgresqlStorage) -> bool:
         return unit.sessions.get(TOKEN_ID) is not None
 
 
+# Shows F17.
 def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlStorage) -> None:
     execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '10ms'")
     both = [TokenId(a_uuid(number)) for number in (1, 2)]
@@ -74,6 +75,7 @@ def test_both_units_of_a_deadlock_succeed(own_url: str, own_storage: PostgresqlS
     assert len(calls) >= 3
 
 
+# Shows F17.
 @pytest.mark.parametrize("code", CODES, ids=CODES.values())
 def test_work_with_a_conflict_is_repeated_in_a_new_unit(
     storage: PostgresqlStorage, code: str
@@ -93,6 +95,7 @@ def test_work_with_a_conflict_is_repeated_in_a_new_unit(
     assert has_session(storage)
 
 
+# Shows F17.
 def test_work_that_always_has_a_conflict_is_unavailable(storage: PostgresqlStorage) -> None:
     calls: list[WriteUnit] = []
 
@@ -153,6 +156,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
 }
 
 
+# Shows F12.
 @pytest.mark.parametrize(("first", "second"), WAITING.values(), ids=WAITING)
 @pytest.mark.usefixtures("short_lock_timeout")
 def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(

@@ -95,6 +95,7 @@ class TestSettings:
             )
         }
 
+    # Shows I1, F7.
     @pytest.mark.parametrize(
         ("default", "in_force"), [("off", "on"), ("local",) * 2, ("remote_apply",) * 2]
     )
@@ -119,6 +120,7 @@ class TestPool:
             storage.close()
             wait_until(lambda: not states(own_url))
 
+    # Shows F13.
     def test_nothing_is_left_open_by_a_unit(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
@@ -167,6 +169,7 @@ class TestPool:
 
 
 class TestOutage:
+    # Shows F15.
     def test_no_unit_meets_a_connection_that_was_cut_off_before(
         self, url: str, storage: PostgresqlStorage
     ) -> None:
@@ -246,6 +249,7 @@ class TestOutage:
         monkeypatch.setattr(connection, "AWAY_SECONDS", 0.5)
         wait_until(lambda: is_back(relayed))
 
+    # Shows F18.
     def test_while_it_is_away_one_thread_waits_and_the_others_fail_at_once(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -317,6 +321,7 @@ class TestOutage:
                 USES[name](own_storage)
         assert not has_session(own_storage)
 
+    # Shows F8.
     def test_a_server_whose_disk_is_full_is_unavailable_and_keeps_nothing(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
@@ -366,6 +371,7 @@ def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: Postgre
 
 
 class TestSecrets:
+    # Shows S18.
     @pytest.mark.parametrize(
         "address",
         [

@@ -66,6 +66,7 @@ def no_response(
 
 
 class TestDeadline:
+    # Shows F21.
     @pytest.mark.parametrize("act", [drip_head, drip_body, drip_interim_responses, fall_silent])
     def test_ends_a_response_that_drips_or_never_comes(
         self, psp: ListeningServer, act: Act

@@ -28,6 +28,7 @@ AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
 
 
 class TestBulkhead:
+    # Shows F22.
     def test_a_psp_that_hangs_leaves_threads_for_adding_cards(
         self, installation: Installation
     ) -> None:
@@ -76,6 +77,7 @@ class TestCircuitBreaker:
         with pytest.raises(ProviderUnavailable, match="breaker is open"):
             self.call(takes=0)
 
+    # Shows F22.
     def test_it_opens_after_three_time_outs_in_a_row(self) -> None:
         with capture_logs() as lines:
             self.hang()

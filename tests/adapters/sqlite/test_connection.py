@@ -70,6 +70,7 @@ def connection_of(storage: SqliteStorage, *, writing: bool = False) -> Database:
         return transaction.db
 
 
+# Shows I1, F7.
 @pytest.mark.parametrize("writing", [False, True])
 def test_the_settings_that_keep_records_safe_are_in_force(path: Path, writing: bool) -> None:
     with closing(SqliteStorage(path)) as storage:
@@ -142,6 +143,7 @@ def test_the_connection_of_a_thread_that_has_ended_is_closed(storage: SqliteStor
     assert len(storage._connections._readers) == 0
 
 
+# Shows F12.
 def test_a_write_unit_is_unavailable_while_another_process_writes_too_long(
     path: Path, storage: SqliteStorage
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_write_unit_waits_for_one_that_ends_in_time(path: Path) -> None:
         assert has_session(storage)
 
 
+# Shows F12.
 def test_a_writer_beyond_the_queue_is_refused_sooner(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +197,7 @@ def test_a_writer_beyond_the_queue_is_refused_sooner(
         elsewhere(lambda: write(0))
 
 
+# Shows F13.
 def test_the_write_ahead_log_stays_small_but_for_a_long_reader(
     path: Path, storage: SqliteStorage
 ) -> None:
@@ -219,6 +223,7 @@ def test_the_write_ahead_log_stays_small_but_for_a_long_reader(
     assert write_and_read_much() < grown + CHECKPOINT_PAGES * PAGE_BYTES
 
 
+# Shows F8.
 def test_a_commit_that_fails_leaves_nothing_behind(path: Path, storage: SqliteStorage) -> None:
     assert not has_session(storage)
     with storage.write() as unit:

@@ -295,6 +295,7 @@ class TestOutcome:
         provider.discard(MAIN, outcome.guest_reference, outcome.token)
         assert provider.outcome(REQUEST, page, ()) == Pending()
 
+    # Shows S23.
     def test_each_refused_card_counts_by_its_webhook(
         self, provider: StripeProvider, server: FakeStripeServer, clock: SettableClock
     ) -> None:
@@ -386,6 +387,7 @@ def test_the_card_of_a_deleted_customer_counts_as_discarded(
 class TestFaults:
     """F20 to F24: what may go wrong between the service and Stripe, beyond the contract suite."""
 
+    # Shows F20.
     def test_f20_a_page_made_under_a_saved_fault_is_found(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
@@ -452,6 +454,7 @@ class TestFaults:
         with pytest.raises(ProviderRefused):
             provider.start(NEXT)
 
+    # Shows F22.
     @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT, Trouble.LOCKED])
     def test_f22_what_may_pass_is_tried_three_times(
         self, provider: StripeProvider, server: FakeStripeServer, trouble: Trouble
@@ -481,6 +484,7 @@ class TestFaults:
         assert server.calls == ["POST /v1/customers"]
         assert raised.value.retry_after == retry_after
 
+    # Shows F24.
     def test_f24_a_page_that_stripe_closed_early_is_closed_and_followed_by_another(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:

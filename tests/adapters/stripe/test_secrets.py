@@ -45,6 +45,7 @@ def output() -> Iterator[io.StringIO]:
     root.removeHandler(handler)
 
 
+# Shows I6.
 @pytest.mark.parametrize("trouble", [None, *Trouble])
 def test_a_call_says_nothing(
     server: FakeStripeServer,
@@ -85,6 +86,7 @@ def test_the_details_of_a_refusal_are_what_stripes_support_needs(
     )
 
 
+# Shows S18.
 def test_no_repr_shows_a_key(provider: StripeProvider) -> None:
     shown = repr(KEYS) + str(KEYS) + repr(provider) + repr(vars(provider))
 

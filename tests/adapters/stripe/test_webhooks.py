@@ -128,6 +128,7 @@ def test_a_malformed_event_is_not_quoted() -> None:
     assert rejected.value.__suppress_context__
 
 
+# Shows F33.
 def test_live_and_test_mode_are_kept_apart() -> None:
     live_keys = StripeKeys(secret_key="sk_live_main", webhook_secrets=(TEST_SECRET,))
     live = StripeProvider({MAIN: live_keys}, clock=SettableClock())
@@ -146,6 +147,7 @@ def test_the_address_without_a_name_is_the_default_accounts() -> None:
     assert (notice.merchant_account, notice.token_id) == (DEFAULT_MERCHANT_ACCOUNT, TOKEN_ID)
 
 
+# Shows F33.
 @given(st.data())
 def test_whatever_is_altered_is_rejected(data: st.DataObject) -> None:
     sent = delivery(an_event())

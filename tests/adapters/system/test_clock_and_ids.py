@@ -29,6 +29,7 @@ def test_the_clock_is_steady_after_a_while_without_a_jump() -> None:
     assert not SystemClock().is_steady()
 
 
+# Shows S3.
 def test_ids_are_random_uuids_and_secrets_of_256_bits() -> None:
     ids = RandomIds()
     uuids = {ids.uuid() for _ in range(1000)}
