@@ -24,6 +24,7 @@ from adapters.psp.contract.test_provider import (
     surroundings,
 )
 from adapters.psp.contract.under_test import (
+    OTHER,
     Ability,
     Facts,
     GuestCard,
@@ -42,6 +43,7 @@ from domain.hosted_pages import (
     PageClosed,
     Pending,
 )
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
 
 COUNTRIES: Final = [
@@ -444,11 +446,18 @@ class TestWhatThePspTells:
 
 @needs(Ability.STAND_IN, Ability.COUNTS_REFUSALS)
 class TestRefusedCards:
-    def test_are_told_with_the_card_that_follows(self, session: Session) -> None:
+    def test_are_told_at_once_and_with_the_card_that_follows(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         for _ in range(2):
             session.type_card(GuestCard.REFUSED)
+        assert session.outcome().refused_cards == 2
 
-        assert session.collect().refused_cards == 2
+        session.type_card(GuestCard.CHALLENGED)
+        assert session.outcome() == Pending(refused_cards=2)
+
+        psp.answer_challenge(session.page, confirmed=True)
+        assert session.outcome().refused_cards == 2
 
     def test_are_told_when_the_page_is_closed(self, session: Session) -> None:
         session.type_card(GuestCard.REFUSED)
@@ -511,13 +520,15 @@ class TestKeysAndAddresses:
             with pytest.raises(SettingsError, match=name):
                 psp.plugin.read(surroundings(tmp_path, {**given, name: "http://psp.example/v1"}))
 
+    @pytest.mark.parametrize("account", [DEFAULT_MERCHANT_ACCOUNT, OTHER])
     @for_each(("what",), lambda facts: ((what,) for what in facts.live_settings))
     def test_a_key_for_real_cards_is_known_as_one(
-        self, psp: PspUnderTest, tmp_path: Path, what: str
+        self, psp: PspUnderTest, tmp_path: Path, what: str, account: MerchantAccount
     ) -> None:
-        given, own = set_for_default(psp), psp.plugin.account_settings
+        own = psp.plugin.account_settings
         assert own is not None
-        live = {own.name(each): value for each, value in psp.facts.live_settings.items()}
+        given = {own.name(each, account): value for each, value in psp.settings.items()}
+        live = {own.name(each, account): value for each, value in psp.facts.live_settings.items()}
         named = [
             psp.plugin.live_setting(psp.plugin.read(surroundings(tmp_path, settings)))
             for settings in (given, {**given, **live})

@@ -45,7 +45,7 @@ from adapters.psp.contract.under_test import (
 )
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError
-from domain.billing import AvsResult
+from domain.billing import AvsResult, BillingInfo
 from domain.hosted_pages import (
     CardCollected,
     Consent,
@@ -331,10 +331,17 @@ class TestCard:
             (False, GuestCard.GOOD, AvsResult.NOT_CHECKED),
         ],
     )
+    @pytest.mark.parametrize("billing_info", [ADDRESS, None])
     def test_the_result_of_the_address_check_is_reported(
-        self, session: Session, avs: bool, typed: GuestCard, result: AvsResult
+        self,
+        session: Session,
+        avs: bool,
+        typed: GuestCard,
+        result: AvsResult,
+        billing_info: BillingInfo | None,
     ) -> None:
-        checked = session.another(avs=avs, billing_info=ADDRESS if avs else None)
+        # Without `billing_info`, the guest types the address on the page.
+        checked = session.another(avs=avs, billing_info=billing_info)
 
         assert checked.collect(typed).avs is result
 
