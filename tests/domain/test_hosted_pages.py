@@ -81,3 +81,9 @@ def test_a_time_out_of_bounds_is_not(time: datetime) -> None:
     assert not is_credible(
         NoCardCollected(guest_reference=GUEST, token=CARD.token, collected_at=time), PAGE
     )
+
+
+@pytest.mark.parametrize("refused_cards", [-1, 10_000, 10**18])
+def test_a_count_of_refused_cards_out_of_bounds_is_not(refused_cards: int) -> None:
+    for outcome in (COLLECTED, PageClosed()):
+        assert not is_credible(replace(outcome, refused_cards=refused_cards), PAGE)

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.pytest_plugin import psps
 from adapters.psp.contract.samples import a_page_request
-from adapters.psp.contract.sessions import ADDRESS, Session, WatchedAdapter, a_request
+from adapters.psp.contract.sessions import ADDRESS, Session, a_request, watched
 from adapters.psp.contract.under_test import EXPIRY, OTHER_SECRET, SECRET, PspUnderTest
 from domain.ports import FailureDetails, PaymentProvider
 
@@ -62,7 +62,7 @@ def psp(
     """Start a PSP without any records. Its adapters are watched."""
     with closing(request.param(tmp_path)) as psp:
         adapter = psp.adapter
-        monkeypatch.setattr(psp, "adapter", lambda *args: WatchedAdapter(adapter(*args), raised))
+        monkeypatch.setattr(psp, "adapter", lambda *args: watched(psp, adapter(*args), raised))
         yield psp
 
 

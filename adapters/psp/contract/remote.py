@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,8 @@ _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.TOO_MANY: 429,
     Trouble.OUT_OF_ORDER: 503,
 }
+_VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
+"""A text or a number in a JSON object."""
 
 
 class RemotePspUnderTest(PspUnderTest):
@@ -113,6 +117,12 @@ class RemotePspUnderTest(PspUnderTest):
                 return stand_in.respond_with(html_response("<html>Not found</html>", 404))
             case Trouble.REDIRECTED:
                 return stand_in.redirect
+            case Trouble.UNKNOWN_ERROR:
+                refusal = self.error(Trouble.REFUSED)
+                if refusal.status != HTTPStatus.OK:
+                    return stand_in.respond_with(replace(refusal, status=418))
+                body = _VALUE.sub(rb'\1"unheard_of"', refusal.body)
+                return stand_in.respond_with(replace(refusal, body=body))
             case Trouble.TOO_MANY:
                 refusal = self.error(trouble)
                 headers = {**refusal.headers, "Retry-After": "17"}

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 import pytest
-from typing_extensions import override
 
-from adapters.psp.contract.samples import a_page_request
+from adapters.psp.contract.samples import OTHER_GUEST_ID, a_page_request
 from adapters.psp.contract.under_test import (
     EXPIRY,
     MAIN,
     Ability,
     Facts,
     GuestCard,
+    Method,
     PspUnderTest,
 )
 from domain.billing import BillingInfo
 from domain.hosted_links import HostedLinks
 from domain.hosted_pages import (
     CardCollected,
-    Evidence,
     HostedPage,
     HostedPageRequest,
     Outcome,
-    WebhookDelivery,
-    WebhookNotice,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+from domain.identifiers import TokenId
 from domain.payment_accounts import Card
 from domain.ports import PaymentProvider
 
@@ -58,56 +56,42 @@ def for_each(
     return pytest.mark.psp_cases(names, cases)
 
 
-class WatchedAdapter(PaymentProvider):
-    """An adapter whose calls must end in time. `raised` keeps what they raise."""
-
-    def __init__(self, adapter: PaymentProvider, raised: list[Exception]) -> None:
-        self._adapter = adapter
-        self._raised = raised
-
-    @property
-    @override
-    def return_parameters(self) -> frozenset[str]:
-        return self._adapter.return_parameters
-
-    @override
-    def identity(self, merchant_account: MerchantAccount) -> str | None:
-        return self._watched(lambda: self._adapter.identity(merchant_account))
-
-    @override
-    def start(self, request: HostedPageRequest) -> HostedPage:
-        return self._watched(lambda: self._adapter.start(request))
-
-    @override
-    def outcome(
-        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
-    ) -> Outcome:
-        return self._watched(lambda: self._adapter.outcome(request, page, evidence))
-
-    @override
-    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        self._watched(lambda: self._adapter.close(request, page))
-
-    @override
-    def discard(
-        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+class _WatchedAdapter:
+    def __init__(
+        self, adapter: PaymentProvider, raised: list[Exception], keeps: frozenset[str]
     ) -> None:
-        self._watched(lambda: self._adapter.discard(merchant_account, guest_reference, token))
+        self._adapter, self._raised, self._keeps = adapter, raised, keeps
 
-    @override
-    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
-        return self._watched(lambda: self._adapter.read_webhook(delivery))
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._adapter, name)
+        return partial(self._watched, found) if callable(found) else found
 
-    def _watched(self, call: Callable[[], Returned]) -> Returned:
-        began = time.monotonic()
+    def _watched(self, call: Callable[..., Returned], *args: object) -> Returned:
+        before, began = self._kept(), time.monotonic()
         try:
-            return call()
+            return call(*args)
         except Exception as error:
             self._raised.append(error)
             raise
         finally:
             seconds = time.monotonic() - began
             assert seconds < MAX_SECONDS, f"the method took {seconds:.1f} of at most 5 seconds"
+            assert self._kept() == before, "an adapter keeps no state; see PspUnderTest.keeps"
+
+    def _kept(self) -> str:
+        own = getattr(self._adapter, "__dict__", {})
+        return repr({name: value for name, value in own.items() if name not in self._keeps})
+
+
+def watched(
+    psp: PspUnderTest, adapter: PaymentProvider, raised: list[Exception]
+) -> PaymentProvider:
+    """Return the adapter, whose calls must end in time and leave it as it was.
+
+    `raised` collects what they raise.
+    """
+    # cast: it has every attribute of the adapter.
+    return cast("PaymentProvider", _WatchedAdapter(adapter, raised, psp.keeps))
 
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
@@ -183,6 +167,30 @@ class Session:
     def discard(self, card: Card) -> None:
         """Discard a card of the session."""
         self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
+
+    def prepare(self, method: Method) -> Callable[[], object]:
+        """Return a call of a method, which may be repeated. START is for a guest who is new."""
+        if method is Method.START:
+            request = a_request(self.psp, guest_id=OTHER_GUEST_ID)
+            return lambda: self.adapter.start(request)
+        if method is Method.CLOSE:
+            return self.close
+        if method is Method.DISCARD:
+            card = self.collect().card
+            return lambda: self.discard(card)
+        if method is Method.OUTCOME_WITH_CARD:
+            self.type_card()
+        return self.outcome
+
+    def effect(self, method: Method) -> object:
+        """Return what a method changes at the PSP, or reads of it."""
+        match method:
+            case Method.START:
+                return self.psp.count_pages()
+            case Method.DISCARD:
+                return self.psp.tokens(MAIN)
+            case _:
+                return self.outcome()
 
     def event(self, kind: str = "") -> bytes:
         """Return the body of a webhook about the page."""

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, timedelta
@@ -27,10 +27,10 @@ from adapters.psp.contract.sessions import (
     MINUTE,
     SECOND,
     Session,
-    WatchedAdapter,
     a_request,
     for_each,
     needs,
+    watched,
 )
 from adapters.psp.contract.under_test import (
     MAIN,
@@ -38,6 +38,7 @@ from adapters.psp.contract.under_test import (
     OTHER_SECRET,
     SECRET,
     Ability,
+    Facts,
     GuestCard,
     Method,
     PspUnderTest,
@@ -78,6 +79,16 @@ NAMES: Final = (
     "{{ Harbor }} {% Spa %} $1 %s \\*",
 )
 """Names of centers that hold HTML, Markdown and templates, which some PSPs would render."""
+PASSING: Final = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
+PASSING_OVER_HTTP: Final = (
+    Trouble.NOT_THE_API,
+    Trouble.UNAUTHORIZED,
+    Trouble.FORBIDDEN,
+    Trouble.REDIRECTED,
+    Trouble.TOO_MANY,
+    Trouble.OUT_OF_ORDER,
+    Trouble.UNKNOWN_ERROR,
+)
 BROKEN_JSON: Final = (
     b"",
     b"null",
@@ -726,212 +737,90 @@ class TestSignedTime:
         assert_rejected(session.adapter, [delivery])
 
 
-def for_each_call(method: Method) -> pytest.MarkDecorator:
-    """Parametrize with each call that a method makes."""
-    return for_each(
-        ("call",), lambda facts: ((call,) for call in range(1, facts.calls[method] + 1))
-    )
+def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
+    """Yield each call that each method makes."""
+    return ((method, call) for method in Method for call in range(1, facts.calls[method] + 1))
 
 
-def for_each_outage(method: Method) -> pytest.MarkDecorator:
-    """Parametrize with outages at the calls of a method.
+def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
+    """Yield troubles at each call of each method, which last, or at this call alone (1).
 
-    Over HTTP none of them is permanent: it passes, or an operator corrects the key or the address.
+    None of them is permanent: it passes, or an operator corrects the key or the address.
     """
-    anywhere = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
-    over_http = (
-        Trouble.NOT_THE_API,
-        Trouble.UNAUTHORIZED,
-        Trouble.FORBIDDEN,
-        Trouble.REDIRECTED,
-        Trouble.TOO_MANY,
-        Trouble.OUT_OF_ORDER,
-    )
-    return for_each(
-        ("trouble", "call"),
-        lambda facts: (
-            (trouble, call)
-            for trouble in (*anywhere, *(over_http if Ability.REMOTE in facts.abilities else ()))
-            for call in range(1, facts.calls[method] + 1)
-        ),
-    )
+    lasting, single = list(PASSING), list(PASSING)
+    if Ability.REMOTE in facts.abilities:
+        lasting += PASSING_OVER_HTTP
+        single += (Trouble.NONSENSE, Trouble.NOT_THE_API, Trouble.OUT_OF_ORDER)
+    for method, call in each_call(facts):
+        tells = method in (Method.OUTCOME, Method.OUTCOME_WITH_CARD, Method.CLOSE)
+        misunderstood = (Trouble.NONSENSE, Trouble.UNKNOWN_STATUS) if tells else ()
+        yield from ((method, call, trouble, None) for trouble in (*lasting, *misunderstood))
+        yield from ((method, call, trouble, 1) for trouble in single)
+
+
+def after(method: Method, before: object) -> object:
+    """Return the effect of a method that was done once."""
+    match method, before:
+        case Method.START, int(pages):
+            return pages + 1
+        case Method.CLOSE, _:
+            return PageClosed()
+        case Method.DISCARD, _:
+            return frozenset()
+        case _:
+            return before
 
 
 @needs(Ability.STAND_IN)
-class TestOutage:
-    # Shows F19, F20, F22, S7.
-    @for_each_outage(Method.START)
-    def test_a_page_is_made_once_all_the_same(
-        self, psp: PspUnderTest, adapter: PaymentProvider, call: int, trouble: Trouble
+class TestTrouble:
+    # Shows F19, F20, F22, F23, S7.
+    @for_each(("method", "call", "trouble", "calls"), each_outage)
+    def test_that_passes_lets_a_method_do_its_work_once(
+        self,
+        psp: PspUnderTest,
+        session: Session,
+        method: Method,
+        call: int,
+        trouble: Trouble,
+        calls: int | None,
     ) -> None:
-        request = a_request(psp)
-        psp.have(trouble, from_call=call)
-        with pytest.raises(ProviderUnavailable):
-            adapter.start(request)
-
+        act = session.prepare(method)
+        before, first = session.effect(method), None
+        psp.have(trouble, from_call=call, calls=calls)
+        # A method may send a single call again by itself.
+        with suppress(ProviderUnavailable) if calls else pytest.raises(ProviderUnavailable):
+            first = act()
         psp.recover()
         psp.clock.advance(psp.facts.list_lag)
 
-        page = adapter.start(request)
+        again = act()
+
+        assert first in (None, again)
         psp.clock.advance(psp.facts.list_lag)
-        assert adapter.start(request) == page
-        assert psp.count_pages() == 1
-        if Ability.IDEMPOTENCY_KEYS in psp.facts.abilities:
-            assert psp.guests(MAIN) == {page.guest_reference}
+        assert act() == again
+        assert session.effect(method) == after(method, before)
+        if method is Method.START and Ability.IDEMPOTENCY_KEYS in psp.facts.abilities:
+            assert len(psp.guests(MAIN)) == 2
 
-    @for_each_outage(Method.OUTCOME_WITH_CARD)
-    def test_a_card_is_reported_once_it_is_over(
-        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
+    @for_each(("method", "call"), each_call)
+    def test_that_is_a_refusal_means_that_nothing_was_done(
+        self, psp: PspUnderTest, session: Session, method: Method, call: int
     ) -> None:
-        outcome = session.collect()
-        psp.have(trouble, from_call=call)
-        with pytest.raises(ProviderUnavailable):
-            session.outcome()
-
-        psp.recover()
-
-        assert session.outcome() == outcome
-
-    @for_each_outage(Method.CLOSE)
-    def test_a_page_is_closed_once_it_is_over(
-        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
-    ) -> None:
-        psp.have(trouble, from_call=call)
-        with pytest.raises(ProviderUnavailable):
-            session.close()
-
-        psp.recover()
-
-        session.close()
-        assert session.outcome() == PageClosed()
-
-    # Shows F20.
-    @for_each_outage(Method.DISCARD)
-    def test_a_token_is_discarded_once_it_is_over(
-        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
-    ) -> None:
-        card = session.collect().card
-        psp.have(trouble, from_call=call)
-        with pytest.raises(ProviderUnavailable):
-            session.discard(card)
-
-        psp.recover()
-
-        session.discard(card)
-        assert psp.tokens(MAIN) == frozenset()
-
-
-@needs(Ability.STAND_IN)
-class TestAnswer:
-    """A response that cannot be understood counts as none."""
-
-    def test_to_start_that_is_nonsense_is_an_outage(
-        self, psp: PspUnderTest, session: Session
-    ) -> None:
-        psp.clock.advance(psp.facts.list_lag)
-        psp.have(Trouble.NONSENSE)
-        with pytest.raises(ProviderUnavailable):
-            session.adapter.start(session.request)
-
-        psp.recover()
-
-        assert session.adapter.start(session.request) == session.page
-
-    # Shows F23.
-    @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
-    @pytest.mark.parametrize("typed", [None, GuestCard.GOOD])
-    def test_about_a_page_that_is_nonsense_or_unknown_is_an_outage(
-        self, psp: PspUnderTest, session: Session, typed: GuestCard | None, trouble: Trouble
-    ) -> None:
-        if typed is not None:
-            session.type_card(typed)
-        outcome = session.outcome()
-        psp.have(trouble)
-        with pytest.raises(ProviderUnavailable):
-            session.outcome()
-
-        psp.recover()
-
-        assert session.outcome() == outcome
-
-    @pytest.mark.parametrize("trouble", [Trouble.NONSENSE, Trouble.UNKNOWN_STATUS])
-    @for_each_call(Method.CLOSE)
-    def test_to_close_that_is_nonsense_or_unknown_is_an_outage(
-        self, psp: PspUnderTest, session: Session, call: int, trouble: Trouble
-    ) -> None:
-        psp.have(trouble, from_call=call)
-        with pytest.raises(ProviderUnavailable):
-            session.close()
-
-        psp.recover()
-
-        session.close()
-        assert session.outcome() == PageClosed()
-
-
-@needs(Ability.STAND_IN)
-class TestRefusedCall:
-    """ProviderRefused means that the PSP did nothing.
-
-    If a later call of the method is refused after an earlier one acted, the adapter must raise
-    ProviderUnavailable instead.
-    """
-
-    @for_each_call(Method.START)
-    def test_makes_no_page(self, psp: PspUnderTest, adapter: PaymentProvider, call: int) -> None:
-        request = a_request(psp)
+        act = session.prepare(method)
+        before = session.effect(method)
         psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(lambda: adapter.start(request), call)
-        assert psp.count_pages() == 0 or not is_refused
-
+        with pytest.raises((ProviderRefused, ProviderUnavailable)) as raised:
+            act()
         psp.recover()
 
-        assert adapter.start(replace(request, attempt=2)).reference
-
-    @for_each_call(Method.OUTCOME_WITH_CARD)
-    def test_reports_nothing(self, psp: PspUnderTest, session: Session, call: int) -> None:
-        session.type_card()
-        psp.have(Trouble.REFUSED, from_call=call)
-        refused(session.outcome, call)
-
-        psp.recover()
-
-        assert isinstance(session.outcome(), CardCollected)
-
-    @for_each_call(Method.CLOSE)
-    def test_closes_no_page(self, psp: PspUnderTest, session: Session, call: int) -> None:
-        psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(session.close, call)
-
-        psp.recover()
-
-        assert session.outcome() == Pending() or not is_refused
-        session.close()
-        assert session.outcome() == PageClosed()
-
-    @for_each_call(Method.DISCARD)
-    def test_discards_no_token(self, psp: PspUnderTest, session: Session, call: int) -> None:
-        card = session.collect().card
-        psp.have(Trouble.REFUSED, from_call=call)
-        is_refused = refused(lambda: session.discard(card), call)
-
-        psp.recover()
-
-        assert psp.tokens(MAIN) == {card.token} or not is_refused
-        session.discard(card)
-        assert psp.tokens(MAIN) == frozenset()
-
-
-def refused(act: Callable[[], object], call: int) -> bool:
-    """Do what must fail, and return whether the adapter says that nothing was done.
-
-    It must say so if the first call of the method is refused.
-    """
-    with pytest.raises((ProviderRefused, ProviderUnavailable)) as raised:
+        # ProviderUnavailable, if an earlier call of the method may have done something.
+        is_refused = isinstance(raised.value, ProviderRefused)
+        assert is_refused or call > 1
+        assert session.effect(method) == before or not is_refused
+        if method is Method.START:
+            before, act = session.effect(method), session.prepare(method)
         act()
-    is_refused = isinstance(raised.value, ProviderRefused)
-    assert is_refused or call > 1
-    return is_refused
+        assert session.effect(method) == after(method, before)
 
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
@@ -945,35 +834,25 @@ class TestDeadline:
         # Each call by itself stays below the deadline if the method makes several. An adapter
         # without a deadline for the whole method gets a sound response in the end.
         def attempt(number: int) -> None:
-            method = list(Method)[number // 2]
+            method = [*Method, None][number // 2]
             folder = tmp_path / str(number)
             folder.mkdir()
             with closing(type(psp)(folder)) as dripping:
-                adapter = WatchedAdapter(dripping.adapter(), [])
+                adapter = watched(dripping, dripping.adapter(), [])
                 session = Session(dripping, adapter, a_request(dripping), [])
-                card = CardToken("token_of_nothing")
-                act: Mapping[Method, Callable[[], object]] = {
-                    Method.START: lambda: session.adapter.start(
-                        replace(session.request, attempt=2)
-                    ),
-                    Method.OUTCOME: session.outcome,
-                    Method.OUTCOME_WITH_CARD: session.outcome,
-                    Method.CLOSE: session.close,
-                    Method.DISCARD: lambda: session.adapter.discard(
-                        MAIN, session.page.guest_reference, card
-                    ),
-                }
-                if method is Method.OUTCOME_WITH_CARD:
-                    session.type_card()
-                calls = 1 if method is Method.DISCARD else dripping.facts.calls[method]
+                act = session.prepare(method or Method.START)
+                calls = dripping.facts.calls[method] if method else 1
+                if method is None:  # a page that exists already
+                    act()
+                    dripping.clock.advance(dripping.facts.list_lag)
                 if number % 2:
                     dripping.fall_silent()
                 else:
                     dripping.drip(5.5 / calls)
                 with pytest.raises(ProviderUnavailable):
-                    act[method]()
+                    act()
 
-        at_once(2 * len(Method), attempt)
+        at_once(2 * len([*Method, None]), attempt)
 
 
 @needs(Ability.REMOTE)
@@ -1114,25 +993,14 @@ class TestCalls:
 
         assert session.adapter.read_webhook(delivery)
 
+    @pytest.mark.parametrize("method", Method)
     def test_each_other_method_makes_as_many_as_stated(
-        self, psp: PspUnderTest, session: Session
+        self, psp: PspUnderTest, session: Session, method: Method
     ) -> None:
-        def have_trouble_after(method: Method) -> None:
-            psp.have(Trouble.CALL_LOST, from_call=psp.facts.calls[method] + 1)
+        act = session.prepare(method)
+        psp.have(Trouble.CALL_LOST, from_call=psp.facts.calls[method] + 1)
 
-        session.type_card()
-        waiting = session.another()
-        have_trouble_after(Method.START)
-        other = session.another(guest_id=OTHER_GUEST_ID)
-        have_trouble_after(Method.CLOSE)
-        other.close()
-        have_trouble_after(Method.OUTCOME)
-        assert waiting.outcome() == Pending()
-        have_trouble_after(Method.OUTCOME_WITH_CARD)
-        outcome = session.outcome()
-        assert isinstance(outcome, CardCollected)
-        have_trouble_after(Method.DISCARD)
-        session.discard(outcome.card)
+        act()
 
     def test_a_lost_call_does_nothing_and_one_whose_response_is_lost_does_all(
         self, psp: PspUnderTest, adapter: PaymentProvider

@@ -120,6 +120,8 @@ class Trouble(Enum):
     """429, with Retry-After of 17 seconds."""
     OUT_OF_ORDER = auto()
     """503."""
+    UNKNOWN_ERROR = auto()
+    """An error that the PSP does not document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,10 +192,16 @@ class PspUnderTest(ABC):
     """Creates the ids of sessions; for a PSP that remembers them, new ones in each run."""
 
     keys: Sequence[str] = ()
-    """The keys with which the adapter calls a REMOTE PSP; no log may hold them."""
+    """The keys with which the adapter calls a REMOTE PSP; no log may hold them.
+
+    Add what is made of them, such as the base64 text of a user name and a password.
+    """
 
     settings: ClassVar[Mapping[str, str]] = {}
-    """Valid settings of one merchant account of a REMOTE PSP, as `{"API_KEY": …}`."""
+    """Valid settings of MAIN at a REMOTE PSP, as `{"API_KEY": …}`, with a secret for `sign`."""
+
+    keeps: frozenset[str] = frozenset()
+    """The attributes of an adapter that its calls may change, such as a cached access token."""
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
