@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from functools import cache
 from pathlib import Path
+from typing import Final
 
-from adapters.sqlite.migrations import migrate
+from sqlite_utils import Database
+
+from adapters.sqlite.migrations import MIGRATIONS, migrate
+
+OF_0_1_0: Final = (
+    "m001_records_on_file",
+    "m002_card_sessions",
+    "m003_payment_accounts",
+    "m004_access_tokens",
+)
+"""The migrations of the release 0.1.0."""
 
 
 def make_database(path: Path) -> None:
     """Make the file that `migrate` would make, faster."""
     path.touch(mode=0o600)
     path.write_bytes(_migrated())
+
+
+def make_database_of_0_1_0(path: Path) -> None:
+    """Make the file that `migrate` of the release 0.1.0 would make."""
+    with closing(Database(path, strict=True)) as db:
+        MIGRATIONS.apply(db, stop_before="m005_release_0_2")
 
 
 @cache

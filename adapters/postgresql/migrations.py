@@ -1,7 +1,7 @@
 """The schema, as a list of migrations. A released migration never changes.
 
-Tables and columns have the same names as in SQLite. `sequence` is the order of creation of rows
-that may have the same time.
+Tables, columns, defaults and migrations have the same names and values as in SQLite; 0.1.0 had no
+PostgreSQL. `sequence` is the order of creation of rows that may have the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that no other program is likely to use."""
 
 MIGRATIONS: Final = {
-    "m001_records_on_file": """
+    "m005_release_0_2": f"""
         CREATE TABLE centers (
             id uuid PRIMARY KEY,
             name text NOT NULL
@@ -48,11 +48,10 @@ MIGRATIONS: Final = {
             avs boolean NOT NULL,
             cards_per_guest text NOT NULL,
             redirect_origins jsonb NOT NULL,
-            session_minutes integer NOT NULL
+            session_minutes integer NOT NULL,
+            link_minutes integer
         );
-    """,
-    # From here on no foreign key refers to guests or centers: when one is deleted, its cards stay.
-    "m002_card_sessions": """
+        -- From here on no foreign key refers to guests or centers: when one is deleted, its cards stay.
         CREATE TABLE card_sessions (
             token_id uuid PRIMARY KEY,
             guest_id uuid NOT NULL,
@@ -70,11 +69,15 @@ MIGRATIONS: Final = {
             unanswered_since timestamptz,
             account_id uuid,
             failure jsonb,
-            ended_at timestamptz
+            ended_at timestamptz,
+            progress text NOT NULL DEFAULT 'created',
+            cancelled_at timestamptz,
+            link_minutes integer,
+            ask_again_at timestamptz,
+            shows_guest boolean NOT NULL DEFAULT false
         );
-        CREATE INDEX card_sessions_due ON card_sessions (due_at) WHERE due_at IS NOT NULL;
-        CREATE INDEX card_sessions_page ON card_sessions ((attempt #>> '{page,reference}'))
-            WHERE (attempt #>> '{page,reference}') IS NOT NULL;
+        CREATE INDEX card_sessions_page ON card_sessions ((attempt #>> '{{page,reference}}'))
+            WHERE (attempt #>> '{{page,reference}}') IS NOT NULL;
         CREATE TABLE evidence (
             token_id uuid NOT NULL,
             origin text NOT NULL,
@@ -92,8 +95,7 @@ MIGRATIONS: Final = {
             PRIMARY KEY (caller, key)
         );
         CREATE INDEX idempotency_keys_used_at ON idempotency_keys (used_at);
-    """,
-    "m003_payment_accounts": """
+
         CREATE TABLE payment_accounts (
             account_id uuid PRIMARY KEY,
             token_id uuid NOT NULL UNIQUE,
@@ -113,7 +115,9 @@ MIGRATIONS: Final = {
             consented_at timestamptz NOT NULL,
             created_at timestamptz NOT NULL,
             removed_at timestamptz,
-            sequence bigint GENERATED ALWAYS AS IDENTITY
+            sequence bigint GENERATED ALWAYS AS IDENTITY,
+            expiry_notice_at timestamptz DEFAULT '2000-01-01 00:00:00+00',
+            is_default boolean NOT NULL DEFAULT false
         );
         CREATE UNIQUE INDEX payment_accounts_active_card ON payment_accounts
             (guest_id, center_id, provider, merchant_account, fingerprint)
@@ -140,9 +144,7 @@ MIGRATIONS: Final = {
             done_at timestamptz,
             PRIMARY KEY (provider, merchant_account, token)
         );
-        CREATE INDEX discards_due ON discards (due_at) WHERE due_at IS NOT NULL;
-    """,
-    "m004_access_tokens": """
+
         CREATE TABLE access_tokens (
             token_hash text PRIMARY KEY,
             prefix text NOT NULL,
@@ -152,25 +154,21 @@ MIGRATIONS: Final = {
             revoked_at timestamptz,
             sequence bigint GENERATED ALWAYS AS IDENTITY
         );
-    """,
-    "m005_merchant_identities": """
+
         CREATE TABLE merchant_identities (
             provider text NOT NULL,
             merchant_account text NOT NULL,
             identity text NOT NULL,
             PRIMARY KEY (provider, merchant_account)
         );
-    """,
-    "m006_worker_heartbeats": """
+
         CREATE TABLE worker_heartbeats (
             id bigint PRIMARY KEY,
             left_at timestamptz NOT NULL
         );
-    """,
-    "m007_guests_by_api": """
+
         CREATE INDEX card_sessions_of_guest ON card_sessions (guest_id, created_at, token_id);
-    """,
-    "m008_events": """
+
         CREATE TABLE event_endpoints (
             endpoint_id text PRIMARY KEY,
             url text NOT NULL,
@@ -194,49 +192,16 @@ MIGRATIONS: Final = {
             status text NOT NULL,
             PRIMARY KEY (event_id, endpoint_id)
         );
-        CREATE INDEX event_deliveries_due ON event_deliveries (endpoint_id, due_at)
-            WHERE due_at IS NOT NULL;
         CREATE INDEX event_deliveries_latest ON event_deliveries
             (occurred_at, event_id, endpoint_id);
         CREATE INDEX event_deliveries_failed ON event_deliveries
             (occurred_at, event_id, endpoint_id) WHERE status = 'failed';
-        ALTER TABLE payment_accounts ADD COLUMN expiry_notice_at timestamptz;
-        UPDATE payment_accounts SET expiry_notice_at =
-            (make_date(expiry_year, expiry_month, 1) + interval '1 month' - interval '31 days')
-            AT TIME ZONE 'UTC'
-            WHERE removed_at IS NULL;
-        -- The default is for a release before this one, which may still be running: it makes the
-        -- card due, and then the time of its first notice is found.
-        ALTER TABLE payment_accounts
-            ALTER COLUMN expiry_notice_at SET DEFAULT '2000-01-01 00:00:00+00';
         CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at)
             WHERE expiry_notice_at IS NOT NULL;
-    """,
-    # The default is for a release before this one, which may still be running.
-    "m009_sessions_that_say_more": """
-        ALTER TABLE card_sessions
-            ADD COLUMN progress text NOT NULL DEFAULT 'created',
-            ADD COLUMN cancelled_at timestamptz,
-            ADD COLUMN link_minutes integer;
-        ALTER TABLE payment_configurations ADD COLUMN link_minutes integer;
-        UPDATE card_sessions SET progress = 'opened' WHERE attempt IS NOT NULL;
-    """,
-    # Most cards are the only one of their guest at a center. The first statement sets the value of
-    # all rows without writing them, so that only the others are written.
-    "m010_default_cards": """
-        ALTER TABLE payment_accounts ADD COLUMN is_default boolean NOT NULL DEFAULT true;
-        ALTER TABLE payment_accounts ALTER COLUMN is_default SET DEFAULT false;
-        UPDATE payment_accounts AS each SET is_default = false WHERE removed_at IS NOT NULL OR EXISTS (
-            SELECT FROM payment_accounts AS older
-            WHERE older.guest_id = each.guest_id AND older.center_id = each.center_id
-                AND older.removed_at IS NULL AND older.sequence < each.sequence
-        );
         CREATE UNIQUE INDEX payment_accounts_default ON payment_accounts (guest_id, center_id)
             WHERE is_default AND removed_at IS NULL;
         CREATE INDEX payment_accounts_expiring ON payment_accounts
             (center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL;
-    """,
-    "m011_card_testing": """
         CREATE TABLE refused_cards (
             token_id uuid NOT NULL,
             attempt integer NOT NULL,
@@ -253,14 +218,6 @@ MIGRATIONS: Final = {
         CREATE INDEX refused_cards_of_center ON refused_cards (center_id, refused_at);
         CREATE INDEX card_sessions_of_caller ON card_sessions (caller, created_at);
         CREATE INDEX card_sessions_of_center ON card_sessions (center_id, created_at);
-    """,
-    "m012_queues": f"DROP INDEX card_sessions_due, discards_due, event_deliveries_due; {QUEUES}",
-    # The default is for a release before this one, which may still be running. It alone uses
-    # `guest_references`.
-    "m014_guests_at_psps": """
-        ALTER TABLE card_sessions
-            ADD COLUMN ask_again_at timestamptz,
-            ADD COLUMN shows_guest boolean NOT NULL DEFAULT false;
         CREATE TABLE psp_guests (
             provider text NOT NULL,
             merchant_account text NOT NULL,
@@ -270,6 +227,7 @@ MIGRATIONS: Final = {
             reference text NOT NULL,
             PRIMARY KEY (provider, merchant_account, guest_id, center_id, prefill)
         );
+        {QUEUES}
     """,
 }
 
@@ -278,7 +236,7 @@ def migrate(url: str) -> list[str]:
     """Apply all pending migrations, or none; return their names in order.
 
     It may run again, and in several processes at once: one applies them, the others wait and
-    return []. The database itself must exist. Raises DatabaseIsNewer and ServiceUnavailable.
+    return []. The database itself must exist. Raises DatabaseUnusable and ServiceUnavailable.
     """
     with translated(), closing(connect(url)) as connection:
         names = apply(connection)
@@ -305,7 +263,7 @@ def apply(connection: Connection) -> list[str]:
 def pending(url: str) -> list[str]:
     """Return the names of the pending migrations in order; change nothing.
 
-    Raises DatabaseIsNewer and ServiceUnavailable.
+    Raises DatabaseUnusable and ServiceUnavailable.
     """
     with translated(), closing(connect(url)) as connection:
         return _pending(connection)

@@ -22,7 +22,7 @@ QUEUES: Final = """
         due_at
     ) WHERE due_at IS NOT NULL
 """
-"""The statements of m012_queues, which are the same for both databases."""
+"""Statements that index what is due by what it calls, and by its kind."""
 
 
 class DatabaseIsNewer(DatabaseUnusable):
@@ -36,9 +36,24 @@ class DatabaseIsNewer(DatabaseUnusable):
         )
 
 
+class DatabaseOfNoRelease(DatabaseUnusable):
+    """A build between releases made the database, with the migrations `unknown`."""
+
+    def __init__(self, unknown: Sequence[str]) -> None:
+        super().__init__(
+            "the database was made by a build of cardonfile between releases "
+            f"(it has been through {', '.join(unknown)}), and no release can upgrade it; "
+            "run that build, or begin with a new database"
+        )
+
+
 def pending_migrations(known: Sequence[str], applied: Collection[str]) -> list[str]:
-    """Return the known migrations that were not applied, in order. Raises DatabaseIsNewer."""
+    """Return the known migrations that were not applied, in order.
+
+    Raises DatabaseIsNewer, and DatabaseOfNoRelease if migrations are missing on either side.
+    """
     unknown = [name for name in applied if name not in known]
+    pending = [name for name in known if name not in applied]
     if unknown:
-        raise DatabaseIsNewer(unknown)
-    return [name for name in known if name not in applied]
+        raise (DatabaseOfNoRelease if pending else DatabaseIsNewer)(unknown)
+    return pending

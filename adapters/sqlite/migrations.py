@@ -27,7 +27,7 @@ def migrate(path: Path) -> list[str]:
 
     It may run again, and in several processes at once: one applies them, the others return [].
     A missing file is created with mode 0600, which SQLite also gives to the files beside it. Raises
-    DatabaseIsNewer, ServiceUnavailable, and OSError when the file cannot be created.
+    DatabaseUnusable, ServiceUnavailable, and OSError when the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
@@ -43,7 +43,7 @@ def migrate(path: Path) -> list[str]:
 def pending(path: Path) -> list[str]:
     """Return the names of the pending migrations in order; change nothing.
 
-    All are pending for a missing file. Raises DatabaseIsNewer and ServiceUnavailable.
+    All are pending for a missing file. Raises DatabaseUnusable and ServiceUnavailable.
     """
     if not path.exists():
         return _known()
@@ -284,33 +284,35 @@ def m004_access_tokens(db: Database) -> None:
 
 
 @MIGRATIONS()
-def m005_merchant_identities(db: Database) -> None:
-    """Create merchant identities."""
+def m005_release_0_2(db: Database) -> None:
+    """Take a database of 0.1.0 to 0.2.
+
+    Defaults are for 0.1.0, which may still be running. It alone uses `guest_references`.
+    """
     _create(
         db,
         "merchant_identities",
         {"provider": str, "merchant_account": str, "identity": str},
         key=("provider", "merchant_account"),
     )
-
-
-@MIGRATIONS()
-def m006_worker_heartbeats(db: Database) -> None:
-    """Create the single row with the time of the last worker heartbeat."""
+    # A single row, with the time of the last heartbeat.
     _create(db, "worker_heartbeats", {"id": int, "left_at": str}, key="id")
-
-
-@MIGRATIONS()
-def m007_guests_by_api(db: Database) -> None:
-    """Index sessions by guest, and drop the column that named the import which wrote a row last."""
-    db.table("card_sessions").create_index(["guest_id", "created_at", "token_id"])
     for table in ("centers", "guests", "products"):
         db.execute(f"ALTER TABLE {table} DROP COLUMN import_id")
+    _create_events(db)
+    _create_refused_cards(db)
+    key = ("provider", "merchant_account", "guest_id", "center_id", "prefill")
+    _create(db, "psp_guests", dict.fromkeys((*key, "reference"), str), key=key)
+    _extend_card_sessions(db)
+    _extend_payment_accounts(db)
+    # What is due is indexed by what it calls and by its kind, no longer by its time alone.
+    db.execute("DROP INDEX card_sessions_due")
+    db.execute("DROP INDEX idx_discards_due_at")
+    for statement in QUEUES.split(";"):
+        db.execute(statement)
 
 
-@MIGRATIONS()
-def m008_events(db: Database) -> None:
-    """Create the endpoints that take events, deliveries, and the times of expiry notices."""
+def _create_events(db: Database) -> None:
     _create(
         db,
         "event_endpoints",
@@ -347,66 +349,15 @@ def m008_events(db: Database) -> None:
         key=("event_id", "endpoint_id"),
         optional={"due_at", "attempted_at", "last_result"},
     )
-    db.execute(
-        "CREATE INDEX event_deliveries_due ON event_deliveries (endpoint_id, due_at) "
-        "WHERE due_at IS NOT NULL"
-    )
     db.table("event_deliveries").create_index(["occurred_at", "event_id", "endpoint_id"])
     db.execute(
         "CREATE INDEX event_deliveries_failed ON event_deliveries "
         "(occurred_at, event_id, endpoint_id) "
         "WHERE status = 'failed'"
     )
-    # The default is for a release before this one, which may still be running: it makes the card due,
-    # and then the time of its first notice is found.
-    db.execute(
-        "ALTER TABLE payment_accounts ADD COLUMN expiry_notice_at TEXT "
-        "DEFAULT '2000-01-01T00:00:00.000000+00:00'"
-    )
-    db.execute(
-        "UPDATE payment_accounts SET expiry_notice_at = CASE WHEN removed_at IS NULL THEN "
-        "strftime('%Y-%m-%dT00:00:00.000000+00:00', "
-        "printf('%04d-%02d-01', expiry_year, expiry_month), '+1 month', '-31 days') END"
-    )
-    db.execute(
-        "CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at) "
-        "WHERE expiry_notice_at IS NOT NULL"
-    )
 
 
-@MIGRATIONS()
-def m009_sessions_that_say_more(db: Database) -> None:
-    """Add the progress of sessions, the time they were cancelled at, and the life of links."""
-    # The default is for a release before this one, which may still be running.
-    db.execute("ALTER TABLE card_sessions ADD COLUMN progress TEXT NOT NULL DEFAULT 'created'")
-    db.execute("ALTER TABLE card_sessions ADD COLUMN cancelled_at TEXT")
-    db.execute("ALTER TABLE card_sessions ADD COLUMN link_minutes INTEGER")
-    db.execute("ALTER TABLE payment_configurations ADD COLUMN link_minutes INTEGER")
-    db.execute("UPDATE card_sessions SET progress = 'opened' WHERE attempt IS NOT NULL")
-
-
-@MIGRATIONS()
-def m010_default_cards(db: Database) -> None:
-    """Mark the oldest active account of each guest and center as the default; index expiry."""
-    db.execute("ALTER TABLE payment_accounts ADD COLUMN is_default INTEGER NOT NULL DEFAULT 0")
-    db.execute(
-        "UPDATE payment_accounts SET is_default = 1 WHERE sequence IN ("
-        "SELECT min(sequence) FROM payment_accounts WHERE removed_at IS NULL "
-        "GROUP BY guest_id, center_id)"
-    )
-    db.execute(
-        "CREATE UNIQUE INDEX payment_accounts_default ON payment_accounts "
-        "(guest_id, center_id) WHERE is_default AND removed_at IS NULL"
-    )
-    db.execute(
-        "CREATE INDEX payment_accounts_expiring ON payment_accounts "
-        "(center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL"
-    )
-
-
-@MIGRATIONS()
-def m011_card_testing(db: Database) -> None:
-    """Create refused cards, and index sessions and refused cards by what limits count."""
+def _create_refused_cards(db: Database) -> None:
     _create(
         db,
         "refused_cards",
@@ -422,28 +373,53 @@ def m011_card_testing(db: Database) -> None:
         key=("token_id", "attempt", "number"),
     )
     db.table("refused_cards").create_index(["refused_at", "center_id"])
-    db.table("refused_cards").create_index(["guest_id", "refused_at"])
-    for table, time in (("card_sessions", "created_at"), ("refused_cards", "refused_at")):
-        db.table(table).create_index(["caller", time])
-        db.table(table).create_index(["center_id", time])
+    for column in ("guest_id", "caller", "center_id"):
+        db.table("refused_cards").create_index([column, "refused_at"])
 
 
-@MIGRATIONS()
-def m012_queues(db: Database) -> None:
-    """Index what is due by what it calls and by its kind, no longer by its time alone."""
-    db.execute("DROP INDEX card_sessions_due")
-    db.execute("DROP INDEX idx_discards_due_at")
-    db.execute("DROP INDEX event_deliveries_due")
-    for statement in QUEUES.split(";"):
-        db.execute(statement)
+def _extend_card_sessions(db: Database) -> None:
+    for column in (
+        "progress TEXT NOT NULL DEFAULT 'created'",
+        "cancelled_at TEXT",
+        "link_minutes INTEGER",
+        "ask_again_at TEXT",
+        "shows_guest INTEGER NOT NULL DEFAULT 0",
+    ):
+        db.execute(f"ALTER TABLE card_sessions ADD COLUMN {column}")
+    db.execute("ALTER TABLE payment_configurations ADD COLUMN link_minutes INTEGER")
+    db.execute("UPDATE card_sessions SET progress = 'opened' WHERE attempt IS NOT NULL")
+    db.table("card_sessions").create_index(["guest_id", "created_at", "token_id"])
+    for column in ("caller", "center_id"):
+        db.table("card_sessions").create_index([column, "created_at"])
 
 
-@MIGRATIONS()
-def m014_guests_at_psps(db: Database) -> None:
-    """Add when browsers may cause a question to the PSP, and what it may be told of a guest."""
-    db.execute("ALTER TABLE card_sessions ADD COLUMN ask_again_at TEXT")
-    # The default is for a release before this one, which may still be running. It alone uses
-    # `guest_references`.
-    db.execute("ALTER TABLE card_sessions ADD COLUMN shows_guest INTEGER NOT NULL DEFAULT 0")
-    key = ("provider", "merchant_account", "guest_id", "center_id", "prefill")
-    _create(db, "psp_guests", dict.fromkeys((*key, "reference"), str), key=key)
+def _extend_payment_accounts(db: Database) -> None:
+    # The default makes a card of 0.1.0 due, and then the time of its first notice is found.
+    for column in (
+        "expiry_notice_at TEXT DEFAULT '2000-01-01T00:00:00.000000+00:00'",
+        "is_default INTEGER NOT NULL DEFAULT 0",
+    ):
+        db.execute(f"ALTER TABLE payment_accounts ADD COLUMN {column}")
+    db.execute(
+        "UPDATE payment_accounts SET expiry_notice_at = CASE WHEN removed_at IS NULL THEN "
+        "strftime('%Y-%m-%dT00:00:00.000000+00:00', "
+        "printf('%04d-%02d-01', expiry_year, expiry_month), '+1 month', '-31 days') END"
+    )
+    # The oldest active card of each guest and center.
+    db.execute(
+        "UPDATE payment_accounts SET is_default = 1 WHERE sequence IN ("
+        "SELECT min(sequence) FROM payment_accounts WHERE removed_at IS NULL "
+        "GROUP BY guest_id, center_id)"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_expiry_notice ON payment_accounts (expiry_notice_at) "
+        "WHERE expiry_notice_at IS NOT NULL"
+    )
+    db.execute(
+        "CREATE UNIQUE INDEX payment_accounts_default ON payment_accounts "
+        "(guest_id, center_id) WHERE is_default AND removed_at IS NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_expiring ON payment_accounts "
+        "(center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL"
+    )

@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+from contextlib import closing
+
 import psycopg
 import pytest
 
 from adapters.postgresql import migrations
-from adapters.postgresql.migrations import migrate, pending
+from adapters.postgresql.connection import connect
+from adapters.postgresql.migrations import apply, migrate, pending
 from domain.errors import ServiceUnavailable
+
+
+def test_a_database_of_an_earlier_release_takes_what_it_lacks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TEMPORARY TABLE pets ()")
+    assert pending(url) == ["m999_later"]
+    with closing(connect(url)) as connection:
+        assert apply(connection) == ["m999_later"]
+        assert connection.execute("SELECT * FROM pets").fetchall() == []
 
 
 def test_another_migration_that_takes_too_long_makes_it_unavailable(

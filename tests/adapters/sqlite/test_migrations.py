@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from sqlite_utils import Database
 
+from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.migrations import migrate, pending
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
+from tests.builders import OTHER_CENTER_ID, a_payment_account
+from tests.databases import make_database_of_0_1_0
 
 
 def test_a_missing_file_is_created_by_a_migration_only(tmp_path: Path) -> None:
@@ -19,6 +24,70 @@ def test_a_missing_file_is_created_by_a_migration_only(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert migrate(path) == names
     assert pending(path) == []
+
+
+class TestADatabaseOfTheRelease010:
+    """It takes what it lacks, and keeps its rows."""
+
+    @pytest.fixture
+    def db(self, tmp_path: Path) -> Iterator[Database]:
+        """A connection to a database of that release."""
+        path = tmp_path / "cardonfile.db"
+        make_database_of_0_1_0(path)
+        with closing(Database(path)) as db:
+            yield db
+
+    def test_has_the_schema_of_a_new_one(self, db: Database, path: Path, tmp_path: Path) -> None:
+        assert pending(tmp_path / "cardonfile.db") == ["m005_release_0_2"]
+        assert migrate(tmp_path / "cardonfile.db") == ["m005_release_0_2"]
+        with closing(Database(path)) as new:
+            assert sorted(db.schema.splitlines()) == sorted(new.schema.splitlines())
+
+    # Shows I9.
+    def test_has_the_oldest_active_card_as_the_default(self, db: Database, tmp_path: Path) -> None:
+        accounts = (
+            a_payment_account(9, removed_at=NOW),
+            a_payment_account(8, expiry_month=2, expiry_year=2028),
+            a_payment_account(7),
+            a_payment_account(6, center_id=OTHER_CENTER_ID),
+            a_payment_account(5, guest_id=OTHER_GUEST_ID, removed_at=NOW),
+            a_payment_account(4, guest_id=OTHER_GUEST_ID),
+        )
+        of_0_1_0 = {column.name for column in db["payment_accounts"].columns} - {"sequence"}
+        db.table("payment_accounts").insert_all(
+            {column: asdict(account)[column] for column in of_0_1_0} for account in accounts
+        )
+
+        migrate(tmp_path / "cardonfile.db")
+
+        rows = list(db.query("SELECT * FROM payment_accounts ORDER BY sequence"))
+        assert [row["account_id"] for row in rows if row["is_default"]] == [
+            a_uuid(108),
+            a_uuid(106),
+            a_uuid(104),
+        ]
+        # The first notice is 30 days before the last day of the month.
+        assert [row["expiry_notice_at"] for row in rows[:2]] == [
+            None,
+            "2028-01-30T00:00:00.000000+00:00",
+        ]
+
+    def test_has_opened_the_links_of_sessions_with_an_attempt(
+        self, db: Database, tmp_path: Path
+    ) -> None:
+        for number, attempt in ((1, "NULL"), (2, "'{}'")):
+            db.execute(
+                "INSERT INTO card_sessions (token_id, guest_id, center_id, caller, source, "
+                "redirect_uri, configuration, created_at, expires_at, status, attempt) "
+                f"VALUES ('{a_uuid(number)}', '{a_uuid(3)}', '{a_uuid(4)}', 'shop', 1, "
+                f"'https://shop.example', '{{}}', '2026-11-20', '2026-11-20', 'open', {attempt})"
+            )
+        db.conn.commit()
+
+        migrate(tmp_path / "cardonfile.db")
+
+        rows = db.query("SELECT progress FROM card_sessions ORDER BY token_id")
+        assert [row["progress"] for row in rows] == ["created", "opened"]
 
 
 def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
