@@ -29,10 +29,10 @@ def note_account_event(
 
     `token_id` is the session that caused it; by default the one that stored the card.
     """
-    _note(
+    note_event(
         unit,
         Event(
-            event_id=_new_id(ids),
+            event_id=new_event_id(ids),
             type=event_type,
             occurred_at=now,
             guest_id=account.guest_id,
@@ -63,10 +63,10 @@ def note_end_of_session(
         reason = "cancelled" if after.cancelled_at else "not_finished"
     else:
         return
-    _note(
+    note_event(
         unit,
         Event(
-            event_id=_new_id(ids),
+            event_id=new_event_id(ids),
             type=event_type,
             occurred_at=now,
             guest_id=after.guest_id,
@@ -78,11 +78,13 @@ def note_end_of_session(
     )
 
 
-def _new_id(ids: Ids) -> EventId:
+def new_event_id(ids: Ids) -> EventId:
+    """Return the id of a new event."""
     return EventId(f"evt_{ids.uuid()}")
 
 
-def _note(unit: WriteUnit, event: Event) -> None:
+def note_event(unit: WriteUnit, event: Event) -> None:
+    """Note an event for each endpoint that takes it. The caller commits."""
     for endpoint in unit.event_endpoints.all():
         if endpoint.takes(event):
             unit.event_deliveries.add(

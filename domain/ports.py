@@ -643,96 +643,36 @@ class WorkerHeartbeats(Protocol):
         ...
 
 
-class UnitOfWork(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitOfWork:
     """The repositories, seen in one consistent state."""
 
-    @property
-    def centers(self) -> Centers:
-        """The centers."""
-        ...
-
-    @property
-    def guests(self) -> Guests:
-        """The guests."""
-        ...
-
-    @property
-    def products(self) -> Products:
-        """The products."""
-        ...
-
-    @property
-    def configurations(self) -> PaymentConfigurations:
-        """The payment configuration of each center."""
-        ...
-
-    @property
-    def sessions(self) -> CardSessions:
-        """The card-addition sessions."""
-        ...
-
-    @property
-    def refused_cards(self) -> RefusedCards:
-        """The refused cards."""
-        ...
-
-    @property
-    def evidence(self) -> EvidenceLog:
-        """The evidence on sessions."""
-        ...
-
-    @property
-    def idempotency_keys(self) -> IdempotencyKeys:
-        """The idempotency keys in use."""
-        ...
-
-    @property
-    def accounts(self) -> PaymentAccounts:
-        """The cards on file."""
-        ...
-
-    @property
-    def guest_references(self) -> GuestReferences:
-        """The PSPs' own references for guests."""
-        ...
-
-    @property
-    def merchant_identities(self) -> MerchantIdentities:
-        """The merchants behind the merchant accounts."""
-        ...
-
-    @property
-    def discards(self) -> Discards:
-        """The discards."""
-        ...
-
-    @property
-    def event_endpoints(self) -> EventEndpoints:
-        """The endpoints that take events."""
-        ...
-
-    @property
-    def event_deliveries(self) -> EventDeliveries:
-        """The deliveries of events."""
-        ...
-
-    @property
-    def access_tokens(self) -> AccessTokens:
-        """The access tokens issued."""
-        ...
-
-    @property
-    def worker_heartbeats(self) -> WorkerHeartbeats:
-        """The heartbeats of background workers."""
-        ...
+    centers: Centers
+    guests: Guests
+    products: Products
+    configurations: PaymentConfigurations
+    sessions: CardSessions
+    refused_cards: RefusedCards
+    evidence: EvidenceLog
+    idempotency_keys: IdempotencyKeys
+    accounts: PaymentAccounts
+    guest_references: GuestReferences
+    merchant_identities: MerchantIdentities
+    discards: Discards
+    event_endpoints: EventEndpoints
+    event_deliveries: EventDeliveries
+    access_tokens: AccessTokens
+    worker_heartbeats: WorkerHeartbeats
 
 
-class WriteUnit(UnitOfWork, Protocol):
-    """A unit of work that may change records. What it locks stays locked until it ends."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteUnit(UnitOfWork):
+    """A unit of work that may change records. What it locks stays locked until it ends.
 
-    def commit(self) -> None:
-        """Make the changes durable. A unit that ends without it changes nothing."""
-        ...
+    `commit` makes the changes durable. A unit that ends without it changes nothing.
+    """
+
+    commit: Callable[[], None]
 
 
 Result = TypeVar("Result")

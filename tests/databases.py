@@ -1,4 +1,4 @@
-"""Migrated SQLite files for tests."""
+"""Migrated SQLite files for tests, and the way past the repositories."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlite_utils import Database
 
 from adapters.sqlite.migrations import MIGRATIONS, migrate
+from domain.ports import UnitOfWork
 
 OF_0_1_0: Final = (
     "m001_records_on_file",
@@ -39,3 +40,8 @@ def _migrated() -> bytes:
         path = Path(folder) / "migrated.db"
         migrate(path)
         return path.read_bytes()
+
+
+def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's
+    """Return the transaction of a unit, for what another release or an operator may do by hand."""
+    return unit.centers._transaction  # type: ignore[attr-defined]  # no part of the port

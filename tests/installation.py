@@ -53,7 +53,7 @@ from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, 
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest
-from tests.databases import make_database
+from tests.databases import make_database, transaction_of
 
 BASE_URL: Final = "http://127.0.0.1:8000"
 REDIRECT_URI: Final = "https://shop.example/cards?from=spa"
@@ -225,8 +225,7 @@ class Installation:
     def loses(self, table: str) -> None:
         """Delete every row of a table, as an operator may do by hand."""
         with self.storage.write() as unit:
-            by_hand: Any = unit  # past the repositories
-            by_hand._transaction.execute(f"DELETE FROM {table}")
+            transaction_of(unit).execute(f"DELETE FROM {table}")
             unit.commit()
 
     # Any: `changes` are fields of PaymentConfiguration, and of AddCardRequest below.

@@ -12,15 +12,15 @@ from typing_extensions import override
 
 from adapters.postgresql.connection import Conflict, Connections, Error
 from adapters.sql.errors import DatabaseUnavailable
-from adapters.sql.unit_of_work import UnitOfWork, WriteUnit
-from domain import ports
+from adapters.sql.unit_of_work import unit_of_work
 from domain.errors import ServiceUnavailable
+from domain.ports import Result, Storage, UnitOfWork, WriteUnit
 
 BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 """The maximum wait before each repeat of a unit that had a conflict."""
 
 
-class PostgresqlStorage(ports.Storage):
+class PostgresqlStorage(Storage):
     """Records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` are open at once. None is opened before it is needed.
@@ -31,18 +31,18 @@ class PostgresqlStorage(ports.Storage):
 
     @override
     @contextmanager
-    def read(self) -> Iterator[ports.UnitOfWork]:
+    def read(self) -> Iterator[UnitOfWork]:
         with _unavailable_on_conflict(), self._connections.transaction(writing=False) as opened:
-            yield UnitOfWork(opened)
+            yield unit_of_work(opened)
 
     @override
     @contextmanager
-    def write(self) -> Iterator[ports.WriteUnit]:
+    def write(self) -> Iterator[WriteUnit]:
         with _unavailable_on_conflict(), self._write_unit() as unit:
             yield unit
 
     @override
-    def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:
+    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
         for seconds in BACKOFF_SECONDS:
             try:
                 with self._write_unit() as unit:
@@ -77,7 +77,7 @@ class PostgresqlStorage(ports.Storage):
     @contextmanager
     def _write_unit(self) -> Iterator[WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield WriteUnit(transaction)
+            yield unit_of_work(transaction)
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from typing_extensions import override
 
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
-from domain import ports
 from domain.access_tokens import AccessToken
 from domain.card_limits import (
     COUNTED_FOR,
@@ -54,6 +53,25 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 from domain.payment_accounts import PaymentAccount
 from domain.payment_configuration import PaymentConfiguration
+from domain.ports import (
+    AccessTokens,
+    AlreadyStored,
+    CardSessions,
+    Centers,
+    Discards,
+    EventDeliveries,
+    EventEndpoints,
+    EvidenceLog,
+    GuestReferences,
+    Guests,
+    IdempotencyKeys,
+    MerchantIdentities,
+    PaymentAccounts,
+    PaymentConfigurations,
+    Products,
+    RefusedCards,
+    WorkerHeartbeats,
+)
 from domain.products import Product
 from domain.retries import MAX_BACKOFF, latest_due
 
@@ -117,7 +135,7 @@ def _insert(transaction: Transaction, rows: Rows[Record], row: dict[str, object]
     """Insert a row. Raises AlreadyStored when a unique constraint refuses it."""
     added = transaction.execute(rows.insert + "ON CONFLICT DO NOTHING", row)
     if added.rowcount == 0:
-        raise ports.AlreadyStored
+        raise AlreadyStored
 
 
 def _page(
@@ -188,13 +206,13 @@ class _ById(_Repository, Generic[RecordId, Record]):
         )
 
 
-class Centers(_ById[CenterId, Center]):
+class SqlCenters(_ById[CenterId, Center], Centers):
     """The centers on file."""
 
     _rows = _CENTERS
 
+    @override
     def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
-        """Return a page of these centers, by name; None means all centers."""
         condition = "" if centers is None else f"WHERE id {self._dialect.among_centers} "
         return _page(
             self._transaction,
@@ -206,21 +224,21 @@ class Centers(_ById[CenterId, Center]):
         )
 
 
-class Guests(_ById[GuestId, Guest]):
+class SqlGuests(_ById[GuestId, Guest], Guests):
     """The guests on file."""
 
     _rows = _GUESTS
 
+    @override
     def add(self, guest: Guest) -> None:
-        """Store a new guest. Raises AlreadyStored when the guest exists."""
         _add(self._transaction, _GUESTS, guest)
 
+    @override
     def update(self, guest: Guest) -> None:
-        """Store a guest that exists."""
         self._transaction.execute(_GUESTS.update, _GUESTS.row(guest))
 
 
-class Products(_Repository, ports.Products):
+class SqlProducts(_Repository, Products):
     """The products on file. Each keeps its first position within its center."""
 
     @override
@@ -254,10 +272,10 @@ class Products(_Repository, ports.Products):
             self._transaction.lock("products", center_id)
         stored = self._transaction.execute_many(_PUT_PRODUCT, map(_PRODUCTS.row, listed))
         if stored < len(listed):
-            raise ports.AlreadyStored
+            raise AlreadyStored
 
 
-class PaymentConfigurations(_Repository, ports.PaymentConfigurations):
+class SqlPaymentConfigurations(_Repository, PaymentConfigurations):
     """The payment configuration of each center."""
 
     @override
@@ -367,7 +385,7 @@ class _QueuesAtPsps(_Queues):
         return queues[turn:] + queues[:turn]
 
 
-class CardSessions(_QueuesAtPsps, ports.CardSessions):
+class SqlCardSessions(_QueuesAtPsps, CardSessions):
     """Card-addition sessions."""
 
     _table = "card_sessions"
@@ -468,7 +486,7 @@ class CardSessions(_QueuesAtPsps, ports.CardSessions):
         return taken and DueSession(taken[0], PspAccount(*taken[1:]))
 
 
-class RefusedCards(_Repository, ports.RefusedCards):
+class SqlRefusedCards(_Repository, RefusedCards):
     """Cards that were refused, and the limits on them and on sessions."""
 
     @override
@@ -534,7 +552,7 @@ def _nth_latest(limit: CardLimit) -> str:
     )
 
 
-class EvidenceLog(_Repository, ports.EvidenceLog):
+class SqlEvidenceLog(_Repository, EvidenceLog):
     """What PSPs sent about sessions by webhook or browser."""
 
     @override
@@ -560,7 +578,7 @@ class EvidenceLog(_Repository, ports.EvidenceLog):
         )
 
 
-class IdempotencyKeys(_Repository, ports.IdempotencyKeys):
+class SqlIdempotencyKeys(_Repository, IdempotencyKeys):
     """The session that each caller's Idempotency-Key belongs to."""
 
     @override
@@ -602,7 +620,7 @@ class IdempotencyKeys(_Repository, ports.IdempotencyKeys):
         return forgotten.rowcount
 
 
-class PaymentAccounts(_Repository, ports.PaymentAccounts):
+class SqlPaymentAccounts(_Repository, PaymentAccounts):
     """Cards on file."""
 
     @override
@@ -699,7 +717,7 @@ class PaymentAccounts(_Repository, ports.PaymentAccounts):
         )
 
 
-class GuestReferences(_Repository, ports.GuestReferences):
+class SqlGuestReferences(_Repository, GuestReferences):
     """The PSPs' own references for our guests."""
 
     @override
@@ -724,7 +742,7 @@ class GuestReferences(_Repository, ports.GuestReferences):
         )
 
 
-class MerchantIdentities(_Repository, ports.MerchantIdentities):
+class SqlMerchantIdentities(_Repository, MerchantIdentities):
     """The identity at the PSP behind each merchant account's keys."""
 
     @override
@@ -749,7 +767,7 @@ class MerchantIdentities(_Repository, ports.MerchantIdentities):
         return self.get(provider, merchant_account) or identity
 
 
-class Discards(_QueuesAtPsps, ports.Discards):
+class SqlDiscards(_QueuesAtPsps, Discards):
     """Tokens to discard at their PSP, and those that have been discarded."""
 
     _table = "discards"
@@ -800,7 +818,7 @@ class Discards(_QueuesAtPsps, ports.Discards):
         return None
 
 
-class EventEndpoints(_Repository, ports.EventEndpoints):
+class SqlEventEndpoints(_Repository, EventEndpoints):
     """The endpoints that take events."""
 
     @override
@@ -824,7 +842,7 @@ class EventEndpoints(_Repository, ports.EventEndpoints):
         self._transaction.execute(_ENDPOINTS.update, _ENDPOINTS.row(endpoint))
 
 
-class EventDeliveries(_Queues, ports.EventDeliveries):
+class SqlEventDeliveries(_Queues, EventDeliveries):
     """The deliveries of events."""
 
     _table = "event_deliveries"
@@ -898,7 +916,7 @@ def _delivery_row(delivery: EventDelivery) -> dict[str, object]:
     }
 
 
-class AccessTokens(_Repository, ports.AccessTokens):
+class SqlAccessTokens(_Repository, AccessTokens):
     """Issued access tokens, by hash."""
 
     @override
@@ -919,7 +937,7 @@ class AccessTokens(_Repository, ports.AccessTokens):
         self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
 
 
-class WorkerHeartbeats(_Repository, ports.WorkerHeartbeats):
+class SqlWorkerHeartbeats(_Repository, WorkerHeartbeats):
     """The last heartbeat of any worker, in one row."""
 
     @override

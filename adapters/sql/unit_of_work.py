@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from adapters.sql import repositories
 from adapters.sql.transaction import Transaction
+from domain.ports import WriteUnit
 
 
-class UnitOfWork:
-    """The repositories over one transaction; an implementation of `ports.UnitOfWork`."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self.centers = repositories.Centers(transaction)
-        self.guests = repositories.Guests(transaction)
-        self.products = repositories.Products(transaction)
-        self.configurations = repositories.PaymentConfigurations(transaction)
-        self.sessions = repositories.CardSessions(transaction)
-        self.refused_cards = repositories.RefusedCards(transaction)
-        self.evidence = repositories.EvidenceLog(transaction)
-        self.idempotency_keys = repositories.IdempotencyKeys(transaction)
-        self.accounts = repositories.PaymentAccounts(transaction)
-        self.guest_references = repositories.GuestReferences(transaction)
-        self.merchant_identities = repositories.MerchantIdentities(transaction)
-        self.discards = repositories.Discards(transaction)
-        self.event_endpoints = repositories.EventEndpoints(transaction)
-        self.event_deliveries = repositories.EventDeliveries(transaction)
-        self.access_tokens = repositories.AccessTokens(transaction)
-        self.worker_heartbeats = repositories.WorkerHeartbeats(transaction)
-
-
-class WriteUnit(UnitOfWork):
-    """The repositories over a write transaction; an implementation of `ports.WriteUnit`."""
-
-    def commit(self) -> None:
-        """Commit, as `ports.WriteUnit.commit` says."""
-        self._transaction.commit()
+def unit_of_work(transaction: Transaction) -> WriteUnit:
+    """Return the repositories over a transaction. One that only reads refuses writes and commits."""
+    return WriteUnit(
+        centers=repositories.SqlCenters(transaction),
+        guests=repositories.SqlGuests(transaction),
+        products=repositories.SqlProducts(transaction),
+        configurations=repositories.SqlPaymentConfigurations(transaction),
+        sessions=repositories.SqlCardSessions(transaction),
+        refused_cards=repositories.SqlRefusedCards(transaction),
+        evidence=repositories.SqlEvidenceLog(transaction),
+        idempotency_keys=repositories.SqlIdempotencyKeys(transaction),
+        accounts=repositories.SqlPaymentAccounts(transaction),
+        guest_references=repositories.SqlGuestReferences(transaction),
+        merchant_identities=repositories.SqlMerchantIdentities(transaction),
+        discards=repositories.SqlDiscards(transaction),
+        event_endpoints=repositories.SqlEventEndpoints(transaction),
+        event_deliveries=repositories.SqlEventDeliveries(transaction),
+        access_tokens=repositories.SqlAccessTokens(transaction),
+        worker_heartbeats=repositories.SqlWorkerHeartbeats(transaction),
+        commit=transaction.commit,
+    )

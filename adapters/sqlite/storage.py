@@ -9,16 +9,16 @@ from typing import Final
 
 from typing_extensions import override
 
-from adapters.sql.unit_of_work import UnitOfWork, WriteUnit
+from adapters.sql.unit_of_work import unit_of_work
 from adapters.sqlite.connection import Connections, Error, FileUnusable
-from domain import ports
 from domain.errors import ServiceUnavailable
+from domain.ports import Result, Storage, UnitOfWork, WriteUnit
 
 CHECK_SECONDS: Final = 0.5
 """How long the readiness check waits for the write lock."""
 
 
-class SqliteStorage(ports.Storage):
+class SqliteStorage(Storage):
     """Records in the database file at `path`, which `migrations.migrate` has created.
 
     A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
@@ -31,18 +31,18 @@ class SqliteStorage(ports.Storage):
 
     @override
     @contextmanager
-    def read(self) -> Iterator[ports.UnitOfWork]:
+    def read(self) -> Iterator[UnitOfWork]:
         with self._connections.transaction(writing=False) as transaction:
-            yield UnitOfWork(transaction)
+            yield unit_of_work(transaction)
 
     @override
     @contextmanager
-    def write(self) -> Iterator[ports.WriteUnit]:
+    def write(self) -> Iterator[WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield WriteUnit(transaction)
+            yield unit_of_work(transaction)
 
     @override
-    def transact(self, work: Callable[[ports.WriteUnit], ports.Result]) -> ports.Result:
+    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
         # Writers are serialized from the start, so there is no conflict to repeat the work for.
         with self.write() as unit:
             return work(unit)

@@ -20,7 +20,6 @@ from domain.card_limits import DEFAULT_LIMITS, CountedPer
 from domain.identifiers import CardToken
 from domain.pagination import PageRequest
 from domain.ports import WriteUnit
-from tests.adapters.postgresql.by_hand import statements_of
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -38,7 +37,7 @@ from tests.builders import (
     an_event_endpoint,
     an_evidence,
 )
-from tests.databases import make_database
+from tests.databases import make_database, transaction_of
 from tests.postgresql import empty_database
 
 SECOND_PAGE: Final = PageRequest(page=2, size=1)
@@ -134,7 +133,7 @@ def test_sqlite_searches_an_index(tmp_path: Path, use: Callable[[WriteUnit], obj
     statements: list[str] = []
     with closing(SqliteStorage(tmp_path / "cards.db")) as storage, storage.write() as unit:
         fill(unit)
-        connection = unit._transaction.db.conn  # type: ignore[attr-defined]  # no part of the port
+        connection = transaction_of(unit).db.conn
         connection.set_trace_callback(statements.append)
         use(unit)
         connection.set_trace_callback(None)
@@ -179,7 +178,7 @@ def test_postgresql_searches_an_index(
         with monkeypatch.context() as patch:
             patch.setattr(Transaction, "execute", note)
             use(unit)
-        transaction = statements_of(unit)
+        transaction = transaction_of(unit)
         # In small tables a scan would be cheaper. Where no index fits, it shows all the same.
         transaction.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         transaction.execute("SET LOCAL enable_sort = off")

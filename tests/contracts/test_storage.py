@@ -87,6 +87,7 @@ from tests.builders import (
     an_evidence,
 )
 from tests.concurrency import elsewhere
+from tests.databases import transaction_of
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -1059,7 +1060,7 @@ class TestUnreadable:
     @staticmethod
     def spoil(storage: Storage, statement: str) -> None:
         with committed(storage) as unit:
-            unit._transaction.execute(statement)  # type: ignore[attr-defined]  # no part of the port
+            transaction_of(unit).execute(statement)
 
     def test_an_account_does_not_stay_the_first_whose_notice_is_due(
         self, storage: Storage, monkeypatch: pytest.MonkeyPatch

@@ -20,9 +20,10 @@ from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.card_sessions import SessionStatus
 from domain.identifiers import GuestId
 from domain.ports import WriteUnit
-from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of
+from tests.adapters.postgresql.by_hand import cut_off, execute
 from tests.adapters.postgresql.relay import relay_to
 from tests.builders import a_guest, a_session
+from tests.databases import transaction_of
 from tests.deploy.pgbouncer import pgbouncer
 from tests.installation import Installation
 from tests.postgresql import new_database
@@ -122,7 +123,7 @@ def test_a_connection_that_the_client_has_not_used_before_is_as_safe(
 
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
         with installation.storage.read() as unit:
-            settings = [statements_of(unit).one(f"SHOW {name}")[0] for name in SETTINGS]
+            settings = [transaction_of(unit).one(f"SHOW {name}")[0] for name in SETTINGS]
     assert settings == ["UTC", "5s", "1min"]
 
 

@@ -17,6 +17,7 @@ from domain.identifiers import CallerName
 from domain.open_hosted_page import LinkExpired
 from domain.permissions import Caller, Permission
 from domain.ports import Result, WriteUnit
+from tests.databases import transaction_of
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -305,7 +306,7 @@ class TestOfACaller:
     ) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
         with installation.storage.write() as unit:
-            unit._transaction.execute(  # type: ignore[attr-defined]  # no part of the port
+            transaction_of(unit).execute(
                 "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
                 {"token_id": unreadable.token_id},
             )

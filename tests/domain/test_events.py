@@ -33,6 +33,7 @@ from tests.builders import (
     a_payment_account,
     an_event_delivery,
 )
+from tests.databases import transaction_of
 from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -71,7 +72,7 @@ def deliveries(installation: Installation, *, failed: bool = False) -> Sequence[
 
 def stored_by_another_release(installation: Installation, statement: str) -> None:
     with installation.storage.write() as unit:
-        unit._transaction.execute(statement)  # type: ignore[attr-defined]  # no part of the port
+        transaction_of(unit).execute(statement)
         unit.commit()
 
 

@@ -15,6 +15,7 @@ from domain.open_hosted_page import LinkAltered, LinkExpired, LinkUnknown, PageU
 from domain.permissions import Permission
 from domain.ports import ProviderUnavailable
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.databases import transaction_of
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 
@@ -442,12 +443,11 @@ class TestGuestAtThePsp:
     ) -> None:
         before = installation.stored_card().guest_reference
         with installation.storage.write() as unit:
-            by_hand: Any = unit  # past the repositories
-            by_hand._transaction.execute(
+            transaction_of(unit).execute(
                 "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
                 "FROM psp_guests"
             )
-            by_hand._transaction.execute("DELETE FROM psp_guests")
+            transaction_of(unit).execute("DELETE FROM psp_guests")
             unit.commit()
 
         assert self.guest_of(installation) != before

@@ -9,6 +9,7 @@ from adapters.psp.contract.samples import GUEST_ID
 from domain.card_sessions import SessionStatus, next_poll_at
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
+from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
@@ -192,7 +193,7 @@ def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
     with installation.storage.write() as unit:
-        unit._transaction.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
+        transaction_of(unit).execute(
             "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
             {"token_id": broken.token_id},
         )
@@ -211,7 +212,7 @@ def test_a_discard_that_cannot_be_read_stops_no_other(installation: Installation
     installation.clock.advance(timedelta(seconds=1))
     installation.removed_card(OTHER_GOOD_CARD)
     with installation.storage.write() as unit:
-        unit._transaction.execute(  # type: ignore[attr-defined]  # as a faulty release might leave it
+        transaction_of(unit).execute(
             "UPDATE discards SET unanswered_since = 'soon' WHERE token = :token",
             {"token": broken.token},
         )

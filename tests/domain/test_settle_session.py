@@ -10,7 +10,7 @@ import pytest
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, NOW, a_uuid
-from adapters.sql.repositories import Guests
+from adapters.sql.repositories import SqlGuests
 from adapters.sqlite.storage import SqliteStorage
 from domain.billing import AvsResult
 from domain.card_sessions import (
@@ -1057,7 +1057,7 @@ def test_a_card_is_not_refused_because_the_storage_goes_away_while_it_is_judged(
         raise ServiceUnavailable
 
     with monkeypatch.context() as while_it_is_away:
-        while_it_is_away.setattr(Guests, "get", go_away)
+        while_it_is_away.setattr(SqlGuests, "get", go_away)
         with pytest.raises(ServiceUnavailable):
             installation.settle(session.token_id)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typing_extensions import Buffer, override
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from adapters.sql.unit_of_work import WriteUnit
+from adapters.sqlite.connection import Transaction
 from domain.centers import Center
 from domain.guests import Guest
 from domain.identifiers import GuestId
@@ -503,13 +503,13 @@ class TestStored:
             GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(1, rows + 1))
         )
 
-        def commit_and_interrupt(unit: WriteUnit) -> None:
-            commit(unit)
+        def commit_and_interrupt(transaction: Transaction) -> None:
+            commit(transaction)
             signal.raise_signal(signal.SIGINT)
 
-        commit = WriteUnit.commit
+        commit = Transaction.commit
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(WriteUnit, "commit", commit_and_interrupt)
+            meanwhile.setattr(Transaction, "commit", commit_and_interrupt)
             interrupted = cardonfile.run("import", "guests", str(file))
 
         assert interrupted.exit_code == 130

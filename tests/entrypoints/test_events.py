@@ -12,6 +12,7 @@ from domain.events import EventType
 from domain.note_event import note_account_event
 from tests.adapters.events.receiver import read_event
 from tests.builders import CENTER_ID, a_center, a_payment_account
+from tests.databases import transaction_of
 from tests.entrypoints.conftest import CommandLine
 from tests.event_receiver import EventReceiver
 
@@ -44,7 +45,7 @@ def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
         cardonfile.run("events", "add", f"https://{host}.example", "--type", "account.stored")
     with cardonfile.storage.write() as unit:
         unreadable, readable = (each.endpoint_id for each in unit.event_endpoints.all())
-        unit._transaction.execute(  # type: ignore[attr-defined]  # no part of the port
+        transaction_of(unit).execute(
             f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'"
         )
         unit.commit()

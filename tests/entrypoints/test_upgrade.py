@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from domain.events import EventType
 from domain.payment_accounts import PaymentAccount
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import a_product
+from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
@@ -45,9 +45,8 @@ def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ins
 
 def execute(installation: Installation, *statements: str) -> None:
     with installation.storage.write() as unit:
-        by_hand: Any = unit  # no part of the port
         for statement in statements:
-            by_hand._transaction.execute(statement)
+            transaction_of(unit).execute(statement)
         unit.commit()
 
 

@@ -44,7 +44,7 @@ from domain.reconcile import Round
 from domain.remove_event_endpoint import EndpointNotFound
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
-from tests.databases import make_database
+from tests.databases import make_database, transaction_of
 from tests.installation import BASE_URL
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
 from tests.simulation.faults import Fault, Faults, Step
@@ -952,4 +952,4 @@ def _restore_everything(unit: WriteUnit) -> None:
 
 def _delete(unit: Any, table: str, identifier: str) -> None:
     """Delete a row by hand, as an operator would: no repository removes guests or centers."""
-    unit._transaction.execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})
+    transaction_of(unit).execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})

@@ -6,20 +6,10 @@ from typing import Any, Final
 
 import psycopg
 
-from adapters.postgresql.connection import Transaction
-from domain.ports import UnitOfWork
-
 _OTHERS: Final = """
     FROM pg_stat_activity WHERE datname = current_database()
     AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
-
-
-def statements_of(unit: UnitOfWork) -> Transaction:
-    """Return the transaction of a unit."""
-    by_hand: Any = unit  # no part of the port
-    transaction: Transaction = by_hand._transaction
-    return transaction
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:  # a column may hold anything

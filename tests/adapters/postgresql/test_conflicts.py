@@ -15,7 +15,7 @@ from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
 from domain.ports import UnitOfWork, WriteUnit
-from tests.adapters.postgresql.by_hand import execute, statements_of
+from tests.adapters.postgresql.by_hand import execute
 from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
@@ -29,6 +29,7 @@ from tests.builders import (
     an_evidence,
 )
 from tests.concurrency import elsewhere
+from tests.databases import transaction_of
 
 SERIALIZATION_FAILURE = "40001"
 CODES = {SERIALIZATION_FAILURE: "serialization failure", "40P01": "deadlock"}
@@ -36,7 +37,7 @@ CODES = {SERIALIZATION_FAILURE: "serialization failure", "40P01": "deadlock"}
 
 def conflict(unit: UnitOfWork, code: str = SERIALIZATION_FAILURE) -> None:
     """Have the server report a conflict."""
-    statements_of(unit).execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
+    transaction_of(unit).execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
 
 
 def has_session(storage: PostgresqlStorage) -> bool:

@@ -20,9 +20,10 @@ from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
 from domain.ports import UnitOfWork, WriteUnit
-from tests.adapters.postgresql.by_hand import cut_off, execute, statements_of, states
+from tests.adapters.postgresql.by_hand import cut_off, execute, states
 from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session
+from tests.databases import transaction_of
 from tests.postgresql import new_database
 from tests.waiting import wait_until
 
@@ -88,7 +89,7 @@ class TestSettings:
 
     def settings(self, unit: UnitOfWork) -> dict[str, object]:
         return {
-            name: statements_of(unit).one(f"SHOW {name}")[0]
+            name: transaction_of(unit).one(f"SHOW {name}")[0]
             for name in (
                 *("TimeZone", "lock_timeout", "idle_in_transaction_session_timeout"),
                 *("synchronous_commit", "transaction_isolation"),
@@ -105,7 +106,7 @@ class TestSettings:
         database = own_url.rpartition("/")[2]
         execute(own_url, f"ALTER DATABASE {database} SET synchronous_commit = {default}")
         with own_storage.write() as unit:
-            assert statements_of(unit).one("SHOW synchronous_commit") == (in_force,)
+            assert transaction_of(unit).one("SHOW synchronous_commit") == (in_force,)
 
 
 class TestPool:
@@ -289,7 +290,7 @@ class TestOutage:
         with relayed.write() as unit:
             unit.sessions.add(a_session())
             relay.pause()
-            statements_of(unit).connection.statement_seconds = 0.1
+            transaction_of(unit).connection.statement_seconds = 0.1
             with pytest.raises(psycopg.OperationalError):
                 unit.sessions.get(TOKEN_ID)
         with monkeypatch.context() as patch:
@@ -354,7 +355,7 @@ class TestOutage:
         self, storage: PostgresqlStorage
     ) -> None:
         with pytest.raises(psycopg.errors.UndefinedTable), storage.write() as unit:
-            statements_of(unit).execute("SELECT * FROM centres")
+            transaction_of(unit).execute("SELECT * FROM centres")
         add_session(storage)
         with pytest.raises(psycopg.errors.UniqueViolation):
             add_session(storage)

@@ -13,7 +13,6 @@ from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.identifiers import CenterId, EndpointId, TokenId
 from domain.pagination import PageRequest
 from domain.ports import UnitOfWork
-from tests.adapters.postgresql.by_hand import statements_of
 from tests.builders import (
     CENTER_ID,
     a_center,
@@ -24,6 +23,7 @@ from tests.builders import (
     an_event_endpoint,
 )
 from tests.contracts.test_storage import ADD, UPDATE, kind
+from tests.databases import transaction_of
 
 ADDED: Final = (31, 33, 32)
 UPDATED: Final = (32, 31, 33)
@@ -109,5 +109,5 @@ def test_equals_keep_their_order(
         unit.commit()
     with storage.read() as reading:
         for scan in ("indexscan", "indexonlyscan", "bitmapscan"):
-            statements_of(reading).execute(f"SET LOCAL enable_{scan} = {scans}")
+            transaction_of(reading).execute(f"SET LOCAL enable_{scan} = {scans}")
         assert list(listed(reading)) == [record(number) for number in order]
