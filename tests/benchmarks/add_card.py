@@ -18,7 +18,6 @@ from tests.benchmarks.servers import (
     ON_WAITRESS,
     OURS,
     OWN,
-    PEERS,
     POSTGRESQL,
     RUNTIME,
     SQLITE,
@@ -60,11 +59,11 @@ class Setting:
 
 SETTINGS: Final = (
     *(Setting(server=name, connections=CONNECTIONS) for name in ALL),
-    *(Setting(server=name, processes=2) for name in (OURS, *PEERS)),
+    *(Setting(server=name, processes=2) for name in (OURS, FLASK)),
     *(
         Setting(server=name, database=POSTGRESQL, processes=processes)
         for processes in (1, 2)
-        for name in (OURS, *PEERS)
+        for name in (OURS, FLASK)
     ),
 )
 BURNER_SETTINGS: Final = tuple(
@@ -144,8 +143,7 @@ def measure_flow(
 def measure_start(folder: Path, sample: Sample, *, rounds: int, say: Say) -> Iterator[Row]:
     """Measure the time from the start to the first card added, and the memory after a rest."""
     servers = [
-        make_server(name, folder / f"start-{number}", sample)
-        for number, name in enumerate((*OWN, *PEERS))
+        make_server(name, folder / f"start-{number}", sample) for number, name in enumerate(ALL)
     ]
     for number in range(1, rounds + 1):
         say(f"start, round {number} of {rounds}")

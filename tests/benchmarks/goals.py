@@ -12,10 +12,8 @@ from tests.benchmarks.results import Results
 from tests.benchmarks.servers import (
     FLASK,
     FLOOR,
-    LOCKED_PEERS,
     ON_WAITRESS,
     OURS,
-    PEERS,
     POSTGRESQL,
     SQLITE,
 )
@@ -93,14 +91,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
     def per_second(server: str, connections: int = 16) -> list[float]:
         return loads(results, "per_second", server, connections=connections)
 
-    def better(names: Sequence[str]) -> str:
-        return max(names, key=lambda name: statistics.median(per_second(name)))
-
-    for name, target, wanted in (
-        (better(PEERS), 3.0, 4.0),
-        (better(LOCKED_PEERS), 2.0, 3.0),
-        (FLOOR, 0.75, 0.9),
-    ):
+    for name, target, wanted in ((FLASK, 3.0, 4.0), (FLOOR, 0.75, 0.9)):
         yield Goal(
             what=f"Add-card a second, 16 connections, against {name}",
             measured=ratios(per_second(OURS), per_second(name)),
@@ -108,7 +99,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
             wanted=wanted,
             at_least=True,
         )
-        if name in PEERS:
+        if name == FLASK:
             p99 = [loads(results, "p99_ms", each) for each in (OURS, name)]
             what = f"Its 99th percentile against {name}"
             yield Goal(what=what, measured=ratios(*p99), target=0.1)

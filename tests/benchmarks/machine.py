@@ -20,7 +20,7 @@ from tests.benchmarks.results import Machine
 
 PACKAGES: Final = (
     *("falcon", "waitress", "msgspec", "structlog", "psycopg"),
-    *("fastapi", "pydantic", "uvicorn", "uvloop", "httptools", "flask", "gunicorn", "sqlalchemy"),
+    *("pydantic", "flask", "gunicorn", "sqlalchemy"),
 )
 SYNCS: Final = 200
 

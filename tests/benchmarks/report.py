@@ -20,12 +20,12 @@ from tests.benchmarks.products import OURS as OUR_PAGES
 from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, Row, read
 from tests.benchmarks.servers import (
     ALL,
+    FLASK,
     FLASK_THREADS,
     GRANIAN_THREADS,
     GUESTS,
     ON_WAITRESS,
     OURS,
-    PEERS,
     POSTGRESQL,
     SQLITE,
     WRITE_LIMIT,
@@ -87,14 +87,10 @@ under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guest
 |---|---|
 | {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`). |
 | {ON_WAITRESS} | `cardonfile serve` with the same settings. |
-| FastAPI | uvicorn with uvloop and httptools, `def` endpoint, session as a dependency, pydantic models; access log to a file, its default. |
 | Flask | gunicorn with {FLASK_THREADS} threads, its best number, and scoped sessions; no access log, its default. |
-| …, write lock | The same with a `threading.Lock` around writes, so that SQLite's busy handler does not decide the comparison. FastAPI has 40 connections here, one per thread. |
 | floor | A Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log. |
 
-The peers are in `tests/benchmarks/peers/`, with SQLAlchemy's default pool of up to 15 connections. FastAPI has 40
-threads: with more than 40 requests at once it may deadlock, with all threads waiting for a connection and the requests that
-have one waiting for a thread.
+Flask and the floor are in `tests/benchmarks/peers/`. Flask has SQLAlchemy's default pool of up to 15 connections.
 
 ## The machine
 
@@ -179,7 +175,7 @@ _CAVEATS: Final = """\
 
 - Load, servers and databases share one machine. A network between them would hide much of the difference.
 - The load is closed: a slow server gets fewer requests. Percentiles are those of `wrk`.
-- The peers have one route. What a real service would log, limit and check besides is not in their figures.
+- Flask and the floor have one route. What a real service would log, limit and check besides is not in their figures.
 - On a disk that syncs more slowly, all are closer to each other at one connection.
 - PostgreSQL has its default settings.
 """
@@ -305,7 +301,7 @@ def _against(results: Results) -> Iterator[Cells]:
 def _settings(results: Results) -> Iterator[Cells]:
     for database in (SQLITE, POSTGRESQL):
         for processes in (1, 2):
-            for name in (OURS, *PEERS):
+            for name in (OURS, FLASK):
                 where = {"server": name, "database": database, "processes": processes}
                 figures = _figures(results, "add_card", connections=16, **where)
                 yield [name, database, str(processes), *figures]

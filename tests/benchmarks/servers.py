@@ -1,4 +1,4 @@
-"""The service and its peers as processes, each on its own database with the same records."""
+"""The service, its peer and the floor as processes, each on its own database with the same records."""
 
 from __future__ import annotations
 
@@ -23,16 +23,11 @@ from tests.programs import ROOT, SERVE, free_port
 OURS: Final = "cardonfile, granian"
 ON_WAITRESS: Final = "cardonfile, waitress"
 FLOOR: Final = "floor"
-FASTAPI: Final = "FastAPI"
 FLASK: Final = "Flask"
-WITH_LOCK: Final = ", write lock"
 
-PEERS: Final = (FASTAPI, FLASK)
-LOCKED_PEERS: Final = (FASTAPI + WITH_LOCK, FLASK + WITH_LOCK)
-"""The peers with one lock around writes."""
 OWN: Final = (OURS, ON_WAITRESS, FLOOR)
 """The servers that need only the dependencies of the service."""
-ALL: Final = (*OWN, *PEERS, *LOCKED_PEERS)
+ALL: Final = (*OWN, FLASK)
 
 SQLITE: Final = "SQLite"
 POSTGRESQL: Final = "PostgreSQL"
@@ -50,7 +45,7 @@ WRITE_LIMIT: Final = "100000000/day"
 RUNTIME: Final = str(ROOT / "build" / "runtime" / "bin" / "python")
 """Python with only the dependencies of the service, which `make` installs.
 
-Some libraries import whatever they find, and the tests and peers install a lot.
+Some libraries import whatever they find, and the tests and the peer install a lot.
 """
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
@@ -245,17 +240,10 @@ def _make_peer(name: str, folder: Path, sample: Sample, postgresql: str | None) 
     environment = {"DATABASE_URL": f"sqlite:///{folder / 'cards.db'}"}
     if postgresql:
         environment["DATABASE_URL"] = postgresql.replace("postgresql:", "postgresql+psycopg:", 1)
-    if name.endswith(WITH_LOCK):
-        environment["WRITE_LOCK"] = "1"
     run(
         *(folder, environment, "-m", "tests.benchmarks.peers.models"),
         *(str(sample.guests), sample.center_id, _PEER_TOKEN),
     )
-
-    def uvicorn(port: int, processes: int) -> Sequence[str]:
-        workers = ("--workers", str(processes)) if processes > 1 else ()
-        application = "tests.benchmarks.peers.fastapi_peer:app"
-        return ("-m", "uvicorn", application, "--port", str(port), *workers)
 
     def gunicorn(port: int, processes: int) -> Sequence[str]:
         return (
@@ -270,7 +258,7 @@ def _make_peer(name: str, folder: Path, sample: Sample, postgresql: str | None) 
         sample=sample,
         token=_PEER_TOKEN,
         environment=environment,
-        command=uvicorn if name.startswith(FASTAPI) else gunicorn,
+        command=gunicorn,
     )
 
 

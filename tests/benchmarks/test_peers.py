@@ -1,4 +1,4 @@
-"""The peers and the floor do the work of the service, or comparing them would say nothing."""
+"""Flask and the floor do the work of the service, or comparing them would say nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pysqlite3
 import pytest
 
 from adapters.psp.contract.samples import a_uuid
-from tests.benchmarks.servers import FLOOR, LOCKED_PEERS, Server, make_sample, make_server
+from tests.benchmarks.servers import FLASK, FLOOR, Server, make_sample, make_server
 
 UNKNOWN_ID = a_uuid(1)
 
 
-@pytest.fixture(scope="module", params=(FLOOR, *LOCKED_PEERS))
+@pytest.fixture(scope="module", params=(FLOOR, FLASK))
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

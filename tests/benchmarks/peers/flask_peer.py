@@ -16,7 +16,6 @@ from tests.benchmarks.peers.models import (
     Center,
     Guest,
     make_engine,
-    write_lock,
 )
 
 db_session = scoped_session(sessionmaker(bind=make_engine()))
@@ -72,7 +71,6 @@ def add_card(guest_id: uuid.UUID) -> ResponseReturnValue:
         "hosted_payment_uri": started.hosted_payment_uri,
         "token_id": str(started.token_id),
     }
-    with write_lock:
-        db_session.add(started)
-        db_session.commit()
+    db_session.add(started)
+    db_session.commit()
     return response

@@ -1,6 +1,6 @@
-"""What both peers share: the tables, with SQLAlchemy, and the request, with pydantic.
+"""What the peer stores and reads: the tables, with SQLAlchemy, and the request, with pydantic.
 
-`DATABASE_URL` names the database. `WRITE_LOCK`, if set, serialises writes with a lock.
+`DATABASE_URL` names the database.
 To fill the database: `python -m tests.benchmarks.peers.models GUESTS.csv CENTER_ID TOKEN`.
 """
 
@@ -11,10 +11,8 @@ import hashlib
 import os
 import sys
 import uuid
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -27,14 +25,13 @@ BASE_URL = "http://127.0.0.1:8000"
 DATABASE_URL = os.environ["DATABASE_URL"]
 IS_SQLITE = DATABASE_URL.startswith("sqlite")
 
-write_lock = Lock() if os.environ.get("WRITE_LOCK") else nullcontext()
 
-
-def make_engine(**options: Any) -> Engine:  # options of several types
+def make_engine() -> Engine:
     """Return an engine, with the SQLite library of the service."""
     if IS_SQLITE:
-        options |= {"connect_args": {"check_same_thread": False}, "module": pysqlite3}
-    return create_engine(DATABASE_URL, **options)
+        arguments = {"check_same_thread": False}
+        return create_engine(DATABASE_URL, connect_args=arguments, module=pysqlite3)
+    return create_engine(DATABASE_URL)
 
 
 @event.listens_for(Engine, "connect")
