@@ -366,46 +366,41 @@ class TestRefusedCards:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestPspInTrouble:
-    def acts(self, session: Session) -> Mapping[Method, Callable[[], object]]:
-        card = session.collect().card
-        return {
-            Method.START: lambda: session.adapter.start(a_request(session.psp)),
-            Method.OUTCOME: session.outcome,
-            Method.CLOSE: session.close,
-            Method.DISCARD: lambda: session.discard(card),
-        }
-
-    def test_is_not_called_again_and_again(self, psp: PspUnderTest, session: Session) -> None:
-        for method, act in self.acts(session).items():
-            psp.have(Trouble.OUT_OF_ORDER)
-            before = psp.count_calls()
-            with pytest.raises(ProviderUnavailable):
-                act()
-            assert psp.count_calls() - before <= MAX_TRIES, method
-            psp.recover()
-
-    def test_is_left_alone_for_as_long_as_it_asks(
-        self, psp: PspUnderTest, session: Session
+    @pytest.mark.parametrize("method", Method)
+    @pytest.mark.parametrize(
+        "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
+    )
+    def test_is_not_called_again_and_again(
+        self, psp: PspUnderTest, session: Session, trouble: Trouble, method: Method
     ) -> None:
-        for act in self.acts(session).values():
-            psp.have(Trouble.TOO_MANY)
-            with pytest.raises(ProviderUnavailable) as raised:
-                act()
-            assert raised.value.retry_after == 17 * SECOND
-            psp.recover()
+        act, before = session.prepare(method), psp.count_calls()
+        psp.have(trouble)
 
+        with pytest.raises(ProviderUnavailable) as raised:
+            act()
+
+        assert psp.count_calls() - before <= MAX_TRIES
+        assert trouble is not Trouble.TOO_MANY or raised.value.retry_after == 17 * SECOND
+
+    @pytest.mark.parametrize("method", Method)
     def test_does_not_end_an_adapter(
-        self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch
+        self,
+        psp: PspUnderTest,
+        session: Session,
+        monkeypatch: pytest.MonkeyPatch,
+        method: Method,
     ) -> None:
+        act = session.prepare(method)
         psp.have(Trouble.RESPONSE_LOST)
         with pytest.raises(ProviderUnavailable):
-            session.outcome()
+            act()
         psp.recover()
+        psp.clock.advance(psp.facts.list_lag)
         # A client that lives as long as the adapter would be past its deadline by now.
         now = time.monotonic
         monkeypatch.setattr(time, "monotonic", lambda: now() + LATER_SECONDS)
 
-        assert session.outcome() == Pending()
+        act()
 
 
 @needs(Ability.REMOTE)
