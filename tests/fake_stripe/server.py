@@ -199,7 +199,6 @@ class FakeStripeServer:
             ("GET", "/v1/checkout/sessions", stripe.list_sessions),
             ("GET", "/v1/checkout/sessions/([^/]+)", stripe.retrieve_session),
             ("POST", "/v1/checkout/sessions/([^/]+)/expire", stripe.expire_session),
-            ("POST", "/v1/setup_intents", stripe.create_setup_intent),
             ("GET", "/v1/payment_methods/([^/]+)", stripe.retrieve_method),
             ("POST", "/v1/payment_methods/([^/]+)/detach", stripe.detach_method),
         )

@@ -98,29 +98,6 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "custom_text": {"submit": {"message": text(1200)}},
     "billing_address_collection": one_of("auto", "required"),
 }
-_SETUP: Final[Mapping[str, Form]] = {
-    "customer": text(),
-    "payment_method": one_of(
-        "pm_card_visa",
-        "pm_card_mastercard",
-        "pm_card_avsFail",
-        "pm_card_authenticationRequired",
-        "pm_card_visa_chargeDeclined",
-    ),
-    "confirm": one_of("true"),
-    "usage": one_of("off_session", "on_session"),
-    "allowed_payment_method_types": list_of(one_of(*METHOD_TYPES)),
-    "return_url": url,
-}
-_TEST_METHODS: Final = {
-    "pm_card_visa": "4242424242424242",
-    "pm_card_mastercard": "5555555555554444",
-    "pm_card_avsFail": "4000000000000010",
-    "pm_card_authenticationRequired": "4000002500003155",
-    "pm_card_visa_chargeDeclined": "4000000000000002",
-}
-"""The cards behind the PaymentMethods of "Testing"."""
-
 _SESSION_LIST: Final[Mapping[str, Form]] = {
     "customer": text(),
     "status": one_of("open", "complete", "expired"),
@@ -290,28 +267,6 @@ class FakeStripe:
             "metadata": metadata,
         }
         merchant.intents[intent["id"]] = intent
-        return intent
-
-    def create_setup_intent(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
-        """Create a SetupIntent and confirm it with a card of "Testing"."""
-        checked = check(given, _SETUP)
-        for name in ("customer", "payment_method", "confirm"):
-            if name not in checked:
-                raise Refused(
-                    f"Missing required param: {name}.", code="parameter_missing", param=name
-                )
-        customer = str(checked["customer"])
-        if merchant.customers.get(customer, {"deleted": True}).get("deleted"):
-            raise _missing("customer", customer, status=400, param="customer")
-        intent = self._new_intent(merchant, customer, metadata={})
-        number = _TEST_METHODS[str(checked["payment_method"])]
-        if self._confirm(merchant, intent, number) == "requires_payment_method":
-            raise Refused(
-                "Your card was declined.", status=402, type_="card_error", code="card_declined"
-            )
-        if intent["status"] == "succeeded":
-            merchant.methods[intent["payment_method"]]["customer"] = customer
-            self.tell(merchant, "setup_intent.succeeded", intent)
         return intent
 
     @staticmethod

@@ -53,11 +53,11 @@ def api_base() -> str:
 
 
 @contextmanager
-def sdk_client(retry_policy: RetryPolicy | None = None) -> Iterator[stripe.StripeClient]:
+def sdk_client() -> Iterator[stripe.StripeClient]:
     """Open the SDK's client on the adapter's transport, which logs nothing."""
     base = api_base()
     tls = trusted_by_the_sdk() if base.startswith("https:") else None
-    with closing(Transport(base, retry_policy or RetryPolicy(), tls)) as transport:
+    with closing(Transport(base, RetryPolicy(), tls)) as transport:
         yield stripe.StripeClient(
             key_of_test_mode(),
             stripe_version=API_VERSION,

@@ -1,6 +1,6 @@
 """The fake Stripe refuses the parameters that Stripe refuses.
 
-`test_ask_stripe.py` compares its other behaviour with what Stripe documents.
+`make test-stripe` runs the contract suite, which the fake passes, against Stripe itself.
 """
 
 from __future__ import annotations
