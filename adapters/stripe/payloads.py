@@ -320,7 +320,7 @@ def outcome_of(
                 return PageClosed()
             if method.customer is None:
                 return _outcome_detached(page, completed_at, now)
-            return _outcome_attached(method, page)
+            return _outcome_attached(method, GuestReference(method.customer))
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -353,18 +353,16 @@ def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: date
     raise ProviderUnavailable("Stripe may still attach the card")
 
 
-def _outcome_attached(method: CollectedMethod, page: HostedPage) -> Outcome:
-    """Return the outcome of a page whose payment method is attached."""
+def _outcome_attached(method: CollectedMethod, customer: GuestReference) -> Outcome:
+    """Return the outcome of a page whose payment method is attached to a customer."""
     typed_at = _time(method.created)
     token = CardToken(method.id)
     card = method.card
     if method.type != CARD or card is None or card.brand == LINK:
-        return NoCardCollected(
-            guest_reference=page.guest_reference, token=token, collected_at=typed_at
-        )
+        return NoCardCollected(guest_reference=customer, token=token, collected_at=typed_at)
     return CardCollected(
         card=Card(
-            guest_reference=page.guest_reference,
+            guest_reference=customer,
             token=token,
             # Stripe may have no fingerprint. The card then counts as different from all others.
             fingerprint=card.fingerprint or method.id,

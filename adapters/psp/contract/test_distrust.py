@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import OTHER_GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from adapters.psp.contract.sessions import ADDRESS, SECOND, Session, a_request, for_each, needs
 from adapters.psp.contract.test_provider import (
     is_address,
@@ -41,8 +41,9 @@ from domain.hosted_pages import (
     HostedPageRequest,
     PageClosed,
     Pending,
+    is_credible,
 )
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, GuestId, MerchantAccount
 from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
 
 COUNTRIES: Final = (
@@ -217,16 +218,42 @@ class TestResponseAboutAnother:
             if Ability.NAMES_SESSIONS in facts.abilities
         ),
     )
+    @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
     def test_session_or_guest_makes_no_page(
-        self, psp: PspUnderTest, session: Session, other: Session, call: int
+        self, psp: PspUnderTest, session: Session, other: Session, call: int, guest_id: GuestId
     ) -> None:
-        bodies = bodies_of(psp, lambda: session.another(guest_id=OTHER_GUEST_ID))
+        bodies = bodies_of(psp, lambda: session.another(guest_id=guest_id))
         psp.change_bodies(instead(call, bodies[call - 1]))
 
         page = tried(lambda: session.adapter.start(a_request(psp)))
 
         assert page is None or page.guest_reference != other.page.guest_reference
         assert page is None or call < psp.facts.calls[Method.START]
+
+    @for_each(
+        ("call",), lambda facts: ((each,) for each in [facts.calls[Method.START]] if each > 1)
+    )
+    def test_guest_alone_makes_no_page_for_that_guest(
+        self, psp: PspUnderTest, session: Session, other: Session, call: int
+    ) -> None:
+        own, others = (each.page.guest_reference.encode() for each in (session, other))
+        psp.change_bodies(lambda at, body: body.replace(own, others) if at == call else body)
+
+        page = tried(lambda: session.adapter.start(a_request(psp)))
+
+        # With one call, nothing shows whether the PSP knew the guest.
+        assert page is None or page.guest_reference == session.page.guest_reference
+
+    def test_guest_alone_tells_no_outcome(
+        self, psp: PspUnderTest, session: Session, other: Session
+    ) -> None:
+        own, others = (each.page.guest_reference.encode() for each in (session, other))
+        session.type_card()
+        names_guest = any(own in body for body in bodies_of(psp, session.outcome))
+        psp.change_bodies(lambda _, body: body.replace(own, others))
+
+        with suppress(ProviderUnavailable):
+            assert not (is_credible(session.outcome(), session.page) and names_guest)
 
 
 @needs(Ability.STAND_IN, Ability.REMOTE, Ability.JSON)
@@ -271,15 +298,16 @@ def leaves(value: Json, path: tuple[Json, ...] = ()) -> Iterator[tuple[tuple[Jso
 
 @needs(Ability.STAND_IN)
 class TestWhatThePspGets:
+    @pytest.mark.parametrize("name", ["Zoë Null", ""])
     def test_it_gets_name_email_address_and_language(
-        self, psp: PspUnderTest, session: Session
+        self, psp: PspUnderTest, session: Session, name: str
     ) -> None:
-        request = session.request
+        named = session.another(guest_name=name)
         expected = GuestDetails(
-            name=request.guest_name, email=request.guest_email, language=CONSENT_LANGUAGE
+            name=name or None, email=named.request.guest_email, language=CONSENT_LANGUAGE
         )
 
-        assert psp.guest_details(session.page) in (None, expected)
+        assert psp.guest_details(named.page) in (None, expected)
 
     @pytest.mark.parametrize("avs", [True, False])
     @pytest.mark.parametrize("name", [each.name for each in fields(BillingInfo)])

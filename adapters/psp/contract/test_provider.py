@@ -79,6 +79,9 @@ NAMES: Final = (
     "{{ Harbor }} {% Spa %} $1 %s \\*",
 )
 """Names of centers that hold HTML, Markdown and templates, which some PSPs would render."""
+_TIME: Final = re.compile("[0-9]{10,}")
+UNKNOWN: Final = ("0", "?0", "/0")
+"""What makes another reference of one. A path must quote it."""
 PASSING: Final = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
 PASSING_OVER_HTTP: Final = (
     Trouble.NOT_THE_API,
@@ -272,8 +275,9 @@ class TestOutcome:
     def test_nothing_typed_is_pending(self, session: Session) -> None:
         assert session.outcome() == Pending()
 
-    def test_an_unknown_page_is_closed(self, session: Session) -> None:
-        unknown = replace(session.page, reference=f"{session.page.reference}0")
+    @pytest.mark.parametrize("suffix", UNKNOWN)
+    def test_an_unknown_page_is_closed(self, session: Session, suffix: str) -> None:
+        unknown = replace(session.page, reference=session.page.reference + suffix)
 
         assert session.adapter.outcome(session.request, unknown, ()) == PageClosed()
 
@@ -388,6 +392,15 @@ class TestCard:
 
         session.collect()
 
+    def test_a_refused_card_does_not_hide_what_comes_later(self, session: Session) -> None:
+        session.type_card(GuestCard.REFUSED)
+        session.type_card(GuestCard.CHALLENGED)
+        assert isinstance(session.outcome(), Pending)
+
+        session.close()
+
+        assert isinstance(session.outcome(), PageClosed)
+
     # Shows I5.
     def test_a_card_belongs_to_the_page_that_it_was_typed_on(self, session: Session) -> None:
         session.another(guest_reference=session.page.guest_reference).collect()
@@ -429,8 +442,9 @@ class TestClose:
         assert session.outcome() == PageClosed()
         assert session.outcome() == PageClosed()
 
-    def test_a_page_that_is_unknown_may_be_closed(self, session: Session) -> None:
-        unknown = replace(session.page, reference=f"{session.page.reference}0")
+    @pytest.mark.parametrize("suffix", UNKNOWN)
+    def test_a_page_that_is_unknown_may_be_closed(self, session: Session, suffix: str) -> None:
+        unknown = replace(session.page, reference=session.page.reference + suffix)
 
         session.adapter.close(session.request, unknown)
 
@@ -501,20 +515,25 @@ class TestDiscardedToken:
 
         assert psp.tokens(MAIN) == {kept.token}
 
-    def test_it_stays_when_another_merchant_account_discards_it(
+    def test_it_stays_when_another_merchant_account_discards_it_or_another_token_is_discarded(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
 
         session.adapter.discard(OTHER, card.guest_reference, card.token)
+        for suffix in UNKNOWN:
+            session.discard(replace(card, token=CardToken(card.token + suffix)))
 
         assert psp.tokens(MAIN) == {card.token}
 
     # Shows F11.
-    def test_its_page_does_not_bring_it_back(self, session: Session) -> None:
+    def test_its_page_does_not_bring_it_back(self, psp: PspUnderTest, session: Session) -> None:
         session.discard(session.collect().card)
 
         assert session.outcome() in (Pending(), PageClosed())
+        # A PSP may attach a card to its guest for a while after it was typed.
+        psp.clock.advance(session.page.ends_at - psp.clock.now() + 5 * MINUTE)
+        assert session.outcome() == PageClosed()
 
     def test_the_same_card_may_be_added_again(self, psp: PspUnderTest, session: Session) -> None:
         card = session.collect().card
@@ -566,6 +585,7 @@ class TestWebhook:
         for notice in notices:
             assert session.request.guest_email not in notice.content
             assert session.request.guest_name not in notice.content
+            assert len(notice.content) < len(body), "content is the whole body"
         # Its content is the same when it is delivered again, and readable as evidence.
         psp.clock.advance(MINUTE)
         assert list(psp.adapter().read_webhook(signed(psp, body))) == list(notices)
@@ -736,6 +756,16 @@ class TestSignedTime:
 
         assert_rejected(session.adapter, [delivery])
 
+    @pytest.mark.parametrize("odd", ["²", "٣", "9" * 5_000, "-1", "nan", "1e9"])
+    def test_one_that_is_no_number_is_rejected(
+        self, psp: PspUnderTest, session: Session, odd: str
+    ) -> None:
+        delivery = signed(psp, session.event())
+        headers = {name: _TIME.sub(odd, value) for name, value in delivery.headers.items()}
+
+        if headers != delivery.headers:
+            assert_rejected(session.adapter, [replace(delivery, headers=headers)])
+
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
     """Yield each call that each method makes."""
@@ -898,6 +928,8 @@ class TestIdentity:
         assert psp.adapter(["another secret"]).identity(MAIN) == main
         assert main is other is None or len({main, other, None}) == 3
         for identity in filter(None, (main, other)):
+            if psp.facts.live_settings:
+                assert re.search(r"\btest\b", identity), "an identity tells the mode"
             assert not any(secret in identity for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
     def test_without_keys_there_is_none(self, adapter: PaymentProvider) -> None:
@@ -940,6 +972,37 @@ class TestSettings:
         }
         for value in psp.settings.values():
             assert is_address(value) or value not in f"{settings!r} {settings}"
+
+    @needs(Ability.SIGNED_WEBHOOKS)
+    def test_an_adapter_made_from_them_accepts_each_secret_and_nothing_shorter(
+        self, psp: PspUnderTest, session: Session, tmp_path: Path
+    ) -> None:
+        def accepts(secret: str, given: Mapping[str, str]) -> bool:
+            settings = psp.plugin.read(surroundings(tmp_path, given))
+            delivery = replace(signed(psp, session.event(), secret=secret), merchant_account=None)
+            try:
+                return bool(psp.plugin.make(settings, psp.clock, psp.ids).read_webhook(delivery))
+            except WebhookRejected:
+                return False
+
+        given = set_for_default(psp)
+        secrets = {name: value for name, value in given.items() if accepts(value, given)}
+        assert secrets, "no setting is the secret of `sign`"
+        for name, value in secrets.items():
+            assert not accepts(value[0], given)
+            assert not accepts(value[:-1], given)
+            both = {**given, name: f"{value}, {value}2"}
+            assert accepts(value, both) == accepts(f"{value}2", both)
+
+    def test_two_accounts_with_the_same_are_refused(
+        self, psp: PspUnderTest, tmp_path: Path
+    ) -> None:
+        own = psp.plugin.account_settings
+        assert own is not None
+        same = {own.name(what, MAIN): value for what, value in psp.settings.items()}
+
+        with pytest.raises(SettingsError):
+            psp.plugin.read(surroundings(tmp_path, {**set_for_default(psp), **same}))
 
     def test_a_missing_one_is_named(self, psp: PspUnderTest, tmp_path: Path) -> None:
         given = set_for_default(psp)
@@ -1012,7 +1075,13 @@ class TestCalls:
         assert psp.count_pages() == 0
         psp.recover()
 
+        is_counted = {Ability.REMOTE, Ability.IDEMPOTENCY_KEYS} & psp.facts.abilities == {
+            Ability.REMOTE
+        }
+        before = psp.count_calls() if is_counted else 0
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         with pytest.raises(ProviderUnavailable):
             adapter.start(request)
         assert psp.count_pages() == 1
+        # Without idempotency keys, a call is not sent twice.
+        assert not is_counted or psp.count_calls() == before + psp.facts.calls[Method.START]

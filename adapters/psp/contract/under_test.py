@@ -168,7 +168,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDetails:
-    """What a PSP received of a guest. `language` is that of the page, as an RFC 5646 tag."""
+    """What a PSP received of a guest; None is for nothing.
+
+    `language` is that of the page, as an RFC 5646 tag.
+    """
 
     name: str | None
     email: str | None

@@ -133,7 +133,7 @@ class FakePspUnderTest(PspUnderTest):
     @override
     def guest_details(self, page: HostedPage) -> GuestDetails:
         asked = self._psp.page(page.reference).request
-        return GuestDetails(name=asked.guest_name, email=asked.guest_email, language="en")
+        return GuestDetails(name=asked.guest_name or None, email=asked.guest_email, language="en")
 
     @override
     def count_pages(self) -> int:
