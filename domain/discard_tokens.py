@@ -6,11 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from domain.card_sessions import CardSession
-from domain.discards import Discard
-from domain.hosted_pages import CardCollected, NoCardCollected
-from domain.identifiers import CardToken, GuestReference, PspAccount
-from domain.payment_accounts import PaymentAccount
+from domain.discards import Discard, UnkeptToken
+from domain.identifiers import PspAccount
 from domain.ports import (
     Clock,
     ProviderRefused,
@@ -23,61 +20,25 @@ from domain.ports import (
 from domain.retries import LEASE
 
 
-def note_discard_of_collected(
-    unit: WriteUnit,
-    session: CardSession,
-    collected: CardCollected | NoCardCollected,
-    *,
-    now: datetime,
-) -> None:
-    """Schedule the discard of a collected token that is not stored. The caller commits."""
-    _note_discard(
-        unit,
-        session.configuration.psp_account,
-        collected.guest_reference,
-        collected.token,
-        collected_at=collected.collected_at,
-        now=now,
-    )
-
-
-def note_discard_of_account(unit: WriteUnit, account: PaymentAccount, *, now: datetime) -> None:
-    """Schedule the discard of the token that an account held until now. The caller commits."""
-    _note_discard(
-        unit,
-        PspAccount(account.provider, account.merchant_account),
-        account.guest_reference,
-        account.token,
-        collected_at=account.consented_at,
-        now=now,
-    )
-
-
-def _note_discard(
-    unit: WriteUnit,
-    psp_account: PspAccount,
-    guest_reference: GuestReference,
-    token: CardToken,
-    *,
-    collected_at: datetime,
-    now: datetime,
-) -> None:
+def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> None:
+    """Schedule the discard of a token, unless an active account holds it. The caller commits."""
     # Some PSPs return the same token when the same card is stored again, so an active account may
     # hold it.
-    if unit.accounts.is_held(*psp_account, token):
+    if unit.accounts.is_held(*unkept.psp_account, unkept.token):
         return
-    noted = unit.discards.get(*psp_account, token)
+    noted = unit.discards.get(*unkept.psp_account, unkept.token)
     if noted is None:
+        provider, merchant_account = unkept.psp_account
         discard = Discard(
-            provider=psp_account.provider,
-            merchant_account=psp_account.merchant_account,
-            guest_reference=guest_reference,
-            token=token,
+            provider=provider,
+            merchant_account=merchant_account,
+            guest_reference=unkept.guest_reference,
+            token=unkept.token,
             due_at=now,
         )
         unit.discards.add(discard)
     elif noted.done_at is not None:
-        unit.discards.update(noted.repeated(collected_at, now))
+        unit.discards.update(noted.repeated(unkept.collected_at, now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
+from domain.payment_accounts import PaymentAccount
 from domain.retries import next_retry
+
+
+class UnkeptToken(NamedTuple):
+    """A token that is not kept, or not any more, and when its card was collected."""
+
+    psp_account: PspAccount
+    guest_reference: GuestReference
+    token: CardToken
+    collected_at: datetime
+
+    @classmethod
+    def of(cls, account: PaymentAccount) -> UnkeptToken:
+        """Return the token that an account held until now."""
+        return cls(
+            psp_account=PspAccount(account.provider, account.merchant_account),
+            guest_reference=account.guest_reference,
+            token=account.token,
+            collected_at=account.consented_at,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from domain.discard_tokens import note_discard_of_account
+from domain.discard_tokens import note_discard
+from domain.discards import UnkeptToken
 from domain.events import EventType
 from domain.note_event import note_account_event
 from domain.payment_accounts import has_default
@@ -39,7 +40,7 @@ class RemoveAccount:
             unit.accounts.update(removed)
             if others and not has_default(others):
                 unit.accounts.update(replace(others[-1], is_default=True))
-            note_discard_of_account(unit, account, now=now)
+            note_discard(unit, UnkeptToken.of(account), now=now)
             note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
             unit.commit()
 

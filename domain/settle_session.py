@@ -14,10 +14,10 @@ from typing import Final
 from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, DueSession, SessionStatus
 from domain.card_testing import close_pages_at_limit, must_close_page, note_refused_cards
-from domain.discard_tokens import note_discard_of_collected
+from domain.discard_tokens import note_discard
 from domain.hosted_pages import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
-from domain.identifiers import PspAccount, TokenId
-from domain.note_event import note_end_of_session
+from domain.identifiers import AccountId, PspAccount, TokenId
+from domain.note_event import note_account_event, note_end_of_session
 from domain.obtain_page import ObtainPage
 from domain.ports import (
     Clock,
@@ -29,7 +29,7 @@ from domain.ports import (
     WriteUnit,
 )
 from domain.retries import LEASE
-from domain.store_card import store_card
+from domain.store_card import OnFile, judge, judge_card
 
 _COLLECTED: Final = (CardCollected, NoCardCollected)
 """The outcomes with a token that the PSP can charge. It is stored or discarded."""
@@ -118,37 +118,46 @@ class SettleSession:
     def _apply(
         self, unit: WriteUnit, asked: CardSession, outcome: Outcome | None, now: datetime
     ) -> CardSession:
-        """Apply the outcome to the current session, and return it.
-
-        `asked` is the state that the PSP was asked about. None means that it did not respond. The
-        first case that fits counts.
-        """
+        """Judge the outcome by what is stored now, and store the verdict. Return the session."""
         current = unit.sessions.get(asked.token_id) or asked
-        match outcome:
-            case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
-                # It was collected on an earlier page. The session stays open for the page that the
-                # guest has now.
-                note_discard_of_collected(unit, current, outcome, now=now)
-                changed = current
-            case _ if current.is_settled:
+        if (
+            isinstance(outcome, CardCollected)
+            and not current.is_settled
+            and current.has_page_of(asked)
+        ):
+            on_file = _on_file(unit, current, outcome)
+            account_id = AccountId(self.ids.uuid())
+            verdict = judge_card(current, outcome, on_file, account_id=account_id, now=now)
+        else:
+            judged = judge(asked, current, outcome, now)
+            if judged is None:
                 return current
-            case CardCollected():
-                changed = store_card(unit, current, outcome, ids=self.ids, now=now)
-            case NoCardCollected():
-                note_discard_of_collected(unit, current, outcome, now=now)
-                changed = current.without_card(now)
-            case _ if current.attempt != asked.attempt:
-                # The outcome is of an attempt that another one has replaced.
-                return current
-            case None:
-                changed = current.psp_unavailable(now)
-            case PageClosed():
-                changed = current.without_card(now)
-            case _:
-                changed = current.still_pending(now)
-        changed = changed.keeping_due_at(current, since=asked).answered(now)
+            verdict = judged
+        if verdict.added is not None:
+            unit.accounts.add(verdict.added)
+        if verdict.renewed is not None:
+            unit.accounts.update(verdict.renewed)
+        if verdict.unkept is not None:
+            note_discard(unit, verdict.unkept, now=now)
+        if verdict.withdrawn is not None:
+            unit.discards.remove(verdict.withdrawn)
+        changed = verdict.session.keeping_due_at(current, since=asked).answered(now)
         unit.sessions.update(changed)
+        token_id = current.token_id
+        for event_type, account in verdict.account_events:
+            note_account_event(unit, self.ids, event_type, account, token_id=token_id, now=now)
         note_end_of_session(unit, self.ids, current, changed, now=now)
         note_refused_cards(unit, asked, outcome, changed, now=now)
         unit.commit()
         return changed
+
+
+def _on_file(unit: WriteUnit, session: CardSession, collected: CardCollected) -> OnFile:
+    """Lock and read what decides on a card: guest before token, as in every unit with both."""
+    return OnFile(
+        accounts=unit.accounts.active_at(session.guest_id, session.center_id),
+        discard=unit.discards.get(*session.configuration.psp_account, collected.token),
+        has_guest=unit.guests.get(session.guest_id) is not None,
+        has_center=unit.centers.get(session.center_id) is not None,
+        has_configuration=unit.configurations.get(session.center_id) is not None,
+    )

@@ -1,15 +1,18 @@
-"""Store the card that a PSP has collected for a session, or refuse it."""
+"""Judge what a PSP reported of a session; nothing is read or written here.
+
+The verdict says what becomes of the session, of the guest's account and of the collected token.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from domain.billing import AvsResult
 from domain.card_sessions import POLL_EVERY, CardSession
-from domain.discard_tokens import note_discard_of_account, note_discard_of_collected
+from domain.discards import Discard, UnkeptToken
 from domain.errors import (
     GuestNotFound,
     IncorrectBillingAddress,
@@ -19,100 +22,159 @@ from domain.errors import (
     Refusal,
 )
 from domain.events import EventType
-from domain.hosted_pages import CardCollected
+from domain.hosted_pages import CardCollected, NoCardCollected, Outcome, PageClosed
 from domain.identifiers import AccountId
-from domain.note_event import note_account_event
 from domain.payment_accounts import PaymentAccount, has_default
 from domain.payment_configuration import CardsPerGuest
-from domain.ports import Ids, WriteUnit
 
 WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 
 
-def store_card(
-    unit: WriteUnit,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnFile:
+    """What is stored when a card is judged, read under lock.
+
+    `accounts` are the guest's active ones at the center, `discard` is the one of the collected
+    token. The guest, the center or its payment configuration may be gone since add-card.
+    """
+
+    accounts: Sequence[PaymentAccount]
+    discard: Discard | None
+    has_guest: bool
+    has_center: bool
+    has_configuration: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is stored after an outcome.
+
+    `session` replaces the current one. `added` is a new account, `renewed` replaces the account
+    with its id. `unkept` is the token to discard: the collected one, or the one that the renewed
+    account held until now. `withdrawn` is the discard of a token that is kept after all.
+    """
+
+    session: CardSession
+    added: PaymentAccount | None = None
+    renewed: PaymentAccount | None = None
+    unkept: UnkeptToken | None = None
+    withdrawn: Discard | None = None
+
+    @property
+    def account_events(self) -> Iterator[tuple[EventType, PaymentAccount]]:
+        """What clients are told of accounts. The end of the session is told by its status."""
+        if self.added is not None:
+            yield EventType.ACCOUNT_STORED, self.added
+        if self.renewed is not None:
+            yield EventType.ACCOUNT_RENEWED, self.renewed
+
+
+def judge(
+    asked: CardSession, current: CardSession, outcome: Outcome | None, now: datetime
+) -> Verdict | None:
+    """Judge an outcome without a card for the current page; None means that nothing changes.
+
+    `asked` is the session that the PSP was asked about, `current` is what has become of it since.
+    The outcome is None if the PSP did not respond. The first case that fits counts.
+    """
+    match outcome:
+        case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
+            # The session stays open for the page that the guest has now.
+            return Verdict(session=current, unkept=_token(current, outcome))
+        case _ if current.is_settled:
+            return None
+        case NoCardCollected():
+            return Verdict(session=current.without_card(now), unkept=_token(current, outcome))
+        case _ if current.attempt != asked.attempt:
+            # Another attempt has replaced the one of this outcome.
+            return None
+        case None:
+            return Verdict(session=current.psp_unavailable(now))
+        case PageClosed():
+            return Verdict(session=current.without_card(now))
+        case _:
+            return Verdict(session=current.still_pending(now))
+
+
+def judge_card(
     session: CardSession,
     collected: CardCollected,
+    on_file: OnFile,
     *,
-    ids: Ids,
+    account_id: AccountId,
     now: datetime,
-) -> CardSession:
-    """Store a collected card as a new account, or renew the account of the same card.
+) -> Verdict:
+    """Judge the card that was collected on the current page of a session that is not settled.
 
-    Return the updated session: completed, or failed if a rule refuses the card. The token of a
-    refused card is scheduled for discard. A card whose token was discarded already is not stored,
-    and its page is over; so is one that was collected after the client had cancelled. While its
-    token is being discarded, the session waits. The caller commits.
+    It becomes the account `account_id`, renews the account of the same card, or is refused. A card
+    is not stored and its page is over if its token was discarded already, or if it was collected
+    after the client had cancelled. While its token is being discarded, the session waits.
     """
-    configuration, card = session.configuration, collected.card
-    # Before the token is locked, as in every unit that locks both: none waits for another in turn.
-    stored = unit.accounts.active_at(session.guest_id, session.center_id)
+    card, discard = collected.card, on_file.discard
+    unkept = _token(session, collected)
     if session.cancelled_at is not None and collected.collected_at > session.cancelled_at:
-        note_discard_of_collected(unit, session, collected, now=now)
-        return session.without_card(now)
-    discard = unit.discards.get(
-        configuration.provider, configuration.merchant_account, collected.token
-    )
+        return Verdict(session=session.without_card(now), unkept=unkept)
     if discard is not None and discard.in_progress_until is not None:
         soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
-        return session.postponed(min(max(discard.in_progress_until, soon), later))
+        due_at = min(max(discard.in_progress_until, soon), later)
+        return Verdict(session=session.postponed(due_at))
     if discard is not None and discard.was_done_after(collected.collected_at):
-        note_discard_of_collected(unit, session, collected, now=now)
-        return session.without_card(now)
-    same = next((each for each in stored if each.is_same_card(card, configuration)), None)
-    refusal = _refusal(unit, session, collected, stored, same)
+        return Verdict(session=session.without_card(now), unkept=unkept)
+    configuration = session.configuration
+    same = next((one for one in on_file.accounts if one.is_same_card(card, configuration)), None)
+    refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
-        note_discard_of_collected(unit, session, collected, now=now)
-        return session.failed(refusal, now)
+        return Verdict(session=session.failed(refusal, now), unkept=unkept)
     consent_version = session.current_attempt.request.consent.version
+    consented_at = collected.collected_at
     if same is not None:
-        account = same.renewed(
-            card,
-            consent_version=consent_version,
-            consented_at=collected.collected_at,
-            now=now,
+        return Verdict(
+            session=session.completed(same.account_id, now),
+            renewed=same.renewed(
+                card, consent_version=consent_version, consented_at=consented_at, now=now
+            ),
+            unkept=UnkeptToken.of(same),
+            withdrawn=discard,
         )
-        unit.accounts.update(account)
-        note_discard_of_account(unit, same, now=now)
-        event_type = EventType.ACCOUNT_RENEWED
-    else:
-        account = PaymentAccount(
-            **asdict(card),
-            account_id=AccountId(ids.uuid()),
-            token_id=session.token_id,
-            guest_id=session.guest_id,
-            center_id=session.center_id,
-            provider=configuration.provider,
-            merchant_account=configuration.merchant_account,
-            source=session.source,
-            consent_version=consent_version,
-            consented_at=collected.collected_at,
-            created_at=now,
-            expiry_notice_at=card.next_expiry_notice(now),
-            is_default=not has_default(stored),
-        )
-        unit.accounts.add(account)
-        event_type = EventType.ACCOUNT_STORED
-    note_account_event(unit, ids, event_type, account, token_id=session.token_id, now=now)
-    if discard is not None:
-        unit.discards.remove(discard)
-    return session.completed(account.account_id, now)
+    account = PaymentAccount(
+        **asdict(card),
+        account_id=account_id,
+        token_id=session.token_id,
+        guest_id=session.guest_id,
+        center_id=session.center_id,
+        provider=configuration.provider,
+        merchant_account=configuration.merchant_account,
+        source=session.source,
+        consent_version=consent_version,
+        consented_at=consented_at,
+        created_at=now,
+        expiry_notice_at=card.next_expiry_notice(now),
+        is_default=not has_default(on_file.accounts),
+    )
+    return Verdict(session=session.completed(account_id, now), added=account, withdrawn=discard)
+
+
+def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:
+    return UnkeptToken(
+        psp_account=session.configuration.psp_account,
+        guest_reference=collected.guest_reference,
+        token=collected.token,
+        collected_at=collected.collected_at,
+    )
 
 
 def _refusal(
-    unit: WriteUnit,
     session: CardSession,
     collected: CardCollected,
-    stored: Sequence[PaymentAccount],
+    on_file: OnFile,
     same: PaymentAccount | None,
 ) -> Refusal | None:
-    """Return why the card may not be stored, or None (interface, sections 4.1 and 7.1)."""
     configuration = session.configuration
-    if unit.guests.get(session.guest_id) is None:
+    if not on_file.has_guest:
         return GuestNotFound()
-    if unit.centers.get(session.center_id) is None:
+    if not on_file.has_center:
         return InvalidCenterId()
-    if unit.configurations.get(session.center_id) is None:
+    if not on_file.has_configuration:
         return PaymentConfigurationNotDone()
     if configuration.avs and collected.avs is AvsResult.MISMATCH:
         return IncorrectBillingAddress()
@@ -121,5 +183,6 @@ def _refusal(
         is_stale = collected.collected_at < same.consented_at
         already_stored = is_stale or same.expires_with(collected.card)
     else:
-        already_stored = bool(stored) and configuration.cards_per_guest is CardsPerGuest.ONE
+        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
+        already_stored = bool(on_file.accounts) and allows_one
     return PaymentMethodAlreadyExists() if already_stored else None

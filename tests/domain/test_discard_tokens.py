@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from adapters.psp.contract.clock import START
-from domain.discard_tokens import note_discard_of_account
-from domain.discards import Discard
+from domain.discard_tokens import note_discard
+from domain.discards import Discard, UnkeptToken
 from domain.payment_accounts import PaymentAccount
 from domain.retries import LEASE, is_alarming, next_retry
 from tests.installation import Installation, Trouble
@@ -18,7 +18,7 @@ SECOND = timedelta(seconds=1)
 def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
-        note_discard_of_account(unit, account, now=installation.clock.now())
+        note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
         unit.commit()
     return noted(installation, account)
 
