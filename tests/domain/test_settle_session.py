@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, NOW, a_uuid
 from adapters.sql.repositories import SqlGuests
 from adapters.sqlite.storage import SqliteStorage
-from domain.billing import AvsResult
 from domain.card_sessions import (
     ANSWERED_WITHIN,
     ASK_AGAIN_AFTER,
@@ -23,7 +21,6 @@ from domain.card_sessions import (
 from domain.discards import Discard
 from domain.errors import (
     GuestNotFound,
-    IncorrectBillingAddress,
     InvalidCenterId,
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
@@ -34,7 +31,6 @@ from domain.errors import (
 from domain.guests import Guest
 from domain.hosted_pages import (
     CONSENT_VERSION,
-    CardCollected,
     Evidence,
     EvidenceOrigin,
     NoCardCollected,
@@ -44,8 +40,7 @@ from domain.hosted_pages import (
     Prefill,
     PspGuest,
 )
-from domain.identifiers import CardToken, MerchantAccount, TokenId
-from domain.payment_configuration import CardsPerGuest
+from domain.identifiers import CardToken, TokenId
 from domain.sources import Source
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_session
 from tests.installation import (
@@ -53,7 +48,6 @@ from tests.installation import (
     DECLINED_CARD,
     GOOD_CARD,
     MERCHANT,
-    MISMATCHING_CARD,
     OTHER_GOOD_CARD,
     REDIRECT_URI,
     Installation,
@@ -198,32 +192,6 @@ def test_a_removed_card_can_be_stored_again(installation: Installation) -> None:
     assert installation.tokens_at_psp() == {again.token}
 
 
-def test_a_second_card_ends_the_session_where_one_is_allowed(installation: Installation) -> None:
-    installation.configure(cards_per_guest=CardsPerGuest.ONE)
-    first, second = installation.opened_session(), installation.opened_session()
-    installation.type_card(first, GOOD_CARD)
-    installation.type_card(second, OTHER_GOOD_CARD)
-
-    assert settled(installation, first).status is SessionStatus.COMPLETED
-    done = settled(installation, second)
-    assert done.failure == failure_of(PaymentMethodAlreadyExists())
-    installation.reconcile_until_idle()
-    assert len(installation.tokens_at_psp()) == 1
-
-
-def test_a_wrong_address_ends_the_session_while_avs_is_on(installation: Installation) -> None:
-    installation.configure(avs=True)
-    session = installation.opened_session(billing_info=ADDRESS)
-    installation.type_card(session, MISMATCHING_CARD)
-
-    done = settled(installation, session)
-
-    assert done.failure == failure_of(IncorrectBillingAddress())
-    assert installation.accounts() == ()
-    installation.reconcile_until_idle()
-    assert installation.tokens_at_psp() == frozenset()
-
-
 def test_a_wrong_postal_code_can_be_corrected_on_the_page(installation: Installation) -> None:
     installation.configure(avs=True)
     session = installation.opened_session(billing_info=ADDRESS)
@@ -234,31 +202,24 @@ def test_a_wrong_postal_code_can_be_corrected_on_the_page(installation: Installa
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
 
-def test_an_address_is_not_judged_while_avs_is_off(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session, MISMATCHING_CARD)
-
-    assert settled(installation, session).status is SessionStatus.COMPLETED
-
-
 # Shows F39.
-def test_a_guest_who_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
+@pytest.mark.parametrize(
+    ("gone", "refusal"),
+    [
+        (("guests",), GuestNotFound()),
+        (("payment_configurations",), PaymentConfigurationNotDone()),
+        (("payment_configurations", "centers"), InvalidCenterId()),
+    ],
+)
+def test_what_is_gone_meanwhile_gets_no_card(
+    installation: Installation, gone: tuple[str, ...], refusal: Refusal
+) -> None:
     session = installation.opened_session()
     installation.type_card(session)
-    installation.loses("guests")
+    for table in gone:
+        installation.loses(table)
 
-    assert settled(installation, session).failure == failure_of(GuestNotFound())
-    installation.reconcile_until_idle()
-    assert installation.tokens_at_psp() == frozenset()
-
-
-# Shows F39.
-def test_a_configuration_that_is_gone_meanwhile_stores_no_card(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
-    installation.unconfigure()
-
-    assert settled(installation, session).failure == failure_of(PaymentConfigurationNotDone())
+    assert settled(installation, session).failure == failure_of(refusal)
     installation.reconcile_until_idle()
     assert installation.tokens_at_psp() == frozenset()
 
@@ -449,38 +410,6 @@ def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installat
         assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
     installation.reconcile_until_idle()
     assert installation.tokens_at_psp() == {page.card.token}
-
-
-def test_a_token_that_is_being_discarded_is_waited_for(installation: Installation) -> None:
-    session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
-    note_discard(installation, page.card.token, begun=True)
-
-    waiting = settled(installation, session)
-
-    assert waiting.status is SessionStatus.OPEN
-    assert waiting.due_at == installation.clock.now() + timedelta(seconds=5)
-    assert installation.accounts() == ()
-
-
-def test_a_token_that_cannot_be_discarded_for_long_is_asked_for_every_ten_minutes(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
-    note_discard(installation, page.card.token, begun=True)
-    installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
-    for _ in range(8):
-        installation.clock.advance(timedelta(minutes=10))
-        installation.reconcile.discard_token(take_discard(installation))
-        installation.clock.advance(timedelta(hours=1))
-
-    installation.clock.advance(timedelta(hours=-1))
-    waiting = settled(installation, session)
-
-    assert waiting.due_at == installation.clock.now() + timedelta(minutes=10)
 
 
 def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
@@ -721,20 +650,6 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
         unit.commit()
 
 
-def test_a_mismatch_is_not_judged_by_who_did_not_ask_for_it(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
-    collected = CardCollected(
-        card=page.card, avs=AvsResult.MISMATCH, collected_at=installation.clock.now()
-    )
-    monkeypatch.setattr(installation.provider, "outcome", lambda *_: collected)
-
-    assert settled(installation, session).status is SessionStatus.COMPLETED
-
-
 def collects_no_card(
     installation: Installation, session: CardSession, monkeypatch: pytest.MonkeyPatch
 ) -> CardToken:
@@ -805,34 +720,6 @@ def test_what_is_no_card_is_discarded_past_the_end_too(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_what_is_no_card_on_an_earlier_page_ends_no_later_one(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = installation.opened_session()
-    collects_no_card(installation, session, monkeypatch)
-    asked = installation.provider.outcome
-
-    def while_the_link_is_opened_again(*arguments: Any) -> Outcome:
-        told = asked(*arguments)
-        with installation.storage.write() as unit:
-            current = unit.sessions.get(session.token_id)
-            assert current is not None
-            request = replace(current.current_attempt.request, attempt=2)
-            unit.sessions.update(current.with_attempt(request))
-            unit.commit()
-        return told
-
-    monkeypatch.setattr(installation.provider, "outcome", while_the_link_is_opened_again)
-
-    after = settled(installation, session)
-
-    assert after.current_attempt.request.attempt == 2
-    assert not after.current_attempt.over
-    monkeypatch.undo()
-    installation.reconcile_until_idle()
-    assert installation.tokens_at_psp() == frozenset()
-
-
 def test_evidence_reaches_every_question(installation: Installation) -> None:
     session = installation.opened_session()
     installation.use_cases.return_from_hosted_page(
@@ -883,52 +770,6 @@ def test_a_refused_question_is_waited_out_like_silence(installation: Installatio
     assert settled(installation, session).unanswered_since == installation.clock.now()
 
 
-def test_old_news_of_a_card_do_not_undo_its_renewal(installation: Installation) -> None:
-    first, second = installation.opened_session(), installation.opened_session()
-    installation.type_card(first, expiry=(9, 2027))
-    installation.clock.advance(timedelta(minutes=1))
-    installation.type_card(second, expiry=(9, 2035))
-    settled(installation, second)
-
-    assert settled(installation, first).status is SessionStatus.FAILED
-    (account,) = installation.accounts()
-    assert account.expiry_on == "09/35"
-    installation.reconcile_until_idle()
-    assert installation.tokens_at_psp() == {account.token}
-
-
-def test_news_of_the_same_second_are_not_old(installation: Installation) -> None:
-    """PSPs tell the time in seconds, and a guest may correct an expiry date at once."""
-    account = installation.stored_card()
-    session = installation.opened_session()
-    installation.type_card(session, expiry=(9, 2035))
-
-    assert settled(installation, session).account_id == account.account_id
-    assert installation.account(account.account_id).expiry_on == "09/35"
-
-
-def test_the_same_card_at_another_merchant_account_is_another(installation: Installation) -> None:
-    installation.stored_card()
-    installation.configure(merchant_account=MerchantAccount("second"))
-
-    other = installation.stored_card()
-
-    assert [each.merchant_account for each in installation.accounts()] == ["default", "second"]
-    assert other.token in installation.psp.tokens(MerchantAccount("second"))
-
-
-# Shows F39.
-def test_a_center_that_is_gone_meanwhile_gets_no_card(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
-    configuration = installation.session(session.token_id).configuration
-    installation.unconfigure()
-    installation.loses("centers")
-
-    assert settled(installation, session).failure == failure_of(InvalidCenterId())
-    assert configuration.provider == FAKE
-
-
 def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> None:
     session = installation.opened_session()
     page = installation.type_card(session)
@@ -962,25 +803,6 @@ def test_a_token_that_is_dead_is_not_stored_by_who_comes_next_either(
 
     assert settled(installation, session).status is SessionStatus.OPEN
     assert installation.accounts() == ()
-
-
-def test_a_token_that_the_psp_gives_again_is_alive_again(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
-    note_discard(installation, page.card.token, begun=False)
-    installation.reconcile.discard_token(take_discard(installation))
-    installation.clock.advance(timedelta(minutes=1))
-    again = CardCollected(
-        card=page.card, avs=AvsResult.NOT_CHECKED, collected_at=installation.clock.now()
-    )
-    monkeypatch.setattr(installation.provider, "outcome", lambda *_: again)
-
-    assert settled(installation, session).status is SessionStatus.COMPLETED
-    with installation.storage.read() as unit:
-        assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
 
 
 def test_a_token_that_came_to_life_as_it_was_discarded_is_discarded_again(
