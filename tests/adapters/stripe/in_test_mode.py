@@ -32,7 +32,7 @@ from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system.ids import RandomIds
-from domain.hosted_pages import HostedPage, HostedPageRequest, WebhookDelivery
+from domain.hosted_pages import Evidence, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import GuestReference, MerchantAccount
 from domain.ports import PaymentProvider
 from tests.adapters.stripe.under_test import StripeUnderTest, an_event
@@ -94,6 +94,10 @@ class StripeInTestMode(StripeUnderTest):
     def forget_guest(self, merchant_account: MerchantAccount, reference: GuestReference) -> None:
         with sdk_client() as client:
             client.v1.customers.delete(reference)
+
+    @override
+    def evidence(self, page: HostedPage) -> Sequence[Evidence]:
+        return ()
 
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
