@@ -1,4 +1,4 @@
-"""Start the addition of a card to a guest's profile (interface, sections 4.1 and 7.1)."""
+"""Start the addition of a card to a guest's profile (interface, `addCard`)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def _text(max_length: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingInfo:
-    """The billing_info of interface section 2.2. None means that a field is not given.
+    """The billing_info of `addCard`. None means that a field is not given.
 
     The number beside each field is its greatest length in characters.
     """
@@ -51,7 +51,7 @@ class AvsResult(StrEnum):
 
 
 def parse_billing_info(value: object) -> BillingInfo | None:
-    """Parse billing_info as a client sent it (interface, sections 2.1 and 2.2).
+    """Parse billing_info as a client sent it (interface, `addCard`).
 
     Null, and an object in which nothing is given, return None. A blank field counts as not given,
     and unknown fields are ignored. Raises BillingInfoInvalid with the first invalid field.

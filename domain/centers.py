@@ -41,7 +41,7 @@ class Center:
 
 
 def parse_center_id(value: object) -> CenterId:
-    """Read a center id as a client sent it (interface, section 2.1).
+    """Read a center id as a client sent it.
 
     Raises InvalidCenterId unless it is a UUID in 36-character form.
     """

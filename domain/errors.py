@@ -22,7 +22,7 @@ class Refusal(Exception):
 
 
 class UserNotAuthenticated(Refusal):
-    """No token, or one that is unknown, expired or revoked (interface, section 5)."""
+    """No token, or one that is unknown, expired or revoked."""
 
     code = 401
     type = "user_not_authenticated"
@@ -30,7 +30,7 @@ class UserNotAuthenticated(Refusal):
 
 
 class UserNotAuthorized(Refusal):
-    """The caller lacks the permission, or the center is not among its centers (section 7.1)."""
+    """The caller lacks the permission, or the center is not among its centers."""
 
     code = 403
     type = "user_not_authorized"
@@ -38,7 +38,7 @@ class UserNotAuthorized(Refusal):
 
 
 class GuestNotFound(Refusal):
-    """The guest id is a UUID, and no guest has it (section 7.1)."""
+    """The guest id is a UUID, and no guest has it."""
 
     code = 404
     type = "guest_not_found"
@@ -46,7 +46,7 @@ class GuestNotFound(Refusal):
 
 
 class GuestIdNotUsable(Refusal):
-    """The guest id is not a UUID, so no guest can have it (section 7.1)."""
+    """The guest id is not a UUID, so no guest can have it."""
 
     code = 400
     type = "invalid_guest_id"
@@ -54,7 +54,7 @@ class GuestIdNotUsable(Refusal):
 
 
 class InvalidCenterId(Refusal):
-    """The center id is missing, malformed, or no center has it (section 7.1)."""
+    """The center id is missing, malformed, or no center has it."""
 
     code = 400
     type = "invalid_center_id"
@@ -62,7 +62,7 @@ class InvalidCenterId(Refusal):
 
 
 class RedirectUriRequired(Refusal):
-    """The redirect_uri is missing, null or blank (section 7.1)."""
+    """The redirect_uri is missing, null or blank."""
 
     code = 400
     type = "redirect_uri_required"
@@ -70,7 +70,7 @@ class RedirectUriRequired(Refusal):
 
 
 class RedirectUriInvalid(Refusal):
-    """The redirect_uri is there, and a guest's browser must not be sent to it."""
+    """The redirect_uri is unusable, or not allowed at this center."""
 
     code = 400
     type = "redirect_uri_invalid"
@@ -78,7 +78,7 @@ class RedirectUriInvalid(Refusal):
 
 
 class InvalidSource(Refusal):
-    """The source is neither 1 (web store) nor 5 (mobile) (section 2.1)."""
+    """The source is neither 1 (web store) nor 5 (mobile)."""
 
     code = 400
     type = "invalid_source"
@@ -100,7 +100,7 @@ class BillingInfoRequired(Refusal):
 
 
 class BillingInfoInvalid(Refusal):
-    """A field of billing_info is given in a wrong form (section 2.2).
+    """A field of billing_info is given in a wrong form.
 
     `field` is the field's name within billing_info; None means billing_info as a whole.
     """
@@ -134,7 +134,7 @@ class IdempotencyKeyReused(Refusal):
 
 
 class PaymentConfigurationNotDone(Refusal):
-    """The center has no payment processing configured (section 7.1)."""
+    """The center has no payment processing configured."""
 
     code = 400
     type = "payment_configuration_not_done"
@@ -142,7 +142,7 @@ class PaymentConfigurationNotDone(Refusal):
 
 
 class PaymentMethodAlreadyExists(Refusal):
-    """The card is stored already, or the center allows one card per guest (section 7.1)."""
+    """The card is on file already, or the center allows one per guest, who has it."""
 
     code = 400
     type = "payment_method_already_exists"
@@ -150,7 +150,7 @@ class PaymentMethodAlreadyExists(Refusal):
 
 
 class IncorrectBillingAddress(Refusal):
-    """Address verification failed (section 7.1)."""
+    """The postal code does not have its country's format, or the bank says the address is wrong."""
 
     code = 400
     type = "incorrect_billing_address"
@@ -161,7 +161,7 @@ class IncorrectBillingAddress(Refusal):
 
 
 class InvalidField(Refusal):
-    """A field of a request, record, token or configuration has an invalid value.
+    """A field of a request, record, token or configuration is missing or has an invalid value.
 
     `expected` describes the valid values so that it can follow "expected" and "must be", such as
     "a UUID". The text never contains the value, which may be a card number.
@@ -202,7 +202,7 @@ class PaymentAccountNotFound(Refusal):
 
 
 class TooManyItems(Refusal):
-    """A page of more than 100 items is asked for (section 7.2)."""
+    """A page of more than 100 items is asked for."""
 
     code = 422
     type = "too_many_items"
@@ -210,7 +210,7 @@ class TooManyItems(Refusal):
 
 
 class PageParameterInvalid(Refusal):
-    """page or size is no plain decimal number of at least 1 (section 4.2)."""
+    """page or size is not a plain decimal number of at least 1, given once."""
 
     code = 422
     type = "page_parameter_invalid"
@@ -221,7 +221,10 @@ class PageParameterInvalid(Refusal):
 
 
 class TooManyRequests(Refusal):
-    """A limit is reached, and nothing was done. `retry_after_seconds` is the time to wait."""
+    """A limit is reached, and nothing was done.
+
+    `retry_after_seconds` is the time to wait.
+    """
 
     code = 429
     type = "too_many_requests"
@@ -233,7 +236,10 @@ class TooManyRequests(Refusal):
 
 
 class CardLimitReached(TooManyRequests):
-    """A limit against card testing is reached. `counted` names it; `of` is whose it is."""
+    """A limit against card testing is reached, and nothing was done.
+
+    `counted` names it; `of` is whose it is.
+    """
 
     type = "card_limit_reached"
 

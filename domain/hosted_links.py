@@ -16,7 +16,7 @@ class HostedLinks:
     base_url: str
 
     def hosted_payment_uri(self, session: CardSession) -> str:
-        """Return the address to which a client redirects the guest (interface, section 2.3)."""
+        """Return the address to which a client redirects the guest (interface, `openHostedPage`)."""
         redirect_uri = quote(session.redirect_uri, safe="")
         return (
             f"{self.base_url}/hosted-payments?token_id={session.token_id}"

@@ -1,4 +1,4 @@
-"""How many minutes the link of a session may wait to be opened (interface, section 2.1)."""
+"""How many minutes the link of a session may wait to be opened (interface, `addCard`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List the products of a center (interface, section 4.2)."""
+"""List the products of a center (interface, `listProducts`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pagination of lists (interface, section 4.2)."""
+"""Pagination of lists."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
 
     `allowed` holds the center's origins and custom schemes; if it is empty, every absolute http and
     https address with a host is allowed. Raises RedirectUriRequired when the value is missing, null
-    or blank, and RedirectUriInvalid when it is not allowed (interface, section 7.1).
+    or blank, and RedirectUriInvalid when it is not allowed (interface, `addCard`).
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RedirectUriRequired

@@ -1,4 +1,4 @@
-"""Where a card is added from (interface, section 2.1)."""
+"""Where a card is added from (interface, `addCard`)."""
 
 from __future__ import annotations
 

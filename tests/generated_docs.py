@@ -3,21 +3,221 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import adapters.http.errors
+import domain.errors
+from adapters.http.errors import ERROR_TYPE
+from adapters.http.openapi import document
+from domain.errors import Refusal
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+HTTP_API: Final = ROOT / "docs" / "http-api.md"
 TESTS_OF_PROMISES: Final = ROOT / "docs" / "tests-of-promises.md"
 
+BLOCK: Final = re.compile(r"(<!--(\w+)-->\n).*?(<!--end-->)", re.DOTALL)
 _SHOWS: Final = re.compile(r"\s*# Shows ([IFS]\d+(?:, [IFS]\d+)*)\.")
+
+_OF_EVERY_OPERATION: Final = {
+    "internal_error",
+    "invalid_request",
+    "service_unavailable",
+    "too_many_requests",
+    "user_not_authenticated",
+    "user_not_authorized",
+}
+_FORMATS: Final = {"date": "date", "date-time": "time", "uri": "URI", "uuid": "UUID"}
+
+Json: TypeAlias = dict[str, Any]  # a part of the OpenAPI document
 
 
 def pages() -> Mapping[Path, str]:
     """Return the text that each page should have."""
-    return {TESTS_OF_PROMISES: _tests_of_promises()}
+    return {
+        HTTP_API: BLOCK.sub(
+            lambda found: found[1] + blocks()[found[2]] + found[3], HTTP_API.read_text()
+        ),
+        TESTS_OF_PROMISES: _tests_of_promises(),
+    }
+
+
+@cache
+def blocks() -> Mapping[str, str]:
+    """Return the generated parts of the HTTP API: operations, their bodies, and the refusals."""
+    described: Json = document("")
+    schemas = described["components"]["schemas"]
+    return {
+        **{
+            operation["operationId"]: _operation(method, path, operation, schemas)
+            for path, methods in described["paths"].items()
+            for method, operation in methods.items()
+        },
+        **{
+            name: _schema(name, schemas)
+            for name, schema in schemas.items()
+            if len(schema["properties"]) > 2
+        },
+        "refusals": _refusals(),
+    }
+
+
+def _operation(method: str, path: str, operation: Json, schemas: Json) -> str:
+    about = f"{operation['summary']}. {operation.get('description', '')}".strip()
+    points = [*_input(operation), *_output(operation["responses"], schemas)]
+    listed = "".join(f"- {point}.\n" for point in points)
+    return f"**`{method.upper()} {path}`** {about}\n\n{listed}"
+
+
+def _input(operation: Json) -> Iterator[str]:
+    parameters = {each["name"]: each for each in operation.get("parameters", ())}
+    for name, parameter in parameters.items():
+        if parameter["in"] != "path" and name not in ("page", "size"):
+            needed = "" if parameter["required"] else ", optional"
+            about = parameter["description"].rstrip(".")
+            yield f"`{name}` ({parameter['in']}{needed}): {about}"
+    if "page" in parameters:
+        yield "`page`, `size` (query, optional): see [lists](#lists)"
+    if (body := _content(operation.get("requestBody", {}))) and "$ref" in body:
+        yield f"Body: {_link(body)}"
+
+
+def _output(responses: Json, schemas: Json) -> Iterator[str]:
+    if "303" in responses:
+        yield f"Redirects and pages: {', '.join(sorted(responses))}"
+        return
+    yield f"200: {_inline(_content(responses['200']), schemas)}"
+    refused = []
+    for status, response in responses.items():
+        types = response["headers"][ERROR_TYPE]["schema"]["enum"] if status != "200" else ()
+        if own := [f"`{each}`" for each in types if each not in _OF_EVERY_OPERATION]:
+            refused.append(f"{status} {', '.join(own)}")
+    if refused:
+        yield f"Refusals: {'; '.join(refused)}"
+
+
+def _content(message: Json) -> Json:
+    content: Json = message.get("content", {}).get("application/json", {}).get("schema", {})
+    return content
+
+
+def _name(reference: Json) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
+
+
+def _link(reference: Json) -> str:
+    name = _name(reference)
+    return f"[`{name}`](#{name.lower()})"
+
+
+def _inline(reference: Json, schemas: Json) -> str:
+    if "$ref" not in reference:
+        return str(reference["type"])
+    properties = schemas[_name(reference)]["properties"]
+    if len(properties) > 2:
+        return _link(reference)
+    return ", ".join(f"`{name}` ({_type(schema, schemas)})" for name, schema in properties.items())
+
+
+def _schema(name: str, schemas: Json) -> str:
+    properties = schemas[name]["properties"]
+    contained = [
+        other
+        for other, schema in schemas.items()
+        if other != name and schema["properties"].items() and _contains(properties, schema)
+    ]
+    inherited = {field for other in contained for field in schemas[other]["properties"]}
+    also = [f"{_inline({'$ref': other}, schemas)}, " for other in contained]
+    rows = [
+        row
+        for field, schema in properties.items()
+        if field not in inherited
+        for row in _rows(field, schema, schemas, required=schemas[name]["required"])
+    ]
+    is_body = name.endswith("Body")
+    columns = ["Field", "Type", "Required", "Meaning"] if is_body else ["Field", "Type", "Meaning"]
+    if not is_body:
+        rows = [[field, kind, meaning] for field, kind, _, meaning in rows]
+    return (f"{''.join(also)}and:\n\n" if also else "") + _table(columns, rows)
+
+
+def _contains(properties: Json, schema: Json) -> bool:
+    return all(properties.get(field) == kind for field, kind in schema["properties"].items())
+
+
+def _rows(
+    field: str, schema: Json, schemas: Json, *, required: Iterable[str]
+) -> Iterator[list[str]]:
+    needed = "yes" if field.rpartition(".")[2] in required else ""
+    yield [f"`{field}`", _type(schema, schemas), needed, schema.get("description", "")]
+    for inner, inner_schema in schema.get("properties", {}).items():
+        of_it = schema.get("required", ())
+        yield from _rows(f"{field}.{inner}", inner_schema, schemas, required=of_it)
+
+
+def _type(schema: Json, schemas: Json) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(each, schemas) for each in schema["anyOf"])
+    if "$ref" in schema:
+        return _inline(schema, schemas)
+    if "enum" in schema:
+        return ", ".join(f"`{str(each).lower()}`" for each in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'], schemas)}"
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    kind = _FORMATS.get(schema.get("format", ""), " or ".join(kinds))
+    if "maximum" in schema:
+        kind += f", {schema['minimum']:,} to {schema['maximum']:,}"
+    if "maxLength" in schema:
+        kind += f", at most {schema['maxLength']:,} characters"
+    return kind
+
+
+def refusals() -> Sequence[type[Refusal]]:
+    """Return every refusal of the product."""
+    return [
+        each
+        for module in (domain.errors, adapters.http.errors)
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if issubclass(each, Refusal) and each is not Refusal and each.__module__ == module.__name__
+    ]
+
+
+def _refusals() -> str:
+    return _table(
+        ["Error-Type", "Code", "Message", "When"],
+        [
+            [
+                f"`{each.type}`",
+                str(each.code),
+                ", ".join(f"`{message}`" for message in _messages(each)),
+                " ".join((each.__doc__ or "").partition("\n\n")[0].split()),
+            ]
+            for each in sorted(refusals(), key=lambda each: (each.code, each.type))
+        ],
+    )
+
+
+def _messages(refusal: type[Refusal]) -> Iterator[str]:
+    """Yield every message of a refusal, with `<field>` for the field that it names."""
+    parameters = list(inspect.signature(refusal).parameters.values())
+    names = {each.name: f"<{each.name}>" for each in parameters if "str" in str(each.annotation)}
+    if hasattr(refusal, "message"):
+        yield refusal.message
+        return
+    yield refusal(**names).message
+    if all(each.default is not each.empty for each in parameters):
+        yield refusal().message
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head, *body = (f"| {' | '.join(line)} |\n" for line in (columns, *rows))
+    return f"{head}|{'---|' * len(columns)}\n{''.join(body)}"
 
 
 def tests_by_promise() -> Mapping[str, Sequence[str]]:
@@ -47,17 +247,13 @@ def _shown(source: str) -> Iterator[tuple[str, str]]:
 
 def _tests_of_promises() -> str:
     found = tests_by_promise()
-    rows = [
-        f"| {promise} | {'<br>'.join(f'`{test}`' for test in found[promise])} |\n"
-        for kind in "IFS"
-        for promise in sorted(found, key=lambda promise: int(promise[1:]))
-        if promise[0] == kind
-    ]
+    promises = sorted(found, key=lambda promise: ("IFS".index(promise[0]), int(promise[1:])))
+    rows = [[promise, "<br>".join(f"`{test}`" for test in found[promise])] for promise in promises]
     return (
         "# Tests of each promise\n\n"
         "The tests of each promise in [reliability](reliability.md). A test names its promises in a comment,\n"
         "`# Shows F3.`, and `python -m tests.generated_docs` writes this page.\n\n"
-        f"| Promise | Tests |\n|---|---|\n{''.join(rows)}"
+        + _table(["Promise", "Tests"], rows)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shlex
@@ -17,18 +16,9 @@ from typing import Final
 import click
 import pytest
 from falcon import inspect as falcon_inspect
-from msgspec import Struct
-from msgspec.structs import fields as struct_fields
 
-import adapters.http.errors
-import adapters.http.responses
-import domain.errors
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from adapters.http.openapi import document
-from adapters.http.operations import OPERATIONS, Operation
-from adapters.http.requests import AddCardBody
-from domain.billing import MAX_LENGTHS
-from domain.errors import Refusal
+from adapters.http.operations import OPERATIONS
 from domain.permissions import Permission
 from entrypoints.cli import main
 from entrypoints.container import build
@@ -55,7 +45,7 @@ _RULER: Final = re.compile(r"[|: -]+")
 _SETTING: Final = re.compile(r"\bCARDONFILE_[A-Z_]*[A-Z](?![A-Z_])")
 _EVENT: Final = re.compile(r'log\.(?:debug|info|warning|error)\(\s*"(\w+)"')
 _SOURCE_PATH: Final = re.compile(r"`((?:domain|adapters|entrypoints|tests|docs)/[\w./-]*)`")
-_CITATION: Final = re.compile(r"\b[Ss]ections? ([0-9][0-9., andto]*)")
+_CITATION: Final = re.compile(r"\(interface, `(\w+)`\)")
 
 
 def doc(name: str) -> str:
@@ -98,35 +88,19 @@ def code_blocks(wanted: str, *, but: Sequence[Path] = ()) -> list[object]:
 
 
 class TestHttpApi:
-    @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-    def test_an_operation_has_a_section_with_its_parameters_and_statuses(
-        self, operation: Operation
-    ) -> None:
-        api = doc("http-api.md")
-        named = f"`{operation.method.upper()} {operation.path}`"
-        headings = [each for each in _HEADING.finditer(without_fences(api)) if each[1] == "###"]
-        sections = [section(api, each[2]) for each in headings if each[2].startswith("4.")]
-        described = [each for each in sections if named in each]
-        path = document("http://localhost")["paths"][operation.path]  # type: ignore[index]  # JSON, whose values are objects
+    def test_every_operation_body_and_refusal_is_described(self) -> None:
+        generated = generated_docs.BLOCK.findall(doc("http-api.md"))
 
-        assert len(described) == 1
-        listed = {name for row in table_rows(described[0]) for name in row[0].split(", ")}
-        assert {each["name"] for each in operation.parameters} <= listed
-        for status in path[operation.method]["responses"]:
-            assert re.search(rf"\b{status}\b", described[0]), status
+        assert sorted(name for _, name, _ in generated) == sorted(generated_docs.blocks())
 
-    def test_every_refusal_is_listed_with_its_code_and_type(self) -> None:
-        listed = {tuple(row[1:]) for row in table_rows(section(doc("http-api.md"), "7. Errors"))}
+    def test_an_operation_and_a_body_have_a_heading_of_their_name(self) -> None:
+        headings = {each[2] for each in _HEADING.finditer(without_fences(doc("http-api.md")))}
 
-        assert {
-            (str(each.code), message, each.type)
-            for each in refusals()
-            for message in messages(each)
-        } <= listed
+        assert generated_docs.blocks().keys() - {"refusals"} <= headings
 
     def test_the_path_decides_the_form_of_a_refusal(self, installation: Installation) -> None:
         client = installation.client()
-        for row in table_rows(section(doc("http-api.md"), "7.3 Status, code and envelope"))[1:]:
+        for row in table_rows(section(doc("http-api.md"), "Envelope"))[1:]:
             paths = re.findall(r"/[^\s,]*", row[0])
             assert paths
             for path in paths:
@@ -146,70 +120,21 @@ class TestHttpApi:
         rows = table_rows(section(doc("integrating.md"), "12. When a request is refused"))[1:]
         to_do = {"tell the guest", "fix", "retry", "nothing"}
 
-        assert sorted(row[0] for row in rows) == sorted({each.type for each in refusals()})
+        assert sorted(row[0] for row in rows) == sorted(
+            {each.type for each in generated_docs.refusals()}
+        )
         assert {row[1] for row in rows} == to_do
 
-    def test_every_field_is_listed(self) -> None:
-        resources = section(doc("http-api.md"), "2. Resources and their fields")
-        names = {
-            field.encode_name
-            for _, struct in inspect.getmembers(adapters.http.responses, inspect.isclass)
-            if issubclass(struct, Struct) and struct is not Struct
-            # Lists and health are shown at their operations.
-            if not struct.__name__.endswith(("Cards", "Centers", "ForSale", "Health", "Sessions"))
-            for field in struct_fields(struct)
-        }
-        names |= {field.encode_name for field in struct_fields(AddCardBody)}
-
-        assert names <= set(re.findall(r"`(\w+)`", resources))
-
-    def test_every_field_of_the_billing_address_is_listed_with_its_length(self) -> None:
-        rows = table_rows(section(doc("http-api.md"), "2.2 billing_info object"))
-
-        lengths = {(name, f"{length} characters") for name, length in MAX_LENGTHS.items()}
-        assert lengths <= {(row[0], row[2]) for row in rows}
-
     def test_every_permission_is_listed(self) -> None:
-        rows = table_rows(section(doc("http-api.md"), "5. Authentication"))
+        rows = table_rows(section(doc("http-api.md"), "Authentication"))
 
         assert set(Permission) <= {row[0] for row in rows}
 
-    def test_every_section_that_the_code_cites_exists(self) -> None:
-        headings = _HEADING.finditer(without_fences(doc("http-api.md")))
-        numbers = {each[2].split()[0].rstrip(".") for each in headings}
-        cited = {
-            number
-            for path in CODE
-            for citation in _CITATION.findall(path.read_text())
-            for number in re.findall(r"[0-9]+(?:\.[0-9]+)?", citation)
-        }
+    def test_every_operation_that_the_code_cites_exists(self) -> None:
+        cited = {name for path in CODE for name in _CITATION.findall(path.read_text())}
 
         assert cited
-        assert cited <= numbers
-
-
-def refusals() -> list[type[Refusal]]:
-    """Return every refusal of the product."""
-    found = [
-        each
-        for module in (domain.errors, adapters.http.errors)
-        for _, each in inspect.getmembers(module, inspect.isclass)
-        if issubclass(each, Refusal) and each is not Refusal
-    ]
-    assert found
-    return found
-
-
-def messages(refusal: type[Refusal]) -> Iterator[str]:
-    """Yield every message of a refusal, with `<field>` for the field that it names."""
-    parameters = list(inspect.signature(refusal).parameters.values())
-    names = {each.name: f"<{each.name}>" for each in parameters if "str" in str(each.annotation)}
-    if hasattr(refusal, "message"):
-        yield refusal.message
-        return
-    yield refusal(**names).message
-    if all(each.default is not each.empty for each in parameters):
-        yield refusal().message
+        assert cited <= {operation.name for operation in OPERATIONS}
 
 
 class TestOperations:

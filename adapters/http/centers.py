@@ -15,7 +15,7 @@ from domain.ports import Clock
 
 @dataclass(frozen=True, kw_only=True)
 class Centers:
-    """The caller's centers, and cards that expire (sections 4.14, 4.15 and 4.19)."""
+    """The caller's centers, and cards that expire."""
 
     use_cases: UseCases
     authenticate: Authentication

@@ -1,9 +1,9 @@
 """Errors as responses: the one place where refusals and faults become HTTP.
 
 The code of a refusal is the HTTP status and the `code` in the body; its type, in the header
-`Error-Type`, is the same for all messages of a refusal (interface, section 2.4). Under `/api/v1`
-the error object is wrapped in an envelope; elsewhere, and when `page` or `size` is refused, it is
-bare (interface, sections 7.2 and 7.3). Guests' browsers get an HTML page.
+`Error-Type`, is the same for all messages of a refusal. Under `/api/v1` the error object is wrapped
+in an envelope; elsewhere, and when `page` or `size` is refused, it is bare. Guests' browsers get an
+HTML page.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class InvalidWebhook(Refusal):
 
 
 class NotFound(Refusal):
-    """No resource has this path."""
+    """No resource has this path, or no such PSP is set up."""
 
     code = 404
     type = "not_found"

@@ -29,10 +29,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class GuestAccounts:
-    """Add, list, read and remove cards, choose a default; list, read and cancel sessions.
-
-    Sections 4.1, 4.4 to 4.7, 4.13, 4.17 and 4.18 of the interface.
-    """
+    """Add, list, read and remove cards, choose a default; list, read and cancel sessions."""
 
     use_cases: UseCases
     authenticate: Authentication

@@ -15,7 +15,7 @@ from domain.permissions import MAY_PUT_GUESTS
 
 @dataclass(frozen=True, kw_only=True)
 class Guests:
-    """Create, update and read a guest (interface, sections 4.11 and 4.12)."""
+    """Create, update and read a guest."""
 
     use_cases: UseCases
     authenticate: Authentication

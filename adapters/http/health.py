@@ -1,4 +1,4 @@
-"""Liveness and readiness: `/healthz` and `/readyz` (interface, section 4.10)."""
+"""Liveness and readiness: `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation of the interface, as the OpenAPI document describes it (section 4)."""
+"""Every operation of the interface, as the OpenAPI document describes it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from domain.permissions import MAY_EDIT_PRODUCTS
 
 @dataclass(frozen=True, kw_only=True)
 class Products:
-    """List the products of a center, create and update them (interface, sections 4.3 and 4.16)."""
+    """List the products of a center, create and update them."""
 
     use_cases: UseCases
     authenticate: Authentication

@@ -1,7 +1,7 @@
 """Reading JSON bodies and query parameters.
 
 Only malformed JSON and malformed queries are refused here. Values are passed on unchanged: the
-domain checks each of them, in the order of the interface (section 4.1).
+domain checks each of them, in the order of the interface.
 """
 
 from __future__ import annotations

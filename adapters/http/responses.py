@@ -1,4 +1,4 @@
-"""The response bodies, with the field names of the interface (sections 2.3 to 2.8).
+"""The response bodies, with the field names of the interface.
 
 The schemas of the OpenAPI document are made from these types.
 """

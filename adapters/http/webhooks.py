@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class Webhooks:
-    """Store a PSP's events; the reconciler then settles their sessions (section 4.9)."""
+    """Store a PSP's events; the reconciler then settles their sessions."""
 
     use_cases: UseCases
     wake_reconciler: Callable[[], None]

@@ -26,7 +26,7 @@ REMOVED: Final = "card_removed"
 EVENTS: Final = "/events"
 LOOK_AGAIN_SECONDS: Final = 3
 MAX_LOOKS: Final = 20
-"""How often the page looks by itself: for a minute, as docs/http-api.md says in section 4.7."""
+"""How often the page looks by itself: for a minute, as `readSession` in docs/http-api.md says."""
 
 _HERE: Final = Path(__file__).parent
 _TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
@@ -40,7 +40,7 @@ _IN_PLAIN_WORDS: Final = {
     "card_limit_reached": "Too many cards were tried. Please try again later.",
     "invalid_field": "Check the name and the email address.",
 }
-"""What a guest reads for a type of error (docs/http-api.md, section 7)."""
+"""What a guest reads for a type of error (docs/integrating.md)."""
 
 Json: TypeAlias = dict[str, Any]  # JSON from the API; docs/http-api.md describes the fields
 

@@ -1,4 +1,4 @@
-"""Add-card over HTTP: sections 2 and 4.1 of the interface. The rules are tested in the domain."""
+"""Add-card over HTTP. The rules are tested in the domain."""
 
 from __future__ import annotations
 

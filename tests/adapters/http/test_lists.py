@@ -1,4 +1,4 @@
-"""Lists, cards and sessions over HTTP: sections 4.2 to 4.7, 4.17 and 7.2 of the interface."""
+"""Lists, cards and sessions over HTTP."""
 
 from __future__ import annotations
 
