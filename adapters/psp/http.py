@@ -270,11 +270,17 @@ class JsonApi(HttpClient):
             sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
             body = urlencode(form).encode()
         response = self.send(method, path, headers=sent, body=body)
-        if response.status // 100 != 2:
-            raise self._failure(response)
+        if failure := self.failure(response):
+            raise failure
         return response
 
-    def _failure(self, response: Response) -> ProviderUnavailable | ProviderRefused:
+    def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
+        """Return what `call` raises for a response, as in the table above; None for 2xx.
+
+        Extend it for an API whose errors have status 200.
+        """
+        if response.status // 100 == 2:
+            return None
         reason, details = f"HTTP {response.status}", self._details(response)
         if _object(response.body) is not None:
             if response.status in _GONE:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from typing_extensions import override
 
 from adapters import outbound_http
 from adapters.psp import http
@@ -18,6 +19,7 @@ from adapters.psp.http import (
     HttpClient,
     JsonApi,
     NotFound,
+    Response,
     RetryPolicy,
     retry_after,
 )
@@ -377,6 +379,24 @@ class TestJsonApi:
         assert failure.details.error is not None
         assert failure.__context__ is None
         assert "zoe" not in "".join(traceback.format_exception(failure))
+
+    def test_an_error_with_status_200_becomes_what_its_author_says(
+        self, psp: ListeningServer
+    ) -> None:
+        class Always200(JsonApi):
+            @override
+            def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
+                gone = NotFound("gone") if response.body == AN_ERROR else None
+                return gone or super().failure(response)
+
+        psp.acts = [responding(200, AN_ERROR), responding(200, b""), responding(400, b"")]
+
+        with Always200(psp.url, retry_policy=CALM) as api:
+            with pytest.raises(NotFound):
+                api.call("GET", "/pages/1")
+            assert api.call("GET", "/pages/1").status == 200
+            with pytest.raises(ProviderUnavailable):
+                api.call("GET", "/pages/1")
 
     def test_reports_retry_after(self, psp: ListeningServer) -> None:
         psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
