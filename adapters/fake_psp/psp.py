@@ -380,6 +380,4 @@ def _decode(page: str | float) -> PspPage:
         raise PspUnavailable from error
 
 
-# Made when the module is imported, in one thread: msgspec 0.22 crashes when several threads decode
-# a type for the first time.
 _PAGE: Final = msgspec.json.Decoder(PspPage)

@@ -16,6 +16,7 @@ import falcon
 import msgspec
 from msgspec import Meta, Struct
 
+from adapters.first_reads import prepare
 from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, UnsupportedMediaType
 from domain.add_card import AddCardRequest
 from domain.billing import MAX_LENGTHS
@@ -150,10 +151,7 @@ class ProductBody(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-# msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
-# decoder registers the type here, while there is only one thread.
-for _type in (AddCardBody, GuestBody, ProductBody):
-    msgspec.json.Decoder(_type)
+prepare(AddCardBody, GuestBody, ProductBody)
 
 
 def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:

@@ -12,6 +12,7 @@ import falcon
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from adapters.first_reads import prepare
 from domain import payment_accounts
 from domain.card_sessions import CardSession
 from domain.guests import Guest
@@ -363,10 +364,7 @@ class Health(Struct, frozen=True):
     status: Annotated[str, _example("ok")]
 
 
-# msgspec (0.22) crashes when several threads use a type for the first time at once. Making a
-# decoder registers the type here, while there is only one thread.
-for _type in (
+prepare(
     *(GuestRecord, PaymentReference, CardSessionState, ListedSession),
     *(StoredCard, StoredCardDetails, ExpiringCard),
-):
-    msgspec.json.Decoder(_type)
+)

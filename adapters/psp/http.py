@@ -234,8 +234,7 @@ class JsonApi(HttpClient):
     ) -> _Decoded:
         """Send a request as `call` does, and return the decoded response.
 
-        Create each decoder once, at import: msgspec 0.22 crashes if several threads are the first
-        to decode a type.
+        Create each decoder once, at import: see `adapters/first_reads.py`.
         """
         response = self.call(method, path, json=json, form=form, headers=headers)
         try:

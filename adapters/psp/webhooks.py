@@ -83,8 +83,7 @@ T = TypeVar("T")
 def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode a body, or a part of one. Raises WebhookRejected if that fails.
 
-    Create the decoder at import: msgspec 0.22 crashes if several threads are the first to decode a
-    type.
+    Create the decoder at import: see `adapters/first_reads.py`.
     """
     try:
         return decoder.decode(body)

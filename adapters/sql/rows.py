@@ -17,6 +17,7 @@ import msgspec
 import structlog
 from msgspec import inspect
 
+from adapters.first_reads import prepare
 from adapters.sql.transaction import Transaction, Values
 from domain.ports import RecordUnreadable
 
@@ -63,9 +64,7 @@ class Rows(Generic[Record]):
         self._key = key
         self._logged: set[str] = set()
         self._record_type = record_type
-        # msgspec (0.22) crashes when several threads convert to a new type for the first time.
-        # Making a decoder prepares the type here, in one thread.
-        msgspec.json.Decoder(record_type)
+        prepare(record_type)
         self._documents = _documents(record_type)
 
         stored = self.columns + beside

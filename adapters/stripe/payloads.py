@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from adapters.first_reads import prepare
 from adapters.psp.fields import LastFour, Month, Year
 from domain.billing import AvsResult, BillingInfo
 from domain.hosted_pages import (
@@ -388,7 +389,4 @@ def _time(unix_seconds: int) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)
 
 
-# msgspec 0.22 crashes if several threads are the first to decode a type. Creating a decoder at
-# import prepares the type in one thread.
-for _type in (CheckoutSession, Sessions, Account, Customer, RetrievedCustomer, StoredMethod):
-    msgspec.json.Decoder(_type)
+prepare(CheckoutSession, Sessions, Account, Customer, RetrievedCustomer, StoredMethod)
