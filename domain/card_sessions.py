@@ -1,11 +1,8 @@
-"""Card-addition sessions: their states, and when each is looked at next.
-
-A session is `open`, then `completed`, `failed` or `expired`. The one way out of an end is
-`expired` → `completed`, when the PSP turns out to have the card after all.
-"""
+"""Card-addition sessions: their states, and when each is looked at next."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -59,6 +56,26 @@ class SessionStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     EXPIRED = "expired"
+
+
+class Ending(StrEnum):
+    """What ends a session."""
+
+    CARD_STORED = "card stored"
+    CARD_REFUSED = "card refused by our rules"
+    NO_CARD = "no card by the end, or cancelled"
+
+
+NEXT_STATUS: Final[Mapping[tuple[SessionStatus, Ending], SessionStatus]] = {
+    (SessionStatus.OPEN, Ending.CARD_STORED): SessionStatus.COMPLETED,
+    (SessionStatus.OPEN, Ending.CARD_REFUSED): SessionStatus.FAILED,
+    (SessionStatus.OPEN, Ending.NO_CARD): SessionStatus.EXPIRED,
+    # The PSP may turn out to have the card after all.
+    (SessionStatus.EXPIRED, Ending.CARD_STORED): SessionStatus.COMPLETED,
+}
+"""Which state may follow which, and what by. Anything else leaves the state as it is."""
+
+_SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATUS}
 
 
 class Progress(StrEnum):
@@ -164,7 +181,7 @@ class CardSession:
     @property
     def is_settled(self) -> bool:
         """Whether nothing can change any more: the card is stored or refused."""
-        return self.status in (SessionStatus.COMPLETED, SessionStatus.FAILED)
+        return self.status in _SETTLED
 
     @property
     def current_attempt(self) -> PageAttempt:
@@ -312,17 +329,12 @@ class CardSession:
 
     def completed(self, account_id: AccountId, now: datetime) -> CardSession:
         """End the session with its card stored."""
-        return replace(_ended(self, SessionStatus.COMPLETED, now), account_id=account_id)
+        return _ended(self, Ending.CARD_STORED, now, account_id=account_id)
 
     def failed(self, refusal: Refusal, now: datetime) -> CardSession:
-        """End the session because our rules refuse the card that the PSP collected.
-
-        An expired session stays expired.
-        """
-        if self.status is SessionStatus.EXPIRED:
-            return self.postponed(None)
+        """End the session because our rules refuse the card that the PSP collected."""
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
-        return replace(_ended(self, SessionStatus.FAILED, now), failure=failure)
+        return _ended(self, Ending.CARD_REFUSED, now, failure=failure)
 
     def without_card(self, now: datetime) -> CardSession:
         """Note that there is no page, or that the page is over without a card.
@@ -331,10 +343,8 @@ class CardSession:
         """
         attempt = self.attempt and replace(self.attempt, over=True)
         over = replace(self, attempt=attempt)
-        if self.status is SessionStatus.EXPIRED:
-            return over.postponed(None)
         if self.is_past_end(now):
-            return _ended(over, SessionStatus.EXPIRED, now)
+            return _ended(over, Ending.NO_CARD, now)
         return over.postponed(self.expires_at)
 
     def postponed(self, due_at: datetime | None) -> CardSession:
@@ -342,8 +352,20 @@ class CardSession:
         return replace(self, due_at=due_at, unanswered_since=None)
 
 
-def _ended(session: CardSession, status: SessionStatus, now: datetime) -> CardSession:
-    return replace(session.postponed(None), status=status, ended_at=now)
+def _ended(
+    session: CardSession,
+    ending: Ending,
+    now: datetime,
+    *,
+    account_id: AccountId | None = None,
+    failure: Failure | None = None,
+) -> CardSession:
+    """Go to the next state, if there is one, and stop polling in any case."""
+    stopped = session.postponed(None)
+    status = NEXT_STATUS.get((session.status, ending))
+    if status is None:
+        return stopped
+    return replace(stopped, status=status, ended_at=now, account_id=account_id, failure=failure)
 
 
 def _polled(session: CardSession, now: datetime) -> CardSession:

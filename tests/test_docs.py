@@ -19,6 +19,7 @@ from falcon import inspect as falcon_inspect
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.operations import OPERATIONS
+from domain.card_sessions import NEXT_STATUS, SessionStatus
 from domain.permissions import Permission
 from entrypoints.cli import main
 from entrypoints.container import build
@@ -230,6 +231,19 @@ class TestReliability:
 
         counted = sum(len(each.split(", ")) for each in comments)
         assert counted == sum(map(len, generated_docs.tests_by_promise().values()))
+
+
+def test_the_states_of_a_session_are_drawn_as_they_follow_each_other() -> None:
+    (drawn,) = re.findall(
+        r"^stateDiagram-v2\n(.*?)```", doc("http-api.md"), re.DOTALL | re.MULTILINE
+    )
+
+    assert sorted(line.strip() for line in drawn.splitlines()) == sorted(
+        [
+            f"[*] --> {SessionStatus.OPEN}: add-card",
+            *(f"{before} --> {after}: {by}" for (before, by), after in NEXT_STATUS.items()),
+        ]
+    )
 
 
 @pytest.mark.parametrize("path", generated_docs.pages(), ids=lambda path: path.name)

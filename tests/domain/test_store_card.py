@@ -162,7 +162,7 @@ class TestRefusing:
         ],
     )
     def test_no_card_is_stored_for_what_is_gone(self, gone: str, refusal: Refusal) -> None:
-        stored = replace(on_file(), **{gone: False})
+        stored = on_file(**{gone: False})
         verdict = judge_card(OPENED, COLLECTED, stored, account_id=NEW_ID, now=LATER)
 
         assert is_refused(verdict, refusal)
