@@ -157,18 +157,10 @@ class TestOperations:
 
         assert named <= settings_of_code("harbor_spa") | of_tests | REPLACED.keys()
 
-    def test_every_command_is_described_with_its_options(self) -> None:
-        for path, command in commands(main):
-            described = section(doc("operations.md"), " ".join(("cardonfile", *path)))
-            listed = [row[0].partition(" ")[0] for row in table_rows(described)]
-            options = [
-                name
-                for parameter in command.params
-                if isinstance(parameter, click.Option)
-                for name in parameter.opts
-            ]
+    def test_every_command_has_a_section(self) -> None:
+        headings = {each[2] for each in _HEADING.finditer(without_fences(doc("operations.md")))}
 
-            assert [name for name in listed if name.startswith("--")] == options, path
+        assert {" ".join(("cardonfile", *path)) for path, _ in commands(main)} <= headings
 
     def test_the_columns_of_imports_are_those_of_the_code(self) -> None:
         columns = defaultdict(list)
