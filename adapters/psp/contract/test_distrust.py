@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -19,9 +18,9 @@ from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from adapters.psp.contract.sessions import ADDRESS, SECOND, Session, a_request, for_each, needs
 from adapters.psp.contract.test_provider import (
     is_address,
-    set_for_default,
+    read,
+    settings_of,
     signed,
-    surroundings,
 )
 from adapters.psp.contract.under_test import (
     OTHER,
@@ -407,7 +406,9 @@ class TestPspInTrouble:
         with pytest.raises(ProviderUnavailable) as raised:
             act()
 
-        assert psp.count_calls() - before <= MAX_TRIES
+        # Without idempotency keys, a second call would make a second page.
+        is_once = method is Method.START and Ability.IDEMPOTENCY_KEYS not in psp.facts.abilities
+        assert psp.count_calls() - before <= (1 if is_once else MAX_TRIES)
         assert trouble is not Trouble.TOO_MANY or raised.value.retry_after == 17 * SECOND
 
     @pytest.mark.parametrize("method", Method)
@@ -433,27 +434,20 @@ class TestPspInTrouble:
 
 @needs(Ability.REMOTE)
 class TestKeysAndAddresses:
-    def test_an_address_that_is_not_https_is_refused_by_its_name(
-        self, psp: PspUnderTest, tmp_path: Path
-    ) -> None:
-        given = set_for_default(psp)
+    def test_an_address_that_is_not_https_is_refused_by_its_name(self, psp: PspUnderTest) -> None:
+        given = settings_of(psp)
         for name in (name for name, value in given.items() if is_address(value)):
             with pytest.raises(SettingsError, match=name):
-                psp.plugin.read(surroundings(tmp_path, {**given, name: "http://psp.example/v1"}))
+                read(psp, {**given, name: "http://psp.example/v1"})
 
     @pytest.mark.parametrize("account", [DEFAULT_MERCHANT_ACCOUNT, OTHER])
     @for_each(("what",), lambda facts: ((what,) for what in facts.live_settings))
     def test_a_key_for_real_cards_is_known_as_one(
-        self, psp: PspUnderTest, tmp_path: Path, what: str, account: MerchantAccount
+        self, psp: PspUnderTest, what: str, account: MerchantAccount
     ) -> None:
-        own = psp.plugin.account_settings
-        assert own is not None
-        given = {own.name(each, account): value for each, value in psp.settings.items()}
-        live = {own.name(each, account): value for each, value in psp.facts.live_settings.items()}
-        named = [
-            psp.plugin.live_setting(psp.plugin.read(surroundings(tmp_path, settings)))
-            for settings in (given, {**given, **live})
-        ]
+        given = settings_of(psp, account)
+        live = given | settings_of(psp, account, **psp.facts.live_settings)
 
-        assert named[0] is None
-        assert named[1] in live
+        assert psp.plugin.live_setting(read(psp, given)) is None
+        named = psp.plugin.live_setting(read(psp, live))
+        assert named in {name for name in live if live[name] != given[name]}

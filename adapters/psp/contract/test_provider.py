@@ -12,7 +12,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -80,18 +80,8 @@ NAMES: Final = (
 )
 """Names of centers that hold HTML, Markdown and templates, which some PSPs would render."""
 _TIME: Final = re.compile("[0-9]{10,}")
-UNKNOWN: Final = ("0", "?0", "/0")
+UNKNOWN: Final = ("0", "?0")
 """What makes another reference of one. A path must quote it."""
-PASSING: Final = (Trouble.CALL_LOST, Trouble.RESPONSE_LOST)
-PASSING_OVER_HTTP: Final = (
-    Trouble.NOT_THE_API,
-    Trouble.UNAUTHORIZED,
-    Trouble.FORBIDDEN,
-    Trouble.REDIRECTED,
-    Trouble.TOO_MANY,
-    Trouble.OUT_OF_ORDER,
-    Trouble.UNKNOWN_ERROR,
-)
 BROKEN_JSON: Final = (
     b"",
     b"null",
@@ -191,12 +181,6 @@ class TestPage:
         page = session.another(center_name=name, consent=consent).page
 
         assert consent.text in psp.read_page(page)
-
-    def test_the_psp_gets_the_billing_address(self, psp: PspUnderTest, session: Session) -> None:
-        sent = asdict(psp.billing_info(session.page))
-
-        expected = {name: getattr(ADDRESS, name) for name in psp.facts.address_fields}
-        assert {name: value for name, value in sent.items() if value} == expected
 
     def test_it_leads_back_to_the_two_addresses_of_the_request(
         self, psp: PspUnderTest, session: Session
@@ -777,10 +761,11 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
 
     None of them is permanent: it passes, or an operator corrects the key or the address.
     """
-    lasting, single = list(PASSING), list(PASSING)
-    if Ability.REMOTE in facts.abilities:
-        lasting += PASSING_OVER_HTTP
-        single += (Trouble.NONSENSE, Trouble.NOT_THE_API, Trouble.OUT_OF_ORDER)
+    is_remote = Ability.REMOTE in facts.abilities
+    lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
+    single = [*lasting, *([Trouble.NONSENSE, Trouble.OUT_OF_ORDER] if is_remote else [])]
+    if is_remote:  # those that are declared from 401 on
+        lasting += list(Trouble)[list(Trouble).index(Trouble.UNAUTHORIZED) :]
     for method, call in each_call(facts):
         tells = method in (Method.OUTCOME, Method.OUTCOME_WITH_CARD, Method.CLOSE)
         misunderstood = (Trouble.NONSENSE, Trouble.UNKNOWN_STATUS) if tells else ()
@@ -958,13 +943,11 @@ class TestPlugin:
 
 @needs(Ability.REMOTE)
 class TestSettings:
-    def test_without_any_the_psp_is_not_set_up(self, psp: PspUnderTest, tmp_path: Path) -> None:
-        assert psp.plugin.read(surroundings(tmp_path, {})) is None
+    def test_without_any_the_psp_is_not_set_up(self, psp: PspUnderTest) -> None:
+        assert read(psp, {}) is None
 
-    def test_an_account_is_read_and_its_secrets_are_not_shown(
-        self, psp: PspUnderTest, tmp_path: Path
-    ) -> None:
-        settings = psp.plugin.read(surroundings(tmp_path, set_for_default(psp)))
+    def test_an_account_is_read_and_its_secrets_are_not_shown(self, psp: PspUnderTest) -> None:
+        settings = read(psp, settings_of(psp))
 
         assert settings is not None
         assert set(psp.plugin.accounts(settings) or [DEFAULT_MERCHANT_ACCOUNT]) == {
@@ -975,17 +958,18 @@ class TestSettings:
 
     @needs(Ability.SIGNED_WEBHOOKS)
     def test_an_adapter_made_from_them_accepts_each_secret_and_nothing_shorter(
-        self, psp: PspUnderTest, session: Session, tmp_path: Path
+        self, psp: PspUnderTest, session: Session
     ) -> None:
         def accepts(secret: str, given: Mapping[str, str]) -> bool:
-            settings = psp.plugin.read(surroundings(tmp_path, given))
             delivery = replace(signed(psp, session.event(), secret=secret), merchant_account=None)
             try:
-                return bool(psp.plugin.make(settings, psp.clock, psp.ids).read_webhook(delivery))
+                return bool(
+                    psp.plugin.make(read(psp, given), psp.clock, psp.ids).read_webhook(delivery)
+                )
             except WebhookRejected:
                 return False
 
-        given = set_for_default(psp)
+        given = settings_of(psp)
         secrets = {name: value for name, value in given.items() if accepts(value, given)}
         assert secrets, "no setting is the secret of `sign`"
         for name, value in secrets.items():
@@ -994,31 +978,25 @@ class TestSettings:
             both = {**given, name: f"{value}, {value}2"}
             assert accepts(value, both) == accepts(f"{value}2", both)
 
-    def test_two_accounts_with_the_same_are_refused(
-        self, psp: PspUnderTest, tmp_path: Path
-    ) -> None:
-        own = psp.plugin.account_settings
-        assert own is not None
-        same = {own.name(what, MAIN): value for what, value in psp.settings.items()}
-
+    def test_two_accounts_with_the_same_are_refused(self, psp: PspUnderTest) -> None:
         with pytest.raises(SettingsError):
-            psp.plugin.read(surroundings(tmp_path, {**set_for_default(psp), **same}))
+            read(psp, settings_of(psp) | settings_of(psp, MAIN))
 
-    def test_a_missing_one_is_named(self, psp: PspUnderTest, tmp_path: Path) -> None:
-        given = set_for_default(psp)
+    def test_a_missing_one_is_named(self, psp: PspUnderTest) -> None:
+        given = settings_of(psp)
 
         for missing in given if len(given) > 1 else ():
             rest = {name: value for name, value in given.items() if name != missing}
             with pytest.raises(SettingsError, match=missing):
-                psp.plugin.read(surroundings(tmp_path, rest))
+                read(psp, rest)
 
-    def test_the_value_of_a_wrong_one_is_not_shown(self, psp: PspUnderTest, tmp_path: Path) -> None:
-        for name, value in set_for_default(psp).items():
+    def test_the_value_of_a_wrong_one_is_not_shown(self, psp: PspUnderTest) -> None:
+        for name, value in settings_of(psp).items():
             if is_address(value):
                 continue
-            given = {**set_for_default(psp), name: "hidden-in-here é\n"}
+            given = {**settings_of(psp), name: "hidden-in-here é\n"}
             try:
-                shown = repr(psp.plugin.read(surroundings(tmp_path, given)))
+                shown = repr(read(psp, given))
             except SettingsError as error:
                 shown = str(error)
             assert "hidden-in-here" not in shown
@@ -1029,20 +1007,23 @@ def is_address(value: str) -> bool:
     return value.startswith(("http://", "https://"))
 
 
-def set_for_default(psp: PspUnderTest) -> Mapping[str, str]:
-    """Return the environment variables that the account default needs."""
+def settings_of(
+    psp: PspUnderTest, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT, **changes: str
+) -> dict[str, str]:
+    """Return the environment variables that an account needs."""
     own = psp.plugin.account_settings
     assert own is not None
     assert psp.settings.keys() == set(own.required), "state `settings` of an account"
-    return {own.name(what): value for what, value in psp.settings.items()}
+    return {own.name(what, account): value for what, value in {**psp.settings, **changes}.items()}
 
 
-def surroundings(folder: Path, environment: Mapping[str, str]) -> Surroundings:
-    """Return the surroundings of an installation on the internet."""
-    return Surroundings(
-        environment=environment,
-        public_base_url="https://pay.example",
-        database_file=folder / "cardonfile.db",
+def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the plugin's own type
+    """Read the settings of an installation on the internet."""
+    file = Path("cardonfile.db")
+    return psp.plugin.read(
+        Surroundings(
+            environment=environment, public_base_url="https://pay.example", database_file=file
+        )
     )
 
 
@@ -1075,13 +1056,7 @@ class TestCalls:
         assert psp.count_pages() == 0
         psp.recover()
 
-        is_counted = {Ability.REMOTE, Ability.IDEMPOTENCY_KEYS} & psp.facts.abilities == {
-            Ability.REMOTE
-        }
-        before = psp.count_calls() if is_counted else 0
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
         with pytest.raises(ProviderUnavailable):
             adapter.start(request)
         assert psp.count_pages() == 1
-        # Without idempotency keys, a call is not sent twice.
-        assert not is_counted or psp.count_calls() == before + psp.facts.calls[Method.START]

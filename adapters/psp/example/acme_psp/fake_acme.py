@@ -58,8 +58,6 @@ class FakeAcme:
 
     def _handled(self, merchant: Merchant, request: Request) -> Response:
         match request.method, request.path.removeprefix("/v1/").split("/"):
-            case "GET", ["merchant"]:
-                return json_response({"id": merchant.id})
             case "POST", ["pages"]:
                 return json_response(self._make_page(merchant, request))
             case "GET", ["pages"]:
