@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from threading import Event
@@ -218,28 +218,25 @@ def rows_in(target: str) -> dict[str, object]:
     return {table: run(target, f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
 
-def is_empty(target: str, *, migrated: bool) -> bool:
-    """Return whether the target has empty tables, or if not migrated, none at all."""
+def is_empty(target: str) -> bool:
+    """Return whether a migrated target has no other rows."""
     rows = rows_in(target)
-    if not migrated:
-        return rows == {}
     return bool(rows.pop("cardonfile_migrations")) and set(rows.values()) == {0}
 
 
-def on_insert(target: str, when: str, action: str) -> None:
-    """Have the target do something when a row is inserted."""
+def on_insert(when: str, action: str) -> str:
+    """Return SQL that makes a database do something when a row is inserted."""
     constraint = "CONSTRAINT" if "DEFERRABLE" in when else ""
-    run(
-        target,
+    return (
         f"CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {action}; END';"
-        f"CREATE {constraint} TRIGGER act {when} FOR EACH ROW EXECUTE FUNCTION act()",
+        f"CREATE {constraint} TRIGGER act {when} FOR EACH ROW EXECUTE FUNCTION act()"
     )
 
 
 @contextmanager
 def held_up(target: str, when: str) -> Iterator[None]:
     """Have copies into the target wait, until the end."""
-    on_insert(target, when, "PERFORM pg_advisory_xact_lock(1); RETURN NEW")
+    run(target, on_insert(when, "PERFORM pg_advisory_xact_lock(1); RETURN NEW"))
     with psycopg.connect(target, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(1)")
         yield
@@ -337,28 +334,6 @@ class TestCopied:
                 assert connection.execute(f"SHOW {limit}".encode()).fetchone() == ("0",)
 
 
-class TestSchemas:
-    @pytest.mark.parametrize(
-        ("change", "differing"),
-        [
-            ("ALTER TABLE guests ADD COLUMN phone text", "guests.phone"),
-            ("CREATE TABLE pets (id integer, name text)", "pets.id, pets.name"),
-            ("ALTER TABLE guests DROP COLUMN email", "guests.email"),
-        ],
-    )
-    def test_a_column_that_only_one_of_them_has_is_named(
-        self, filled: CommandLine, migrated_target: str, change: str, differing: str
-    ) -> None:
-        run(migrated_target, change)
-
-        complaint = refusal(filled, migrated_target)
-
-        assert complaint.startswith(
-            "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one "
-            f"of them has {differing}"
-        )
-
-
 class TestRefused:
     @pytest.mark.parametrize(
         ("from_url", "to_url"),
@@ -383,22 +358,6 @@ class TestRefused:
             "run `cardonfile migrate`"
         )
         assert not unmigrated.database.exists()
-
-    def test_a_target_of_a_newer_release(self, filled: CommandLine, migrated_target: str) -> None:
-        run(migrated_target, "INSERT INTO cardonfile_migrations (name) VALUES ('m999_later')")
-
-        assert "newer release" in refusal(filled, migrated_target)
-        assert is_empty(migrated_target, migrated=True)
-
-    def test_a_target_that_is_not_empty(self, filled: CommandLine, migrated_target: str) -> None:
-        row = f"('web-store', 'key', '{a_uuid(1)}', now())"
-        run(migrated_target, f"INSERT INTO idempotency_keys VALUES {row}")
-        before = rows_in(migrated_target)
-
-        assert refusal(filled, migrated_target) == (
-            "nothing was copied: there are rows in idempotency_keys of TO_URL already"
-        )
-        assert rows_in(migrated_target) == before
 
     def test_a_target_that_cannot_be_reached(self, filled: CommandLine) -> None:
         complaint = refusal(filled, "postgresql://someone:s3cret@127.0.0.1:1/cards")
@@ -447,7 +406,7 @@ class TestOthers:
         with filled.storage.write() as unit:
             unit.guests.put_many([fill_again])
             unit.commit()
-        assert is_empty(migrated_target, migrated=True)
+        assert is_empty(migrated_target)
 
     def test_of_two_copies_at_once_one_is_refused(self, filled: CommandLine, target: str) -> None:
         other = filled.database.with_name("other.db")
@@ -501,7 +460,7 @@ class TestInterrupted:
         assert (process.returncode, printed, complaint) == (status, b"", expected)
         # PostgreSQL notices that a client is gone once nothing else keeps it busy.
         wait_until(lambda: not states(migrated_target))
-        assert is_empty(migrated_target, migrated=True)
+        assert is_empty(migrated_target)
         copies(filled, migrated_target)
 
     def test_ctrl_c_is_ignored_from_the_commit_on_and_works_afterwards(
@@ -526,56 +485,87 @@ class TestInterrupted:
             signal.signal(signal.SIGINT, before)
         assert rows_in(migrated_target)["products"] == 5
 
-    @pytest.mark.parametrize(
-        ("when", "complaint"),
-        [
-            (AT_PRODUCTS, "nothing was copied: products: terminating connection"),
-            (AT_COMMIT, "the connection was lost at the last moment"),
-        ],
-    )
-    def test_a_connection_that_is_lost_leaves_an_empty_target(
-        self, filled: CommandLine, migrated_target: str, when: str, complaint: str
-    ) -> None:
-        on_insert(
-            migrated_target, when, "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW"
-        )
 
-        assert refusal(filled, migrated_target).startswith(complaint)
-        assert is_empty(migrated_target, migrated=True)
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """SQL that makes a copy impossible, on one side, and how the complaint about it begins."""
 
-    def test_a_row_that_does_not_arrive_undoes_the_copy(
-        self, filled: CommandLine, migrated_target: str
-    ) -> None:
-        on_insert(migrated_target, "BEFORE INSERT ON access_tokens", "RETURN NULL")
+    complaint: str
+    at_source: str = ""
+    at_target: str = ""
+    migrated: bool = True
 
-        assert refusal(filled, migrated_target) == (
-            "nothing was copied: access_tokens has 6 rows in SQLite, of which 0 arrived in PostgreSQL"
-        )
-        assert is_empty(migrated_target, migrated=True)
 
-    @pytest.mark.parametrize(
-        ("change", "problem"),
-        [
-            ("UPDATE guests SET id = 'none'", 'guests: invalid input syntax for type uuid: "none"'),
-            (
-                "UPDATE card_sessions SET billing_info = '{'",
-                "card_sessions: invalid input syntax for type json",
-            ),
-            (
-                "UPDATE evidence SET content = char(0) || content",
-                "evidence: PostgreSQL text fields cannot contain NUL (0x00) bytes",
-            ),
-        ],
-    )
-    def test_a_row_that_postgresql_refuses_undoes_the_copy_and_is_not_shown(
-        self, filled: CommandLine, target: str, change: str, problem: str
-    ) -> None:
-        with closing(sqlite3.connect(filled.database, isolation_level=None)) as db:
-            db.execute("DELETE FROM guests WHERE rowid > 1")
-            db.execute(change + " WHERE rowid = 1")
+def in_row_1(change: str, complaint: str) -> Fault:
+    """Return a fault of the first row of a table, which PostgreSQL refuses; there are no others."""
+    only = "DELETE FROM guests WHERE rowid > 1"
+    complaint = f"nothing was copied: {complaint}"
+    change = f"{only}; {change} WHERE rowid = 1"
+    return Fault(at_source=change, complaint=f"{complaint}\n", migrated=False)
 
-        assert refusal(filled, target) == f"nothing was copied: {problem}"
-        assert is_empty(target, migrated=False)
+
+DIFFERING: Final = "nothing was copied: SQLite and PostgreSQL must have the same columns, and only one of them has "
+CUT_OFF: Final = "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW"
+FAULTS: Final = {
+    "one more column": Fault(
+        at_target="ALTER TABLE guests ADD COLUMN phone text", complaint=f"{DIFFERING}guests.phone"
+    ),
+    "one more table": Fault(
+        at_target="CREATE TABLE pets (id integer, name text)",
+        complaint=f"{DIFFERING}pets.id, pets.name",
+    ),
+    "one column less": Fault(
+        at_target="ALTER TABLE guests DROP COLUMN email", complaint=f"{DIFFERING}guests.email"
+    ),
+    "a newer release": Fault(
+        at_target="INSERT INTO cardonfile_migrations (name) VALUES ('m999_later')",
+        complaint="the database was made by a newer release",
+    ),
+    "rows in the target": Fault(
+        at_target=f"INSERT INTO idempotency_keys VALUES ('shop', 'key', '{a_uuid(1)}', now())",
+        complaint="nothing was copied: there are rows in idempotency_keys of TO_URL already\n",
+    ),
+    "a connection that is lost": Fault(
+        at_target=on_insert(AT_PRODUCTS, CUT_OFF),
+        complaint="nothing was copied: products: terminating connection",
+    ),
+    "a connection that is lost at the commit": Fault(
+        at_target=on_insert(AT_COMMIT, CUT_OFF),
+        complaint="the connection was lost at the last moment",
+    ),
+    "rows that do not arrive": Fault(
+        at_target=on_insert("BEFORE INSERT ON access_tokens", "RETURN NULL"),
+        complaint="nothing was copied: access_tokens has 6 rows in SQLite, of which 0 arrived in "
+        "PostgreSQL\n",
+    ),
+    "no UUID": in_row_1(
+        "UPDATE guests SET id = 'none'", 'guests: invalid input syntax for type uuid: "none"'
+    ),
+    "no JSON": in_row_1(
+        "UPDATE card_sessions SET billing_info = '{'",
+        "card_sessions: invalid input syntax for type json",
+    ),
+    "a NUL": in_row_1(
+        "UPDATE evidence SET content = char(0) || content",
+        "evidence: PostgreSQL text fields cannot contain NUL (0x00) bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named_and_leaves_the_target_as_it_was(
+    filled: CommandLine, postgresql_server: str, fault: Fault
+) -> None:
+    with closing(sqlite3.connect(filled.database)) as db:
+        db.executescript(fault.at_source)
+    with new_database(postgresql_server, migrated=fault.migrated) as target:
+        if fault.at_target:
+            run(target, fault.at_target)
+        before = rows_in(target)
+
+        assert f"{refusal(filled, target)}\n".startswith(fault.complaint)
+
+        assert rows_in(target) == before
 
 
 def ignore(_: int) -> None:
