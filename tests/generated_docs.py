@@ -248,12 +248,14 @@ def _shown(source: str) -> Iterator[tuple[str, str]]:
 def _tests_of_promises() -> str:
     found = tests_by_promise()
     promises = sorted(found, key=lambda promise: ("IFS".index(promise[0]), int(promise[1:])))
-    rows = [[promise, "<br>".join(f"`{test}`" for test in found[promise])] for promise in promises]
+    lines = [
+        f"- {promise}: {'<br>'.join(f'`{test}`' for test in found[promise])}\n"
+        for promise in promises
+    ]
     return (
         "# Tests of each promise\n\n"
         "The tests of each promise in [reliability](reliability.md). A test names its promises in a comment,\n"
-        "`# Shows F3.`, and `python -m tests.generated_docs` writes this page.\n\n"
-        + _table(["Promise", "Tests"], rows)
+        f"`# Shows F3.`, and `python -m tests.generated_docs` writes this page.\n\n{''.join(lines)}"
     )
 
 
