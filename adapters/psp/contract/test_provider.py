@@ -9,6 +9,7 @@ import hmac
 import json
 import re
 import sys
+import time
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -103,12 +104,15 @@ class TestStart:
 
     # Shows F2.
     def test_the_same_key_gives_the_same_page_again(
-        self, psp: PspUnderTest, session: Session
+        self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.clock.advance(11 * MINUTE)
+        slept: list[float] = []
+        monkeypatch.setattr(time, "sleep", slept.append)
 
         assert session.adapter.start(session.request) == session.page
         assert psp.adapter().start(session.request) == session.page
+        assert not any(slept), "an adapter waits only before it repeats a call that failed"
 
     @needs(Ability.STAND_IN)
     def test_the_same_key_gives_the_same_page_when_it_has_its_card(
