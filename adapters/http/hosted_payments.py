@@ -6,12 +6,9 @@ neither is possible, the guest sees a page that says why. An old link shows a pa
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import falcon
@@ -21,6 +18,7 @@ from adapters.http.errors import log_card_limit
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
+from domain.card_sessions import ASK_AGAIN_AFTER
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import WayBack
 from domain.hosted_links import HostedLinks
@@ -65,17 +63,17 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         title="Too many cards were refused",
         advice="No card can be added for now. Please go back, and try again later.",
     ),
+    # The second request of a double click, say.
+    PageUnderWay: Problem(
+        status=503,
+        title="The payment page is being opened",
+        advice="This page leads there in a moment. If it does not, please load it again.",
+        retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
+        reloads=True,
+    ),
     ProviderUnavailable: UNREACHABLE,
 }
 """What the guest reads when the link leads nowhere."""
-
-WAITS: Final = (0.1,) * 20
-"""The seconds that a request waits each time it looks for the page that another one asks for."""
-
-MAX_WAITING: Final = 2
-"""How many requests of a process wait at once: two guests may click twice."""
-_WAITING: Final = threading.BoundedSemaphore(MAX_WAITING)
-"""Held by requests that wait, so that a link in a loop does not hold every thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,17 +108,11 @@ class HostedPayments:
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
         query = Query(req)
-        open_page = partial(
-            self.use_cases.open_hosted_page,
+        address = self.use_cases.open_hosted_page(
             token_id=query.only("token_id"),
             redirect_uri=query.only("redirect_uri"),
             by_click=by_click,
         )
-        try:
-            address = open_page()
-        except PageUnderWay:
-            # After a double click, say.
-            address = _when_made(open_page)
         self.wake_reconciler()
         _redirect(resp, address)
 
@@ -155,18 +147,6 @@ class HostedPayments:
         with suppress(ServiceUnavailable):
             return self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
         return None
-
-
-def _when_made(open_page: Callable[[], str]) -> str:
-    if _WAITING.acquire(blocking=False):
-        try:
-            for seconds in WAITS:
-                time.sleep(seconds)
-                with suppress(PageUnderWay):
-                    return open_page()
-        finally:
-            _WAITING.release()
-    raise PageUnderWay
 
 
 def _redirect(resp: falcon.Response, address: str) -> None:

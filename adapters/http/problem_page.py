@@ -18,12 +18,16 @@ _PAGE: Final = TEMPLATES.get_template("problem.html")
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What the page says: what is wrong, and what the guest can do."""
+    """What the page says: what is wrong, and what the guest can do.
+
+    If it `reloads`, the browser loads it again by itself after `retry_after_seconds`.
+    """
 
     status: int
     title: str
     advice: str
     retry_after_seconds: int | None = None
+    reloads: bool = False
 
 
 UNREACHABLE: Final = Problem(
@@ -42,6 +46,8 @@ def show_problem(resp: falcon.Response, problem: Problem, way_back: WayBack | No
     resp.text = _PAGE.render(nonce=nonce, problem=problem, way_back=way_back)
     if problem.retry_after_seconds is not None:
         resp.set_header("Retry-After", str(problem.retry_after_seconds))
+        if problem.reloads:
+            resp.set_header("Refresh", str(problem.retry_after_seconds))
     protect_page(resp, style=f"'nonce-{nonce}'")
 
 

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from contextlib import closing
 from datetime import timedelta
 from html import unescape
-from itertools import repeat
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
 from falcon.testing import Result
 from structlog.testing import capture_logs
 
-from adapters.http import hosted_payments
-from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
@@ -33,7 +27,6 @@ from tests.installation import (
     Installation,
     Trouble,
 )
-from tests.programs import DEADLINE_SECONDS
 
 CENTER = a_center().name
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
@@ -296,22 +289,19 @@ def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
 
 
 # Shows F35.
-def test_a_double_click_leads_to_one_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_double_click_leads_to_one_page(api: Api) -> None:
     session = api.installation.add_card()
-    one_waits = threading.Event()
+    second: list[Result] = []
+    api.installation.provider.before = lambda _, __: second.append(opened(api, session))
 
-    def sleep(seconds: float) -> None:
-        one_waits.set()
-        time.sleep(seconds)
+    first = opened(api, session)
 
-    monkeypatch.setattr(hosted_payments, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(hosted_payments, "WAITS", repeat(0.1))
-    api.installation.provider.before = lambda _, __: one_waits.wait(DEADLINE_SECONDS)
-
-    clicks = at_once(2, lambda _: opened(api, session))
-
-    assert {each.status_code for each in clicks} == {303}
-    assert len({each.headers["location"] for each in clicks}) == 1
+    assert first.status_code == 303
+    assert shown(second[0]) == (CENTER, "The payment page is being opened", REDIRECT_URI)
+    assert second[0].status_code == 503
+    assert second[0].headers["refresh"] == second[0].headers["retry-after"] == "2"
+    api.installation.provider.before = lambda _, __: None
+    assert opened(api, session).headers["location"] == first.headers["location"]
     assert api.installation.provider.calls.count("start") == 1
 
 
