@@ -132,23 +132,3 @@ class PaymentAccount(Card):
 def has_default(accounts: Iterable[PaymentAccount]) -> bool:
     """Return whether one of a guest's active accounts at a center is the default."""
     return any(account.is_default for account in accounts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentReference:
-    """What a payment operation needs to charge a card on file at its PSP."""
-
-    provider: ProviderName
-    merchant_account: MerchantAccount
-    guest_reference: GuestReference
-    token: CardToken
-
-    @classmethod
-    def of(cls, account: PaymentAccount) -> PaymentReference:
-        """Return the reference to an account's card."""
-        return cls(
-            provider=account.provider,
-            merchant_account=account.merchant_account,
-            guest_reference=account.guest_reference,
-            token=account.token,
-        )

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 from domain.errors import PaymentAccountNotFound
 from domain.identifiers import AccountId, plain_uuid
-from domain.payment_accounts import PaymentAccount, PaymentReference
+from domain.payment_accounts import PaymentAccount
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
 from domain.ports import Storage, UnitOfWork, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountForCaller:
-    """A payment account as one caller may see it; `payment_reference` is None if it may not."""
+    """A payment account, and whether the caller may see what a payment operation needs of it."""
 
     account: PaymentAccount
-    payment_reference: PaymentReference | None
+    may_charge: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAccount:
     """Use case: return an active payment account of a guest.
 
-    Callers that may use cards get its payment reference too. Raises UserNotAuthorized, or
+    Callers that may use cards may see its payment reference too. Raises UserNotAuthorized, or
     PaymentAccountNotFound when the guest has no such active account in a center that the caller may
     see.
     """
@@ -36,10 +36,7 @@ class ReadAccount:
         caller.require(MAY_VIEW_CARDS)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
-        return AccountForCaller(
-            account=account,
-            payment_reference=PaymentReference.of(account) if caller.may(MAY_USE_CARDS) else None,
-        )
+        return AccountForCaller(account=account, may_charge=caller.may(MAY_USE_CARDS))
 
 
 def active_account(

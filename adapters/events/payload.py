@@ -7,7 +7,8 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
-from domain.events import CardSummary, Event
+from adapters.first_reads import prepare
+from domain.events import Event
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
@@ -16,11 +17,6 @@ class EventCard(Struct, frozen=True, kw_only=True):
     card_logo: str
     last_four: str
     expiry_on: str
-
-    @classmethod
-    def of(cls, card: CardSummary) -> EventCard:
-        """Return what an event says of this card."""
-        return cls(card_logo=card.card_logo, last_four=card.last_four, expiry_on=card.expiry_on)
 
 
 class EventData(Struct, frozen=True, kw_only=True):
@@ -43,19 +39,14 @@ class EventPayload(Struct, frozen=True, kw_only=True):
     data: EventData
 
 
+prepare(EventPayload)
+
+
 def encode(event: Event) -> bytes:
     """Return the body of an event as JSON: the same bytes each time."""
     payload = EventPayload(
         type=event.type.value,
         timestamp=event.occurred_at,
-        data=EventData(
-            guest_id=event.guest_id,
-            center_id=event.center_id,
-            token_id=event.token_id,
-            account_id=event.account_id,
-            status=event.status,
-            reason=event.reason,
-            card=EventCard.of(event.card) if event.card else None,
-        ),
+        data=msgspec.convert(event, EventData, from_attributes=True),
     )
     return msgspec.json.encode(payload)

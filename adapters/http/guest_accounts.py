@@ -74,7 +74,7 @@ class GuestAccounts:
         caller = self.authenticate(req)
         found = self.use_cases.read_account(caller, guest_id=guest_id, account_id=account_id)
         card = StoredCardDetails.of(found.account, self.clock.now())
-        json_body(resp, card.with_reference(found.payment_reference))
+        json_body(resp, card.with_reference(found.account) if found.may_charge else card)
 
     def on_delete_account(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str

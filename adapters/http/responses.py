@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from adapters.first_reads import prepare
-from domain import payment_accounts
 from domain.card_sessions import CardSession
 from domain.guests import Guest
 from domain.hosted_links import HostedLinks
@@ -197,11 +196,9 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
         PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
     ] = UNSET
 
-    def with_reference(self, reference: payment_accounts.PaymentReference | None) -> Self:
-        """Add what a payment operation needs, if the caller may see it."""
-        if reference is None:
-            return self
-        shown = msgspec.convert(reference, PaymentReference, from_attributes=True)
+    def with_reference(self, account: PaymentAccount) -> Self:
+        """Add what a payment operation needs of the account, for a caller that may see it."""
+        shown = msgspec.convert(account, PaymentReference, from_attributes=True)
         return msgspec.structs.replace(self, payment_reference=shown)
 
 
