@@ -41,9 +41,7 @@ class NoticeExpiry:
             accounts = unit.accounts.with_expiry_notice_due(
                 now, at_most=MAX_PER_UNIT, unreadable_until=now + UNREADABLE_FOR
             )
-            for account in accounts:
-                if account is None:
-                    continue
+            for account in filter(None, accounts):
                 days = account.days_of_expiry_notice(now)
                 # A release before this one, which may still be running, keeps the time of a notice
                 # when it removes a card.

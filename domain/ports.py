@@ -242,12 +242,8 @@ class PaymentConfigurations(Protocol):
         """Remove the center's configuration, if there is one."""
         ...
 
-    def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
-        """Return the PSP and name of each merchant account that a center uses."""
-        ...
-
-    def count_without_redirect_origins(self) -> int:
-        """Return how many centers let guests be sent back to any web address."""
+    def all(self) -> Sequence[PaymentConfiguration]:
+        """Return the configuration of every center, in no order, as far as they can be decoded."""
         ...
 
 

@@ -282,7 +282,7 @@ def warn_of_openings(container: Container) -> None:
     if files:
         log.warning("database_open_to_all", files=files, do="chmod 600 these files")
     with container.storage().read() as unit:
-        centers = unit.configurations.count_without_redirect_origins()
+        centers = sum(not each.redirect_origins for each in unit.configurations.all())
     if centers and not settings.is_on_loopback:
         log.warning(
             "redirects_to_anywhere",
@@ -294,7 +294,7 @@ def warn_of_openings(container: Container) -> None:
 def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
     with container.storage().read() as unit:
-        configured = unit.configurations.merchant_accounts()
+        configured = {(each.provider, each.merchant_account) for each in unit.configurations.all()}
     # Raises SettingsError when a package that a PSP needs is not installed.
     container.psp_adapters()
     psps = container.settings().psps

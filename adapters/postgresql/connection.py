@@ -240,7 +240,7 @@ class Connections:
             raise RuntimeError("units of work do not nest")
         mine.is_in_transaction = True
         try:
-            with _translated(writing=writing), self._pooled() as connection:
+            with translated(writing=writing), self._pooled() as connection:
                 transaction = Transaction(connection, url=self._url, writing=writing)
                 try:
                     yield transaction
@@ -349,17 +349,12 @@ def connect(url: str) -> Connection:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(*, writing: bool = True) -> Iterator[None]:
     """Replace errors that mean an unavailable database by ServiceUnavailable; others pass through.
 
-    A deadlock or serialization failure becomes Conflict.
+    A deadlock or serialization failure becomes Conflict. Raises RuntimeError if the block writes in
+    a transaction that is not for `writing`.
     """
-    with _translated(writing=True):
-        yield
-
-
-@contextmanager
-def _translated(*, writing: bool) -> Iterator[None]:
     try:
         yield
     except _CONFLICTS as error:

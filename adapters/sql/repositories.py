@@ -126,40 +126,6 @@ _DELIVERIES = Rows(
 _ACCESS_TOKENS = Rows("access_tokens", AccessToken, key=("token_hash",))
 
 
-def _add(transaction: Transaction, rows: Rows[Record], record: Record) -> None:
-    """Insert a record. Raises AlreadyStored when a unique constraint refuses it."""
-    _insert(transaction, rows, rows.row(record))
-
-
-def _insert(transaction: Transaction, rows: Rows[Record], row: dict[str, object]) -> None:
-    """Insert a row. Raises AlreadyStored when a unique constraint refuses it."""
-    added = transaction.execute(rows.insert + "ON CONFLICT DO NOTHING", row)
-    if added.rowcount == 0:
-        raise AlreadyStored
-
-
-def _page(
-    transaction: Transaction,
-    rows: Rows[Record],
-    condition: str,
-    values: Values,
-    *,
-    order: str,
-    request: PageRequest,
-    find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
-) -> Page[Record]:
-    """Return a page of the records that a condition selects; `find` replaces `rows.find`."""
-    (total,) = transaction.one(f"SELECT count(*) FROM {rows.table} {condition}", values)
-    if request.before >= total:
-        return Page(items=(), total=total, request=request)
-    items = (find or rows.find)(
-        transaction,
-        f"{condition}ORDER BY {order} LIMIT :size OFFSET :before",
-        {**values, "size": request.size, "before": request.before},
-    )
-    return Page(items=items, total=total, request=request)
-
-
 class _Repository:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -168,9 +134,51 @@ class _Repository:
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None
 
+
+class _Table(_Repository, Generic[Record]):
+    """Records in a table of their own."""
+
+    _rows: Rows[Record]
+
+    def add(self, record: Record) -> None:
+        """Store a new record. Raises AlreadyStored when a unique constraint refuses it."""
+        added = self._transaction.execute(
+            self._rows.insert + "ON CONFLICT DO NOTHING", self._row(record)
+        )
+        if added.rowcount == 0:
+            raise AlreadyStored
+
+    def update(self, record: Record) -> None:
+        """Store a record that exists."""
+        self._transaction.execute(self._rows.update, self._row(record))
+
+    def _row(self, record: Record) -> dict[str, object]:
+        return self._rows.row(record)
+
+    def _page(
+        self,
+        condition: str,
+        values: Values,
+        *,
+        order: str,
+        request: PageRequest,
+        find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
+    ) -> Page[Record]:
+        """Return a page of the records that a condition selects; `find` replaces `_rows.find`."""
+        (total,) = self._transaction.one(
+            f"SELECT count(*) FROM {self._rows.table} {condition}", values
+        )
+        if request.before >= total:
+            return Page(items=(), total=total, request=request)
+        items = (find or self._rows.find)(
+            self._transaction,
+            f"{condition}ORDER BY {order} LIMIT :size OFFSET :before",
+            {**values, "size": request.size, "before": request.before},
+        )
+        return Page(items=items, total=total, request=request)
+
     def _page_of_guest(
         self,
-        rows: Rows[Record],
         condition: str,
         guest_id: GuestId,
         centers: frozenset[CenterId] | None,
@@ -180,9 +188,7 @@ class _Repository:
     ) -> Page[Record]:
         """Return a page of a guest's records at these centers; None means all centers."""
         at_centers = "" if centers is None else f"AND center_id {self._dialect.among_centers} "
-        return _page(
-            self._transaction,
-            rows,
+        return self._page(
             f"WHERE {condition} {at_centers}",
             {"guest_id": guest_id, "centers": sorted(centers or ())},
             order=order,
@@ -190,14 +196,15 @@ class _Repository:
         )
 
 
-class _ById(_Repository, Generic[RecordId, Record]):
-    """Records that are found by their id."""
+class _ById(_Table[Record], Generic[RecordId, Record]):
+    """Records that are found by their id; in a write unit, their row is locked if `_is_locked`."""
 
-    _rows: Rows[Record]
+    _is_locked = False
 
     def get(self, record_id: RecordId) -> Record | None:
         """Return the record, or None."""
-        return self._rows.get(self._transaction, id=record_id)
+        key = {self._rows.key: record_id}
+        return self._rows.get(self._transaction, lock=self._is_locked, **key)
 
     def put_many(self, records: Iterable[Record]) -> None:
         """Insert records, and update those that exist."""
@@ -214,28 +221,14 @@ class SqlCenters(_ById[CenterId, Center], Centers):
     @override
     def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
         condition = "" if centers is None else f"WHERE id {self._dialect.among_centers} "
-        return _page(
-            self._transaction,
-            _CENTERS,
-            condition,
-            {"centers": sorted(centers or ())},
-            order="name, id",
-            request=request,
-        )
+        values = {"centers": sorted(centers or ())}
+        return self._page(condition, values, order="name, id", request=request)
 
 
 class SqlGuests(_ById[GuestId, Guest], Guests):
     """The guests on file."""
 
     _rows = _GUESTS
-
-    @override
-    def add(self, guest: Guest) -> None:
-        _add(self._transaction, _GUESTS, guest)
-
-    @override
-    def update(self, guest: Guest) -> None:
-        self._transaction.execute(_GUESTS.update, _GUESTS.row(guest))
 
 
 class SqlProducts(_Repository, Products):
@@ -294,22 +287,8 @@ class SqlPaymentConfigurations(_Repository, PaymentConfigurations):
         _CONFIGURATIONS.delete(self._transaction, center_id=center_id)
 
     @override
-    def merchant_accounts(self) -> frozenset[tuple[ProviderName, MerchantAccount]]:
-        named = self._transaction.execute(
-            "SELECT DISTINCT provider, merchant_account FROM payment_configurations"
-        )
-        return frozenset(
-            (ProviderName(provider), MerchantAccount(account))
-            for provider, account in named.fetchall()
-        )
-
-    @override
-    def count_without_redirect_origins(self) -> int:
-        (centers,) = self._transaction.one(
-            "SELECT count(*) FROM payment_configurations "
-            "WHERE CAST(redirect_origins AS text) = '[]'"
-        )
-        return int(centers)
+    def all(self) -> Sequence[PaymentConfiguration]:
+        return _CONFIGURATIONS.find_readable(self._transaction, "", {})
 
 
 class _Queue(NamedTuple):
@@ -321,24 +300,22 @@ class _Queue(NamedTuple):
     last: Any
 
 
-class _Queues(_Repository):
+class _Queues(_Table[Record]):
     """Rows with a `due_at`, in queues named `target/kind`.
 
     `_name` is the queue of a row as its index has it, before `due_at`. `_latest` is when a row of a
     `queue` can be due at the latest. Only the ends of queues are read, however long they are.
     """
 
-    _table: str
-    _key: str
     _name: str
     _latest: str
 
     def _due(self, now: datetime, except_to: Collection[str]) -> list[_Queue]:
         """Return the queues with a due row by name, except for those to some targets."""
-        first = f"SELECT due_at FROM {self._table} WHERE {self._name} = queue AND due_at"
+        first = f"SELECT due_at FROM {self._rows.table} WHERE {self._name} = queue AND due_at"
         found = self._transaction.execute(
             "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
-            f"SELECT {self._name} FROM {self._table} WHERE due_at IS NOT NULL "
+            f"SELECT {self._name} FROM {self._rows.table} WHERE due_at IS NOT NULL "
             f"AND {self._name} > queue ORDER BY {self._name} LIMIT 1) "
             f"FROM queues WHERE queue IS NOT NULL) SELECT queue, ({first} <= :now ORDER BY due_at "
             f"LIMIT 1), ({first} > {self._latest} ORDER BY due_at LIMIT 1) FROM queues",
@@ -360,8 +337,8 @@ class _Queues(_Repository):
         """Lease the first due row of these queues, and return its columns, or None."""
         for each in queues:
             taken = self._transaction.execute(
-                f"UPDATE {self._table} SET due_at = :until WHERE ({self._key}) = ("
-                f"SELECT {self._key} FROM {self._table} WHERE {self._name} = :queue "
+                f"UPDATE {self._rows.table} SET due_at = :until WHERE ({self._rows.key}) = ("
+                f"SELECT {self._rows.key} FROM {self._rows.table} WHERE {self._name} = :queue "
                 "AND due_at >= :since AND due_at <= :last ORDER BY due_at LIMIT 1"
                 f"{self._dialect.skip_locked}) RETURNING {returning}",
                 {**each._asdict(), "queue": f"{each.target}/{each.kind}", "until": until},
@@ -372,7 +349,7 @@ class _Queues(_Repository):
         return None
 
 
-class _QueuesAtPsps(_Queues):
+class _QueuesAtPsps(_Queues[Record]):
     """Work at merchant accounts, whose queues take turns."""
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
@@ -385,11 +362,10 @@ class _QueuesAtPsps(_Queues):
         return queues[turn:] + queues[:turn]
 
 
-class SqlCardSessions(_QueuesAtPsps, CardSessions):
+class SqlCardSessions(_QueuesAtPsps[CardSession], CardSessions):
     """Card-addition sessions."""
 
-    _table = "card_sessions"
-    _key = "token_id"
+    _rows = _SESSIONS
     # A configuration that cannot be decoded may lack the names.
     _name = (
         "(coalesce(configuration ->> 'provider', '') || '/' || "
@@ -401,10 +377,6 @@ class SqlCardSessions(_QueuesAtPsps, CardSessions):
         "CASE substr(queue, length(queue) - 6) "
         "WHEN '/silent' THEN :silent WHEN '/opened' THEN :opened END"
     )
-
-    @override
-    def add(self, session: CardSession) -> None:
-        self._transaction.execute(_SESSIONS.insert, _SESSIONS.row(session))
 
     @override
     def get(self, token_id: TokenId) -> CardSession | None:
@@ -429,10 +401,6 @@ class SqlCardSessions(_QueuesAtPsps, CardSessions):
                 "page_reference": page_reference,
             },
         )
-
-    @override
-    def update(self, session: CardSession) -> None:
-        self._transaction.execute(_SESSIONS.update, _SESSIONS.row(session))
 
     @override
     def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
@@ -465,7 +433,6 @@ class SqlCardSessions(_QueuesAtPsps, CardSessions):
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
         return self._page_of_guest(
-            _SESSIONS,
             "guest_id = :guest_id",
             guest_id,
             centers,
@@ -620,20 +587,12 @@ class SqlIdempotencyKeys(_Repository, IdempotencyKeys):
         return forgotten.rowcount
 
 
-class SqlPaymentAccounts(_Repository, PaymentAccounts):
+class SqlPaymentAccounts(_ById[AccountId, PaymentAccount], PaymentAccounts):
     """Cards on file."""
 
-    @override
-    def add(self, account: PaymentAccount) -> None:
-        _add(self._transaction, _ACCOUNTS, account)
-
-    @override
-    def get(self, account_id: AccountId) -> PaymentAccount | None:
-        return _ACCOUNTS.get(self._transaction, lock=True, account_id=account_id)
-
-    @override
-    def update(self, account: PaymentAccount) -> None:
-        self._transaction.execute(_ACCOUNTS.update, _ACCOUNTS.row(account))
+    _rows = _ACCOUNTS
+    _is_locked = True
+    _expiry_notice_due = "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
@@ -663,17 +622,12 @@ class SqlPaymentAccounts(_Repository, PaymentAccounts):
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[PaymentAccount]:
         return self._page_of_guest(
-            _ACCOUNTS,
             "guest_id = :guest_id AND removed_at IS NULL",
             guest_id,
             centers,
             order="sequence",
             request=request,
         )
-
-    @property
-    def _expiry_notice_due(self) -> str:
-        return "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
 
     @override
     def is_expiry_notice_due(self, now: datetime) -> bool:
@@ -704,9 +658,7 @@ class SqlPaymentAccounts(_Repository, PaymentAccounts):
         self, center_id: CenterId, *, before: date, request: PageRequest
     ) -> Page[PaymentAccount]:
         # The last day of a month is before a date if the month is before the date's month.
-        return _page(
-            self._transaction,
-            _ACCOUNTS,
+        return self._page(
             "WHERE center_id = :center_id AND removed_at IS NULL "
             "AND (expiry_year, expiry_month) < (:year, :month) ",
             {"center_id": center_id, "year": before.year, "month": before.month},
@@ -767,11 +719,10 @@ class SqlMerchantIdentities(_Repository, MerchantIdentities):
         return self.get(provider, merchant_account) or identity
 
 
-class SqlDiscards(_QueuesAtPsps, Discards):
+class SqlDiscards(_QueuesAtPsps[Discard], Discards):
     """Tokens to discard at their PSP, and those that have been discarded."""
 
-    _table = "discards"
-    _key = "provider, merchant_account, token"
+    _rows = _DISCARDS
     _name = "(provider || '/' || merchant_account || '/')"
     _latest = ":silent"
 
@@ -795,10 +746,6 @@ class SqlDiscards(_QueuesAtPsps, Discards):
         )
 
     @override
-    def update(self, discard: Discard) -> None:
-        self._transaction.execute(_DISCARDS.update, _DISCARDS.row(discard))
-
-    @override
     def remove(self, discard: Discard) -> None:
         _DISCARDS.delete(
             self._transaction,
@@ -818,16 +765,11 @@ class SqlDiscards(_QueuesAtPsps, Discards):
         return None
 
 
-class SqlEventEndpoints(_Repository, EventEndpoints):
+class SqlEventEndpoints(_ById[EndpointId, EventEndpoint], EventEndpoints):
     """The endpoints that take events."""
 
-    @override
-    def add(self, endpoint: EventEndpoint) -> None:
-        _add(self._transaction, _ENDPOINTS, endpoint)
-
-    @override
-    def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
-        return _ENDPOINTS.get(self._transaction, lock=True, endpoint_id=endpoint_id)
+    _rows = _ENDPOINTS
+    _is_locked = True
 
     @override
     def all(self) -> Sequence[EventEndpoint]:
@@ -837,24 +779,23 @@ class SqlEventEndpoints(_Repository, EventEndpoints):
             {},
         )
 
-    @override
-    def update(self, endpoint: EventEndpoint) -> None:
-        self._transaction.execute(_ENDPOINTS.update, _ENDPOINTS.row(endpoint))
 
-
-class SqlEventDeliveries(_Queues, EventDeliveries):
+class SqlEventDeliveries(_Queues[EventDelivery], EventDeliveries):
     """The deliveries of events."""
 
-    _table = "event_deliveries"
-    _key = "event_id, endpoint_id"
+    _rows = _DELIVERIES
     _name = (
         "(endpoint_id || CASE WHEN event ->> 'type' = 'account.expiring' THEN '/1' ELSE '/0' END)"
     )
     _latest = ":undelivered"
 
     @override
-    def add(self, delivery: EventDelivery) -> None:
-        _insert(self._transaction, _DELIVERIES, _delivery_row(delivery))
+    def _row(self, delivery: EventDelivery) -> dict[str, object]:
+        event = delivery.event
+        return super()._row(delivery) | {
+            "event_id": event.event_id,
+            "occurred_at": event.occurred_at,
+        }
 
     @override
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
@@ -880,10 +821,6 @@ class SqlEventDeliveries(_Queues, EventDeliveries):
         )
 
     @override
-    def update(self, delivery: EventDelivery) -> None:
-        self._transaction.execute(_DELIVERIES.update, _delivery_row(delivery))
-
-    @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
         return bool(self._due(now, except_to))
 
@@ -894,7 +831,7 @@ class SqlEventDeliveries(_Queues, EventDeliveries):
         queues = sorted(
             self._due(now, except_to), key=lambda each: (each.kind, each.since, each.target)
         )
-        taken = self._take(queues, "event_id, endpoint_id", until)
+        taken = self._take(queues, self._rows.key, until)
         return taken and DueDelivery(taken[0], taken[1], until)
 
     @override
@@ -908,33 +845,15 @@ class SqlEventDeliveries(_Queues, EventDeliveries):
         return forgotten.rowcount
 
 
-def _delivery_row(delivery: EventDelivery) -> dict[str, object]:
-    event = delivery.event
-    return _DELIVERIES.row(delivery) | {
-        "event_id": event.event_id,
-        "occurred_at": event.occurred_at,
-    }
-
-
-class SqlAccessTokens(_Repository, AccessTokens):
+class SqlAccessTokens(_ById[str, AccessToken], AccessTokens):
     """Issued access tokens, by hash."""
 
-    @override
-    def add(self, token: AccessToken) -> None:
-        self._transaction.execute(_ACCESS_TOKENS.insert, _ACCESS_TOKENS.row(token))
-
-    @override
-    def get(self, token_hash: str) -> AccessToken | None:
-        return _ACCESS_TOKENS.get(self._transaction, token_hash=token_hash)
+    _rows = _ACCESS_TOKENS
 
     @override
     def all(self) -> Sequence[AccessToken]:
         order = f"ORDER BY issued_at, {self._dialect.order_of_creation}"
         return _ACCESS_TOKENS.find_readable(self._transaction, order, {})
-
-    @override
-    def update(self, token: AccessToken) -> None:
-        self._transaction.execute(_ACCESS_TOKENS.update, _ACCESS_TOKENS.row(token))
 
 
 class SqlWorkerHeartbeats(_Repository, WorkerHeartbeats):

@@ -60,26 +60,27 @@ class Rows(Generic[Record]):
         beside: tuple[str, ...] = (),
     ) -> None:
         self.table = table
-        self.columns = tuple(field.name for field in fields(record_type))
+        self.key = ", ".join(key)
+        columns = tuple(field.name for field in fields(record_type))
         self._key = key
         self._logged: set[str] = set()
         self._record_type = record_type
         prepare(record_type)
         self._documents = _documents(record_type)
 
-        stored = self.columns + beside
+        stored = columns + beside
         changing = [column for column in stored if column not in key]
         changes = ", ".join(f"{column} = :{column}" for column in changing)
         self._by_key = "WHERE " + " AND ".join(f"{column} = :{column}" for column in key)
         from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
 
-        self._selected = self.columns + tuple(name for name in key if name not in self.columns)
+        self._selected = columns + tuple(name for name in key if name not in columns)
         self.listed = ", ".join(self._selected)
         self.parameters = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
         self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.parameters}) "
         self.update = f"UPDATE {table} SET {changes} {self._by_key}"
-        self.or_replace = f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {from_excluded}"
+        self.or_replace = f"ON CONFLICT ({self.key}) DO UPDATE SET {from_excluded}"
 
     def row(self, record: Record) -> dict[str, object]:
         """Return the row of a record, by column."""
@@ -131,7 +132,8 @@ class Rows(Generic[Record]):
 
     def find(self, transaction: Transaction, condition: str, values: Values) -> tuple[Record, ...]:
         """Return the records that a condition (WHERE, ORDER BY …) selects."""
-        return self.take(transaction, self.select + condition, values)
+        rows = transaction.execute(self.select + condition, values).fetchall()
+        return tuple(map(self.record, rows))
 
     def find_readable(
         self, transaction: Transaction, condition: str, values: Values
@@ -143,10 +145,6 @@ class Rows(Generic[Record]):
     def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
         """Return the first record that a condition selects, or None."""
         return next(iter(self.find(transaction, condition, values)), None)
-
-    def take(self, transaction: Transaction, statement: str, values: Values) -> tuple[Record, ...]:
-        """Run a statement that returns rows of `listed`, and return their records."""
-        return tuple(map(self.record, transaction.execute(statement, values).fetchall()))
 
 
 def _shown(column: str, value: object) -> str:

@@ -592,23 +592,14 @@ class TestPaymentConfigurations:
             assert unit.configurations.get(CENTER_ID) is None
             assert unit.configurations.get(OTHER_CENTER_ID) == a_configuration()
 
-    def test_the_merchant_accounts_of_all_centers_are_named(self, storage: Storage) -> None:
-        accounts = [("fake", "main"), ("stripe", "main"), ("stripe", "harbor"), ("fake", "main")]
+    def test_those_of_all_centers_are_returned(self, storage: Storage) -> None:
+        first = a_configuration()
+        second = a_configuration(merchant_account=MerchantAccount("harbor"), redirect_origins=())
         with storage.write() as unit:
-            assert unit.configurations.merchant_accounts() == frozenset()
-            for number, (provider, account) in enumerate(accounts):
-                configuration = a_configuration(
-                    provider=ProviderName(provider), merchant_account=MerchantAccount(account)
-                )
-                unit.configurations.put(CenterId(a_uuid(number)), configuration)
-            assert unit.configurations.merchant_accounts() == set(accounts)
-
-    def test_those_without_redirect_origins_are_counted(self, storage: Storage) -> None:
-        with storage.write() as unit:
-            unit.configurations.put(CENTER_ID, a_configuration())
-            assert unit.configurations.count_without_redirect_origins() == 0
-            unit.configurations.put(OTHER_CENTER_ID, a_configuration(redirect_origins=()))
-            assert unit.configurations.count_without_redirect_origins() == 1
+            assert unit.configurations.all() == ()
+            unit.configurations.put(CENTER_ID, first)
+            unit.configurations.put(OTHER_CENTER_ID, second)
+            assert sorted(unit.configurations.all(), key=repr) == sorted([first, second], key=repr)
 
 
 class TestCardSessions:

@@ -357,15 +357,15 @@ class TestOutage:
         with pytest.raises(psycopg.errors.UndefinedTable), storage.write() as unit:
             transaction_of(unit).execute("SELECT * FROM centres")
         add_session(storage)
-        with pytest.raises(psycopg.errors.UniqueViolation):
-            add_session(storage)
+        with pytest.raises(psycopg.errors.UniqueViolation), storage.write() as unit:
+            transaction_of(unit).execute("INSERT INTO card_sessions SELECT * FROM card_sessions")
 
 
 def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: PostgresqlStorage) -> None:
     with storage.write() as unit:
         unit.sessions.add(a_session())
-        with suppress(psycopg.errors.UniqueViolation):
-            unit.sessions.add(a_session())
+        with suppress(psycopg.errors.UndefinedTable):
+            transaction_of(unit).execute("SELECT * FROM centres")
         with pytest.raises(RuntimeError, match="has failed before"):
             unit.commit()
     assert not has_session(storage)
