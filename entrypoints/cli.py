@@ -104,14 +104,11 @@ def migrate() -> None:
     from entrypoints import databases
 
     with plain_errors():
-        database = Settings.read(os.environ).database
-        applied = databases.migrate(database)
+        applied = databases.migrate(Settings.read(os.environ).database)
         for name in applied:
             click.echo(f"applied {name}")
         if not applied:
             click.echo("the database is up to date")
-        for file in databases.open_to_all(database):
-            click.echo(f"Warning: every user of this machine may open {file}: chmod 600", err=True)
 
 
 @main.command("import")
@@ -284,12 +281,6 @@ def configure_payments(
             click.echo(
                 f"{center.name} takes cards with {provider}, merchant account {merchant_account}"
             )
-            if not (redirect_origins or container.settings().is_on_loopback):
-                click.echo(
-                    "Warning: guests may be sent back to any web address; name yours with "
-                    "--redirect-origin",
-                    err=True,
-                )
 
 
 @main.group()
@@ -653,11 +644,7 @@ def reconcile() -> None:
         container.clock.add_kwargs(steady_after=timedelta(0))
         rounds = run_until_idle(
             container.reconcile(),
-            chores=[
-                container.notice_expiry(),
-                container.forget_idempotency_keys(),
-                container.forget_event_deliveries(),
-            ],
+            chores=[container.notice_expiry(), container.forget_old_records()],
         )
         sessions = sum(each.sessions for each in rounds)
         discards = sum(each.discards for each in rounds)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from threading import Event
 
 import falcon
-from dependency_injector import containers, providers
+from dependency_injector.containers import DeclarativeContainer
+from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
 from adapters.events.sender import HttpEventSender
@@ -36,8 +37,7 @@ from domain.choose_default_card import ChooseDefaultCard
 from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.find_way_back import FindWayBack
-from domain.forget_event_deliveries import ForgetEventDeliveries
-from domain.forget_idempotency_keys import ForgetIdempotencyKeys
+from domain.forget_old_records import ForgetOldRecords
 from domain.hosted_links import HostedLinks
 from domain.identifiers import ProviderName
 from domain.issue_token import IssueToken
@@ -142,56 +142,42 @@ def build_app(
     return app
 
 
-class Container(containers.DeclarativeContainer):
+class Container(DeclarativeContainer):
     """Builds each part once, when it is first needed."""
 
-    settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
+    settings: Dependency[Settings] = Dependency(instance_of=Settings)
 
-    clock = providers.ThreadSafeSingleton(SystemClock)
-    ids = providers.ThreadSafeSingleton(RandomIds)
-    postal_codes = providers.ThreadSafeSingleton(PostalCodeFormats)
-    storage = providers.ThreadSafeSingleton(
+    clock = ThreadSafeSingleton(SystemClock)
+    ids = ThreadSafeSingleton(RandomIds)
+    postal_codes = ThreadSafeSingleton(PostalCodeFormats)
+    storage = ThreadSafeSingleton(
         storage_in,
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    identity = providers.ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock)
-    issue_token = providers.ThreadSafeSingleton(IssueToken, storage=storage, clock=clock, ids=ids)
-    list_tokens = providers.ThreadSafeSingleton(ListTokens, storage=storage)
-    revoke_token = providers.ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock)
-    add_event_endpoint = providers.ThreadSafeSingleton(
+    identity = ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock)
+    issue_token = ThreadSafeSingleton(IssueToken, storage=storage, clock=clock, ids=ids)
+    list_tokens = ThreadSafeSingleton(ListTokens, storage=storage)
+    revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock)
+    add_event_endpoint = ThreadSafeSingleton(
         AddEventEndpoint,
         storage=storage,
         clock=clock,
         ids=ids,
         may_be_http=settings.provided.is_on_loopback,
     )
-    remove_event_endpoint = providers.ThreadSafeSingleton(
-        RemoveEventEndpoint, storage=storage, clock=clock
-    )
-    roll_event_secret = providers.ThreadSafeSingleton(
-        RollEventSecret, storage=storage, clock=clock, ids=ids
-    )
-    list_event_endpoints = providers.ThreadSafeSingleton(ListEventEndpoints, storage=storage)
-    list_event_deliveries = providers.ThreadSafeSingleton(ListEventDeliveries, storage=storage)
-    replay_event = providers.ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock)
-    psp_adapters = providers.ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
-    breakers = providers.ThreadSafeSingleton(CircuitBreakers)
-    outages = providers.ThreadSafeSingleton(OutageLog)
-    bulkhead = providers.ThreadSafeSingleton(Bulkhead, settings.provided.psp_calls)
-    merchants = providers.ThreadSafeSingleton(
-        MerchantCheck, providers.Factory(RecognizeMerchant, storage=storage)
-    )
-    psps = providers.ThreadSafeSingleton(
-        guard,
-        psp_adapters,
-        bulkhead=bulkhead,
-        breakers=breakers,
-        outages=outages,
-        merchants=merchants,
-    )
+    remove_event_endpoint = ThreadSafeSingleton(RemoveEventEndpoint, storage=storage, clock=clock)
+    roll_event_secret = ThreadSafeSingleton(RollEventSecret, storage=storage, clock=clock, ids=ids)
+    list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
+    list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
+    replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock)
+    psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
+    breakers = ThreadSafeSingleton(CircuitBreakers)
+    outages = ThreadSafeSingleton(OutageLog)
+    bulkhead = ThreadSafeSingleton(Bulkhead, settings.provided.psp_calls)
+    merchants = ThreadSafeSingleton(MerchantCheck, Factory(RecognizeMerchant, storage=storage))
     # The reconciler limits its calls itself, and has threads of its own.
-    worker_psps = providers.ThreadSafeSingleton(
+    psps_in_worker = Factory(
         guard,
         psp_adapters,
         bulkhead=None,
@@ -199,65 +185,54 @@ class Container(containers.DeclarativeContainer):
         outages=outages,
         merchants=merchants,
     )
-    links = providers.ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
+    worker_psps = ThreadSafeSingleton(psps_in_worker)
+    psps = ThreadSafeSingleton(psps_in_worker, bulkhead=bulkhead)
+    links = ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
 
-    obtain_page = providers.ThreadSafeSingleton(
-        ObtainPage, storage=storage, providers=psps, clock=clock, ids=ids
+    obtain_in_worker = Factory(
+        ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids
     )
-    settle_session = providers.ThreadSafeSingleton(
-        SettleSession,
-        storage=storage,
-        limits=settings.provided.card_testing_limits,
-        providers=psps,
-        obtain_page=obtain_page,
-        clock=clock,
-        ids=ids,
-    )
-    settle_in_worker = providers.ThreadSafeSingleton(
+    obtain_page = ThreadSafeSingleton(obtain_in_worker, providers=psps)
+    settling_in_worker = Factory(
         SettleSession,
         storage=storage,
         limits=settings.provided.card_testing_limits,
         providers=worker_psps,
-        obtain_page=providers.Factory(
-            ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids
-        ),
+        obtain_page=obtain_in_worker,
         clock=clock,
         ids=ids,
     )
-    discard_token = providers.ThreadSafeSingleton(
+    settle_in_worker = ThreadSafeSingleton(settling_in_worker)
+    settle_session = ThreadSafeSingleton(
+        settling_in_worker, providers=psps, obtain_page=obtain_page
+    )
+    discard_token = ThreadSafeSingleton(
         DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )
-    event_sender = providers.ThreadSafeSingleton(
+    event_sender = ThreadSafeSingleton(
         HttpEventSender,
         may_be_http=settings.provided.is_on_loopback,
         allowed_networks=settings.provided.event_networks,
     )
-    deliver_event = providers.ThreadSafeSingleton(
+    deliver_event = ThreadSafeSingleton(
         DeliverEvent, storage=storage, sender=event_sender, clock=clock
     )
-    reconcile = providers.ThreadSafeSingleton(
+    reconcile = ThreadSafeSingleton(
         Reconcile,
         settle=settle_in_worker,
         discard_token=discard_token,
         deliver_event=deliver_event,
         clock=clock,
     )
-    notice_expiry = providers.ThreadSafeSingleton(
-        NoticeExpiry, storage=storage, clock=clock, ids=ids
-    )
-    forget_event_deliveries = providers.ThreadSafeSingleton(
-        ForgetEventDeliveries, storage=storage, clock=clock
-    )
-    forget_idempotency_keys = providers.ThreadSafeSingleton(
-        ForgetIdempotencyKeys, storage=storage, clock=clock
-    )
-    cancel_sessions_of_caller = providers.ThreadSafeSingleton(
+    notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
+    forget_old_records = ThreadSafeSingleton(ForgetOldRecords, storage=storage, clock=clock)
+    cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock
     )
-    find_card_testing = providers.ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
-    use_cases = providers.ThreadSafeSingleton(
+    find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
+    use_cases = ThreadSafeSingleton(
         UseCases,
-        add_card=providers.Factory(
+        add_card=Factory(
             AddCard,
             storage=storage,
             limits=settings.provided.card_testing_limits,
@@ -265,23 +240,21 @@ class Container(containers.DeclarativeContainer):
             clock=clock,
             ids=ids,
         ),
-        list_accounts=providers.Factory(ListAccounts, storage=storage),
-        read_account=providers.Factory(ReadAccount, storage=storage),
-        remove_account=providers.Factory(RemoveAccount, storage=storage, clock=clock, ids=ids),
-        choose_default_card=providers.Factory(ChooseDefaultCard, storage=storage),
-        list_expiring_cards=providers.Factory(ListExpiringCards, storage=storage),
-        read_session=providers.Factory(ReadSession, storage=storage),
-        cancel_session=providers.Factory(
-            CancelSession, storage=storage, settle=settle_session, clock=clock
-        ),
-        list_sessions=providers.Factory(ListSessions, storage=storage),
-        put_guest=providers.Factory(PutGuest, storage=storage),
-        read_guest=providers.Factory(ReadGuest, storage=storage),
-        list_centers=providers.Factory(ListCenters, storage=storage),
-        read_center=providers.Factory(ReadCenter, storage=storage),
-        list_products=providers.Factory(ListProducts, storage=storage),
-        put_product=providers.Factory(PutProduct, storage=storage),
-        open_hosted_page=providers.Factory(
+        list_accounts=Factory(ListAccounts, storage=storage),
+        read_account=Factory(ReadAccount, storage=storage),
+        remove_account=Factory(RemoveAccount, storage=storage, clock=clock, ids=ids),
+        choose_default_card=Factory(ChooseDefaultCard, storage=storage),
+        list_expiring_cards=Factory(ListExpiringCards, storage=storage),
+        read_session=Factory(ReadSession, storage=storage),
+        cancel_session=Factory(CancelSession, storage=storage, settle=settle_session, clock=clock),
+        list_sessions=Factory(ListSessions, storage=storage),
+        put_guest=Factory(PutGuest, storage=storage),
+        read_guest=Factory(ReadGuest, storage=storage),
+        list_centers=Factory(ListCenters, storage=storage),
+        read_center=Factory(ReadCenter, storage=storage),
+        list_products=Factory(ListProducts, storage=storage),
+        put_product=Factory(PutProduct, storage=storage),
+        open_hosted_page=Factory(
             OpenHostedPage,
             storage=storage,
             limits=settings.provided.card_testing_limits,
@@ -290,35 +263,33 @@ class Container(containers.DeclarativeContainer):
             links=links,
             clock=clock,
         ),
-        return_from_hosted_page=providers.Factory(
+        return_from_hosted_page=Factory(
             ReturnFromHostedPage,
             storage=storage,
             providers=psps,
             settle=settle_session,
             clock=clock,
         ),
-        cancel_hosted_page=providers.Factory(CancelHostedPage, storage=storage),
-        find_way_back=providers.Factory(FindWayBack, storage=storage),
-        receive_webhook=providers.Factory(
-            ReceiveWebhook, storage=storage, providers=psps, clock=clock
-        ),
+        cancel_hosted_page=Factory(CancelHostedPage, storage=storage),
+        find_way_back=Factory(FindWayBack, storage=storage),
+        receive_webhook=Factory(ReceiveWebhook, storage=storage, providers=psps, clock=clock),
     )
-    rate_limits = providers.ThreadSafeSingleton(
+    rate_limits = ThreadSafeSingleton(
         RateLimits,
         write=settings.provided.write_limit,
-        shared=providers.Factory(shared_counts, settings),
+        shared=Factory(shared_counts, settings),
     )
-    leave_heartbeat = providers.ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)
-    workers = providers.ThreadSafeSingleton(
+    leave_heartbeat = ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)
+    workers = ThreadSafeSingleton(
         WorkerWatch,
-        providers.Factory(
+        Factory(
             IsWorkerMissing, storage=storage, clock=clock, watching_since=clock.provided.now.call()
         ),
     )
-    work_for_reconciler = providers.ThreadSafeSingleton(Event)
-    app = providers.ThreadSafeSingleton(
+    work_for_reconciler = ThreadSafeSingleton(Event)
+    app = ThreadSafeSingleton(
         build_app,
-        providers.Factory(
+        Factory(
             create_app,
             use_cases=use_cases,
             identity=identity,
@@ -326,13 +297,13 @@ class Container(containers.DeclarativeContainer):
             links=links,
             clock=clock,
             limits=rate_limits,
-            wake_reconciler=providers.Factory(waking, work_for_reconciler, workers),
+            wake_reconciler=Factory(waking, work_for_reconciler, workers),
             workers=workers,
         ),
         settings.provided.psps,
         psp_adapters,
     )
-    behind_proxy = providers.ThreadSafeSingleton(TrustedProxy, app, settings.provided.trusted_proxy)
+    behind_proxy = ThreadSafeSingleton(TrustedProxy, app, settings.provided.trusted_proxy)
 
 
 def build(settings: Settings) -> Container:

@@ -54,7 +54,6 @@ class Worker:
             capacities=container.breakers().capacities,
             chores=[
                 Chore("heartbeat", BEAT_EVERY, self._beat, self._finds_work),
-                Chore("forget_idempotency_keys", FORGET_EVERY, container.forget_idempotency_keys()),
                 Chore(
                     "find_card_testing",
                     LOOK_FOR_CARD_TESTING_EVERY,
@@ -72,7 +71,7 @@ class Worker:
             threads=MAX_ENDPOINTS,
             threads_per_target=1,
             chores=[
-                Chore("forget_event_deliveries", FORGET_EVERY, container.forget_event_deliveries()),
+                Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
                 Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
             ],
         )

@@ -152,7 +152,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 ) -> None:
     first = installation.add_card(idempotency_key="key")
     with ahead(jump):
-        installation.container.forget_idempotency_keys()()
+        installation.container.forget_old_records()()
         assert installation.add_card(idempotency_key="key") == first
         late = installation.add_card(idempotency_key="late")
 
@@ -176,7 +176,7 @@ def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
         unit.commit()
     with ahead(jump):
         installation.container.notice_expiry()()
-        installation.container.forget_event_deliveries()()
+        installation.container.forget_old_records()()
 
     assert installation.account(account.account_id) == account
     (kept,) = installation.container.list_event_deliveries()(limit=9)

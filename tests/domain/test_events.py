@@ -345,10 +345,10 @@ class TestDelivery:
         installation.reconcile_until_idle()
         installation.clock.advance(timedelta(days=29, hours=23))
         installation.stored_card(OTHER_GOOD_CARD)
-        installation.container.forget_event_deliveries()()
+        installation.container.forget_old_records()()
         assert len(deliveries(installation)) == 2
         installation.clock.advance(timedelta(hours=2))
-        installation.container.forget_event_deliveries()()
+        installation.container.forget_old_records()()
 
         (left,) = deliveries(installation)
         assert left.status is DeliveryStatus.PENDING

@@ -287,7 +287,7 @@ def test_a_discard_that_somebody_else_took_over_is_left_to_them(
 def test_idempotency_keys_are_forgotten_after_a_day(installation: Installation) -> None:
     first = installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=24, seconds=1))
-    installation.container.forget_idempotency_keys()()
+    installation.container.forget_old_records()()
 
     with installation.storage.read() as unit:
         earlier = first.created_at - timedelta(days=1)
@@ -305,7 +305,7 @@ def test_many_idempotency_keys_are_forgotten_at_once(installation: Installation)
         unit.commit()
     installation.clock.advance(timedelta(hours=25))
 
-    installation.container.forget_idempotency_keys()()
+    installation.container.forget_old_records()()
 
     with installation.storage.write() as unit:
         assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
@@ -314,7 +314,7 @@ def test_many_idempotency_keys_are_forgotten_at_once(installation: Installation)
 def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
     first = installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=24))
-    installation.container.forget_idempotency_keys()()
+    installation.container.forget_old_records()()
 
     with installation.storage.read() as unit:
         earlier = first.created_at - timedelta(days=1)

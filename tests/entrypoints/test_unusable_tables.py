@@ -137,7 +137,7 @@ def test_a_role_that_may_not_delete_old_deliveries_sends_new_ones(
 ) -> None:
     with on_postgresql(tmp_path, postgresql_server) as machine:
         machine.breaks("event_deliveries", "DELETE")
-        works_after_a_failure_of(machine, "forget_event_deliveries")
+        works_after_a_failure_of(machine, "forget_old_records")
 
 
 def works_after_a_failure_of(machine: Machine, chore: str) -> None:

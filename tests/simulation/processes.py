@@ -97,7 +97,7 @@ class Process:
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()
-        self.forget_idempotency_keys = container.forget_idempotency_keys()
+        self.forget_old_records = container.forget_old_records()
         self.is_dead = False
 
     def stop(self) -> None:

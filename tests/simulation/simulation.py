@@ -504,7 +504,7 @@ class Simulation:
             done = process.reconcile()
             if done.unavailable is not None:
                 raise done.unavailable
-            process.forget_idempotency_keys()
+            process.forget_old_records()
             return done
 
         result = self._call(

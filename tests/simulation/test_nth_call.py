@@ -25,8 +25,7 @@ from domain.deliver_event import DeliverEvent
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
 from domain.find_way_back import FindWayBack
-from domain.forget_event_deliveries import ForgetEventDeliveries
-from domain.forget_idempotency_keys import ForgetIdempotencyKeys
+from domain.forget_old_records import ForgetOldRecords
 from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import EndpointId
 from domain.issue_token import IssueToken
@@ -186,7 +185,7 @@ def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
 def a_key_of_yesterday(it: FaultyInstallation) -> Attempt:
     it.add_card(idempotency_key="key")
     it.clock.advance(timedelta(hours=25))
-    return it.forget_idempotency_keys
+    return it.forget_old_records
 
 
 def a_new_card(it: FaultyInstallation) -> Attempt:
@@ -403,7 +402,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_psp=("open cancelled", "expired cancelled"),
     ),
     CancelSessionsOfCaller: Expected(situations=(two_links_of_a_caller_to_cancel,)),
-    ForgetIdempotencyKeys: Expected(situations=(a_key_of_yesterday,)),
+    ForgetOldRecords: Expected(situations=(a_key_of_yesterday,)),
     ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
     SettleSession: Expected(
         situations=(
@@ -457,7 +456,7 @@ READ_ONLY: Final = frozenset(
 
 ONE_ROW: Final = frozenset(
     {
-        *(AddEventEndpoint, ForgetEventDeliveries, RemoveEventEndpoint, RollEventSecret),
+        *(AddEventEndpoint, RemoveEventEndpoint, RollEventSecret),
         *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken),
     }
 )
