@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Final
 
 from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import InvalidField, ServiceUnavailable
@@ -54,10 +51,6 @@ class CancelSession:
         return session
 
 
-SESSIONS_PER_UNIT: Final = 100
-"""How many sessions one write unit cancels, so that others wait only for a moment."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSessionsOfCaller:
     """Use case: cancel every session of a caller that is open now; for operators.
@@ -78,21 +71,16 @@ class CancelSessionsOfCaller:
                 raise InvalidField("caller", "one that `cardonfile token list` shows")
             found = unit.sessions.open_of(CallerName(caller))
 
-        def cancel(unit: WriteUnit, batch: Sequence[TokenId]) -> int:
-            count = 0
-            for token_id in batch:
-                # One that cannot be decoded is in the log, and no link of it can be opened here.
-                with suppress(RecordUnreadable):
-                    session = unit.sessions.get(token_id)
-                    cancelled = session and session.cancelled(now)
-                    if cancelled is not None and cancelled != session:
-                        unit.sessions.update(cancelled)
-                        count += 1
-            unit.commit()
-            return count
+        def cancel(unit: WriteUnit, token_id: TokenId) -> bool:
+            # One that cannot be decoded is in the log, and no link of it can be opened here.
+            with suppress(RecordUnreadable):
+                session = unit.sessions.get(token_id)
+                cancelled = session and session.cancelled(now)
+                if cancelled is not None and cancelled != session:
+                    unit.sessions.update(cancelled)
+                    unit.commit()
+                    return True
+            return False
 
-        # In the order in which `make_pages_due` locks them, so that neither waits for the other.
-        count, rest = 0, iter(sorted(found))
-        while batch := list(islice(rest, SESSIONS_PER_UNIT)):
-            count += self.storage.transact(partial(cancel, batch=batch))
-        return count
+        # Each in a unit of its own, so that others wait only for a moment.
+        return sum(self.storage.transact(partial(cancel, token_id=each)) for each in found)

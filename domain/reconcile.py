@@ -72,21 +72,13 @@ class Reconcile:
     def __call__(self, *, except_to: Collection[EndpointId] = ()) -> Round:
         """Run one round. Nothing is sent to the endpoints in `except_to`."""
         done = Round()
-        kinds = [
-            partial(self._settle_one, done),
-            partial(self._discard_one, done),
-            partial(self._deliver_one, done, except_to),
-        ]
-        for _ in range(MAX_PER_ROUND):
-            is_idle = True
-            for do_one in tuple(kinds):
-                try:
-                    is_idle &= not do_one()
-                except ServiceUnavailable as unavailable:
-                    done.unavailable = done.unavailable or unavailable
-                    kinds.remove(do_one)
-            if is_idle:
-                break
+        for do_one in (self._settle_one, self._discard_one, partial(self._deliver_one, except_to)):
+            try:
+                for _ in range(MAX_PER_ROUND):
+                    if not do_one(done):
+                        break
+            except ServiceUnavailable as unavailable:
+                done.unavailable = done.unavailable or unavailable
         return done
 
     def _settle_one(self, done: Round) -> bool:
@@ -107,7 +99,7 @@ class Reconcile:
             done.discards += 1
         return taken is not None
 
-    def _deliver_one(self, done: Round, except_to: Collection[EndpointId]) -> bool:
+    def _deliver_one(self, except_to: Collection[EndpointId], done: Round) -> bool:
         taken = self.deliver_event.take(except_to={*except_to, *done.away})
         if taken is not None:
             with _set_aside(done.faults):

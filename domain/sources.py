@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -18,16 +17,14 @@ class Source(IntEnum):
 
 DEFAULT_SOURCE: Final = Source.WEB_STORE
 
-_AS_SENT: Final[Mapping[object, Source]] = {
-    sent: each for each in Source for sent in (each.value, str(each.value))
-}
-
 
 def parse_source(value: object) -> Source:
     """Parse a source as a client sent it.
 
     Raises InvalidSource for anything but 1 and 5, as integers or strings; `true` and `1.0` too.
     """
-    if type(value) not in (int, str) or value not in _AS_SENT:
-        raise InvalidSource
-    return _AS_SENT[value]
+    if type(value) in (int, str):
+        for source in Source:
+            if value in (source.value, str(source.value)):
+                return source
+    raise InvalidSource

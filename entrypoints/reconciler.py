@@ -262,22 +262,20 @@ def sessions_and_discards(
     """Return the work at PSPs: to settle due sessions, and to discard due tokens."""
 
     def take_session(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
-        session = settle.take(except_at=except_at)
-        if session is None:
+        taken = settle.take(except_at=except_at)
+        if taken is None:
             return None
-        token_id = session.token_id
 
         def settle_it() -> datetime | None:
-            settled = settle(token_id)
+            settled = settle(taken.token_id)
             return None if settled is None else settled.unanswered_since
 
-        return Job(target=session.psp_account, do=settle_it)
+        return Job(target=taken.psp_account, do=settle_it)
 
     def take_discard(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
-        discard = discard_token.take(except_at=except_at)
-        if discard is None:
+        taken = discard_token.take(except_at=except_at)
+        if taken is None:
             return None
-        taken = discard
         return Job(target=taken.psp_account, do=lambda: discard_token(taken).unanswered_since)
 
     return {"sessions": take_session, "discards": take_discard}
@@ -288,10 +286,9 @@ def deliveries(deliver: DeliverEvent) -> Mapping[str, Take[EndpointId]]:
     note_result = EndpointLog()
 
     def take_delivery(except_to: Collection[EndpointId]) -> Job[EndpointId] | None:
-        due = deliver.take(except_to=except_to)
-        if due is None:
+        taken = deliver.take(except_to=except_to)
+        if taken is None:
             return None
-        taken = due
 
         def deliver_it() -> None:
             attempted = deliver(taken)
