@@ -15,6 +15,7 @@ from domain.card_sessions import CardSession, RequestFingerprint
 from domain.card_testing import require_below_limits
 from domain.centers import parse_center_id
 from domain.errors import (
+    GuestIdNotUsable,
     GuestNotFound,
     IdempotencyKeyInvalid,
     IdempotencyKeyReused,
@@ -22,12 +23,11 @@ from domain.errors import (
     PaymentConfigurationNotDone,
     PaymentMethodAlreadyExists,
 )
-from domain.guests import parse_guest_id
-from domain.identifiers import TokenId, plain_uuid
+from domain.identifiers import CenterId, GuestId, TokenId, plain_uuid
 from domain.link_minutes import MAX_LINK_MINUTES, parse_link_minutes
-from domain.payment_configuration import CardsPerGuest
+from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.ports import Clock, Ids, PostalCodes, Storage, WriteUnit
+from domain.ports import Clock, Ids, PostalCodes, Storage, UnitOfWork, WriteUnit
 from domain.redirects import parse_redirect_uri
 from domain.sources import DEFAULT_SOURCE, parse_source
 
@@ -73,65 +73,62 @@ class AddCard:
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
         """Check the request in the order above, and store a session for it."""
+        caller.require(MAY_ADD_CARDS)
+        center_id = parse_center_id(request.center_id)
+        caller.require_center(center_id)
         now = self.clock.now()
         # Otherwise the clock may only seem to be a day later.
         is_steady = self.clock.is_steady()
         keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
-        caller.require(MAY_ADD_CARDS)
-        center_id = parse_center_id(request.center_id)
-        caller.require_center(center_id)
         with self.storage.read() as unit:
             if unit.centers.get(center_id) is None:
                 raise InvalidCenterId
             configuration = unit.configurations.get(center_id)
-            allowed = configuration.redirect_origins if configuration else ()
-            redirect_uri = parse_redirect_uri(request.redirect_uri, allowed=allowed)
-            source = parse_source(request.source)
-            billing_info = parse_billing_info(request.billing_info)
-            longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
-            link_minutes = parse_link_minutes(request.link_minutes, at_most=longest)
+            wanted = _parse(request, center_id, configuration)
             key = _parse_idempotency_key(request.idempotency_key)
-            if key:
-                fingerprint = RequestFingerprint(
-                    guest_id=plain_uuid(request.guest_id),
-                    center_id=center_id,
-                    redirect_uri=redirect_uri,
-                    source=source,
-                    billing_info=billing_info,
-                    link_minutes=link_minutes,
-                )
-                used_for = unit.idempotency_keys.get(caller.name, key, since=keys_since)
-                if used_for:
-                    return _replayed(unit.sessions.get(used_for), fingerprint)
-            guest_id = parse_guest_id(request.guest_id)
-            if unit.guests.get(guest_id) is None:
-                raise GuestNotFound
-            if configuration is None:
-                raise PaymentConfigurationNotDone
-            if configuration.cards_per_guest is CardsPerGuest.ONE and unit.accounts.active_at(
-                guest_id, center_id
-            ):
-                raise PaymentMethodAlreadyExists
-            if configuration.avs:
-                require_billing_address(billing_info, self.postal_codes)
-            expires_at = now + configuration.link_lifetime(link_minutes)
-            session = CardSession(
-                token_id=TokenId(self.ids.uuid()),
-                guest_id=guest_id,
-                center_id=center_id,
-                caller=caller.name,
-                source=source,
-                redirect_uri=redirect_uri,
-                billing_info=billing_info,
-                link_minutes=link_minutes,
-                configuration=configuration,
-                created_at=now,
-                expires_at=expires_at,
-                due_at=expires_at,
-                shows_guest=caller.may_view_guests,
-            )
+            if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
+                return _replayed(unit.sessions.get(used_for), wanted)
+            session = self._session(unit, caller, wanted, configuration, now)
             require_below_limits(unit, self.limits, session, now)
         return self._stored(session, key, keys_since)
+
+    def _session(
+        self,
+        unit: UnitOfWork,
+        caller: Caller,
+        wanted: RequestFingerprint,
+        configuration: PaymentConfiguration | None,
+        now: datetime,
+    ) -> CardSession:
+        """Return a session for the request, if the guest may have a card there."""
+        if wanted.guest_id is None:
+            raise GuestIdNotUsable
+        guest_id, center_id = GuestId(wanted.guest_id), wanted.center_id
+        if unit.guests.get(guest_id) is None:
+            raise GuestNotFound
+        if configuration is None:
+            raise PaymentConfigurationNotDone
+        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
+        if allows_one and unit.accounts.active_at(guest_id, center_id):
+            raise PaymentMethodAlreadyExists
+        if configuration.avs:
+            require_billing_address(wanted.billing_info, self.postal_codes)
+        expires_at = now + configuration.link_lifetime(wanted.link_minutes)
+        return CardSession(
+            token_id=TokenId(self.ids.uuid()),
+            guest_id=guest_id,
+            center_id=center_id,
+            caller=caller.name,
+            source=wanted.source,
+            redirect_uri=wanted.redirect_uri,
+            billing_info=wanted.billing_info,
+            link_minutes=wanted.link_minutes,
+            configuration=configuration,
+            created_at=now,
+            expires_at=expires_at,
+            due_at=expires_at,
+            shows_guest=caller.may_view_guests,
+        )
 
     def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
         def store(unit: WriteUnit) -> CardSession:
@@ -151,6 +148,22 @@ class AddCard:
             return session
 
         return self.storage.transact(store)
+
+
+def _parse(
+    request: AddCardRequest, center_id: CenterId, configuration: PaymentConfiguration | None
+) -> RequestFingerprint:
+    allowed = configuration.redirect_origins if configuration else ()
+    longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
+    return RequestFingerprint(
+        # Refused later, if it is none.
+        guest_id=plain_uuid(request.guest_id),
+        center_id=center_id,
+        redirect_uri=parse_redirect_uri(request.redirect_uri, allowed=allowed),
+        source=parse_source(request.source),
+        billing_info=parse_billing_info(request.billing_info),
+        link_minutes=parse_link_minutes(request.link_minutes, at_most=longest),
+    )
 
 
 def _replayed(earlier: CardSession | None, fingerprint: RequestFingerprint) -> CardSession:

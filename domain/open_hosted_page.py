@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from domain.card_limits import CardLimit
 from domain.card_sessions import CardSession, Progress
@@ -71,55 +72,64 @@ class OpenHostedPage:
         `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
         written and the PSP was not called.
         """
-        session = find_session(self.storage, token_id)
+        session, now = find_session(self.storage, token_id), self.clock.now()
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
-        now = self.clock.now()
         if not by_click and session.needs_click(now):
             raise ClickNeeded
-        if (
+        if self._begin_question(session, now):
+            self.settle(session.token_id)
+        session = self._with_page(self._with_attempt(session))
+        return session.redirect_uri if session.is_settled else self._page_of(session)
+
+    def _begin_question(self, session: CardSession, now: datetime) -> bool:
+        """Note that the PSP is asked about the page; return False if there is nothing to ask now."""
+        return (
             session.attempt is not None
             and session.attempt.has_live_page
             and not session.is_past_end(now)
-            and store_change(self.storage, session, lambda each: each.asked(self.clock.now()))
-        ):
-            self.settle(session.token_id)
-        session = self._with_attempt(session)
-        if not session.is_settled and session.current_attempt.is_unanswered:
-            try:
-                session = self.obtain_page(session)
-            except ProviderUnavailable:
-                store_change(self.storage, session, lambda each: each.answered(self.clock.now()))
-                raise
-        if session.is_settled:
-            return session.redirect_uri
-        if session.is_past_end(self.clock.now()):
+            and store_change(self.storage, session, lambda it: it.asked(self.clock.now()))
+        )
+
+    def _with_page(self, session: CardSession) -> CardSession:
+        """Return the session with the page of its attempt, unless the PSP refused to create it."""
+        if session.is_settled or not session.current_attempt.is_unanswered:
+            return session
+        try:
+            return self.obtain_page(session)
+        except ProviderUnavailable:
+            store_change(self.storage, session, lambda it: it.answered(self.clock.now()))
+            raise
+
+    def _page_of(self, session: CardSession) -> str:
+        """Return the address of the page, if it can still be used."""
+        now, attempt = self.clock.now(), session.current_attempt
+        if session.is_past_end(now):
             raise LinkExpired
-        page = session.current_attempt.page
-        if page is None or session.current_attempt.over:
+        if attempt.page is None or attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
-        if self.clock.now() >= page.ends_at:
+        if now >= attempt.page.ends_at:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
-        return page.address
+        return attempt.page.address
 
     def _with_attempt(self, seen: CardSession) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        An attempt without an answer is the caller's to ask about. A session that another process
-        has settled by now is returned as it is.
+        The caller asks about an attempt without an answer. A session that another process has
+        settled meanwhile is returned unchanged.
         """
 
         def note(unit: WriteUnit) -> CardSession:
-            session = unit.sessions.get(seen.token_id) or seen
+            session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
             if session.is_settled:
                 return session
-            if session.is_past_end(self.clock.now()):
+            if session.is_past_end(now):
                 raise LinkExpired
             opened = session.with_progress(Progress.OPENED)
             if session.attempt is None or session.attempt.over:
-                opened = session.with_attempt(self._next_request(unit, session))
+                opened = session.with_attempt(self._next_request(unit, session, now))
             elif session.attempt.is_unanswered:
-                asked = opened.asked(self.clock.now())
+                asked = opened.asked(now)
                 if asked is None:
                     raise PageUnderWay
                 opened = asked
@@ -130,12 +140,16 @@ class OpenHostedPage:
 
         return self.storage.transact(note)
 
-    def _next_request(self, unit: WriteUnit, session: CardSession) -> HostedPageRequest:
-        now = self.clock.now()
+    def _next_request(
+        self, unit: WriteUnit, session: CardSession, now: datetime
+    ) -> HostedPageRequest:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if not session.may_have_page(number, now):
             raise LinkExpired
-        self._require_few_refused_cards(unit, session)
+        try:
+            require_below_limits(unit, on_refused_cards(self.limits), session, now)
+        except CardLimitReached as reached:
+            raise LinkPaused(reached) from reached
         guest = unit.guests.get(session.guest_id)
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:
@@ -166,12 +180,6 @@ class OpenHostedPage:
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)
 
-    def _require_few_refused_cards(self, unit: WriteUnit, session: CardSession) -> None:
-        try:
-            require_below_limits(unit, on_refused_cards(self.limits), session, self.clock.now())
-        except CardLimitReached as reached:
-            raise LinkPaused(reached) from reached
-
 
 def find_session(storage: Storage, token_id: str) -> CardSession:
     """Return the session with this token. Raises LinkUnknown when there is none."""
@@ -186,7 +194,7 @@ def find_session(storage: Storage, token_id: str) -> CardSession:
 def store_change(
     storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
 ) -> bool:
-    """Store a change of a session as it is by now. Return False if `change` returns None."""
+    """Change the stored session, and return True; or False if `change` returns None."""
 
     def store(unit: WriteUnit) -> bool:
         session = unit.sessions.get(seen.token_id) or seen
