@@ -45,7 +45,7 @@ class CancelSession:
 
         session = self.storage.transact(cancel)
         if session.status is SessionStatus.OPEN:
-            # It is cancelled by now, whatever becomes of this.
+            # The cancellation is stored, whether or not this succeeds.
             with suppress(ServiceUnavailable):
                 return self.settle(session.token_id) or session
         return session

@@ -224,7 +224,7 @@ class CardSession:
         return self.is_old(now) and not self.is_settled and not self.is_past_end(now)
 
     def may_have_page(self, number: int, now: datetime) -> bool:
-        """Return whether the session may have this many pages by now.
+        """Return whether the session may have had this many pages at this time.
 
         They are 20 for each day of the link's life that has begun, so that one day cannot use up
         the pages of the next.

@@ -13,7 +13,7 @@ from domain.read_account import active_account, lock_account
 class ChooseDefaultCard:
     """Use case: make an active payment account of a guest the default at its center.
 
-    The default before it is none any more. Choosing the default again changes nothing. Raises
+    It replaces the default that was chosen before. Choosing the default again changes nothing. Raises
     UserNotAuthorized or PaymentAccountNotFound.
     """
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
 from domain.events import GONE, DueDelivery, EventDelivery, EventEndpoint
 from domain.identifiers import EndpointId
@@ -23,6 +24,22 @@ ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
 """The result of a delivery that was under way when its endpoint was disabled or removed."""
 ENDPOINT_IS_UNREADABLE: Final = "endpoint of another release"
 """The result of a delivery to an endpoint that this release cannot decode."""
+
+
+class EndpointState(Enum):
+    """What an attempt shows of its endpoint. Nothing is sent to one that is `OFF`."""
+
+    TAKES_EVENTS = auto()
+    AWAY = auto()
+    GONE = auto()
+    OFF = auto()
+
+
+class Attempt(NamedTuple):
+    """A delivery after an attempt, and what it shows of the endpoint."""
+
+    delivery: EventDelivery
+    endpoint: EndpointState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +72,8 @@ class DeliverEvent:
 
         return self.storage.transact(take)
 
-    def __call__(self, taken: DueDelivery) -> EventDelivery | None:
-        """Send it, and return the updated delivery; None if another process has taken it over."""
+    def __call__(self, taken: DueDelivery) -> Attempt | None:
+        """Send it, and return the attempt; None if another process has taken the delivery over."""
         with self.storage.read() as unit:
             delivery = _still_ours(unit, taken)
             if delivery is None:
@@ -66,32 +83,36 @@ class DeliverEvent:
             except RecordUnreadable:
                 endpoint, is_readable = None, False
         if is_readable:
-            changed = self._attempt(delivery, endpoint)
+            attempt = self._attempt(delivery, endpoint)
         else:
-            changed = delivery.refused(ENDPOINT_IS_UNREADABLE, self.clock.now())
+            refused = delivery.refused(ENDPOINT_IS_UNREADABLE, self.clock.now())
+            attempt = Attempt(refused, EndpointState.AWAY)
 
         def keep(unit: WriteUnit) -> None:
-            if changed.last_result == str(GONE):
+            if attempt.endpoint is EndpointState.GONE:
                 self._disable(unit, taken.endpoint_id)
             if _still_ours(unit, taken):
-                unit.event_deliveries.update(changed)
+                unit.event_deliveries.update(attempt.delivery)
             unit.commit()
 
         self.storage.transact(keep)
-        return changed
+        return attempt
 
-    def _attempt(self, delivery: EventDelivery, endpoint: EventEndpoint | None) -> EventDelivery:
+    def _attempt(self, delivery: EventDelivery, endpoint: EventEndpoint | None) -> Attempt:
         if endpoint is None or not endpoint.is_active:
-            return delivery.failed_for_good(ENDPOINT_IS_OFF, self.clock.now())
+            off = delivery.failed_for_good(ENDPOINT_IS_OFF, self.clock.now())
+            return Attempt(off, EndpointState.OFF)
         try:
             status = self.sender.send(delivery.event, endpoint, now=self.clock.now())
         except EventNotSent as failure:
-            return delivery.refused(str(failure), self.clock.now())
+            refused = delivery.refused(str(failure), self.clock.now())
+            return Attempt(refused, EndpointState.AWAY)
+        now, result = self.clock.now(), str(status)
         if status // 100 == 2:
-            return delivery.delivered(str(status), self.clock.now())
+            return Attempt(delivery.delivered(result, now), EndpointState.TAKES_EVENTS)
         if status == GONE:
-            return delivery.failed_for_good(str(status), self.clock.now())
-        return delivery.refused(str(status), self.clock.now())
+            return Attempt(delivery.failed_for_good(result, now), EndpointState.GONE)
+        return Attempt(delivery.refused(result, now), EndpointState.AWAY)
 
     def _disable(self, unit: WriteUnit, endpoint_id: EndpointId) -> None:
         endpoint = unit.event_endpoints.get(endpoint_id)

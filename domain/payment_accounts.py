@@ -62,9 +62,9 @@ class Card:
         return next((each for each in times if each > now), None)
 
     def days_of_expiry_notice(self, now: datetime) -> int | None:
-        """Return of which notice it is the time: that of 30 or of 7 days.
+        """Return which notice is due: 30 or 7, for that many days before the card's last day.
 
-        None before the first, and once the card has expired.
+        None before the first is due, and once the card has expired.
         """
         if self.has_expired(now):
             return None

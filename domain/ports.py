@@ -401,7 +401,8 @@ class PaymentAccounts(Protocol):
     def update(self, account: PaymentAccount) -> None:
         """Store an account that exists.
 
-        A second active default of the same guest and center is refused like any programming error.
+        A second active default of the same guest and center is a programming error, and raises the
+        exception of the database.
         """
         ...
 

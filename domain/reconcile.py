@@ -12,11 +12,10 @@ from functools import partial
 from typing import Final
 
 from domain.card_sessions import CardSession
-from domain.deliver_event import ENDPOINT_IS_OFF, DeliverEvent
+from domain.deliver_event import Attempt, DeliverEvent, EndpointState
 from domain.discard_tokens import DiscardToken
 from domain.discards import Discard
 from domain.errors import ServiceUnavailable
-from domain.events import DeliveryStatus, EventDelivery
 from domain.identifiers import EndpointId
 from domain.ports import Clock
 from domain.retries import is_alarming
@@ -31,7 +30,7 @@ class Round:
 
     `sessions`, `discards` and `events` count what was processed. `faults` holds the exceptions of
     single ones, which are tried again later. `silent` counts those whose PSP has not responded for
-    24 hours. `attempted` holds the deliveries of events after their attempts. `unavailable` is set
+    24 hours. `attempts` holds those to deliver events. `unavailable` is set
     when work could not be read or written; that is not counted.
     """
 
@@ -40,13 +39,17 @@ class Round:
     events: int = 0
     faults: list[Exception] = field(default_factory=list)
     silent: int = 0
-    attempted: list[EventDelivery] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
     unavailable: ServiceUnavailable | None = None
 
     @property
     def away(self) -> frozenset[EndpointId]:
         """The endpoints that did not take an event."""
-        return frozenset(each.endpoint_id for each in self.attempted if _is_away(each))
+        # Nothing was sent to an endpoint that is off, so it takes no time.
+        states = (EndpointState.AWAY, EndpointState.GONE)
+        return frozenset(
+            delivery.endpoint_id for delivery, endpoint in self.attempts if endpoint in states
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -103,19 +106,13 @@ class Reconcile:
         taken = self.deliver_event.take(except_to={*except_to, *done.away})
         if taken is not None:
             with _set_aside(done.faults):
-                tried = self.deliver_event(taken)
-                done.attempted += [tried] if tried is not None else []
+                attempt = self.deliver_event(taken)
+                done.attempts += [attempt] if attempt is not None else []
             done.events += 1
         return taken is not None
 
     def _is_silent(self, asked: CardSession | Discard) -> bool:
         return is_alarming(asked.unanswered_since, self.clock.now())
-
-
-def _is_away(attempted: EventDelivery) -> bool:
-    is_delivered = attempted.status is DeliveryStatus.DELIVERED
-    # Nothing was sent to an endpoint that is off, so it takes no time.
-    return not is_delivered and attempted.last_result != ENDPOINT_IS_OFF
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
-from domain.deliver_event import ENDPOINT_IS_OFF, DeliverEvent
+from domain.deliver_event import Attempt, DeliverEvent, EndpointState
 from domain.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
-from domain.events import GONE, DeliveryStatus, EventDelivery
+from domain.events import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
 from domain.ports import Clock, RecordUnreadable
 from domain.reconcile import Reconcile, Round
@@ -291,9 +291,9 @@ def deliveries(deliver: DeliverEvent) -> Mapping[str, Take[EndpointId]]:
             return None
 
         def deliver_it() -> None:
-            attempted = deliver(taken)
-            if attempted is not None:
-                note_result(attempted)
+            attempt = deliver(taken)
+            if attempt is not None:
+                note_result(attempt)
 
         return Job(target=taken.endpoint_id, do=deliver_it)
 
@@ -306,14 +306,15 @@ class EndpointLog:
     def __init__(self) -> None:
         self._away: set[EndpointId] = set()
 
-    def __call__(self, delivery: EventDelivery) -> None:
+    def __call__(self, attempt: Attempt) -> None:
         """Log what an operator must know of the result of an attempt."""
+        delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
-        if delivery.status is DeliveryStatus.DELIVERED:
+        if state is EndpointState.TAKES_EVENTS:
             if endpoint in self._away:
                 self._away.discard(endpoint)
                 log.warning("event_endpoint_back", endpoint=endpoint)
-        elif result == str(GONE):
+        elif state is EndpointState.GONE:
             log.error(
                 "event_endpoint_disabled",
                 endpoint=endpoint,
@@ -328,7 +329,7 @@ class EndpointLog:
                     result=result,
                     note="events to it are tried ten times in three days",
                 )
-        elif result != ENDPOINT_IS_OFF:
+        elif state is EndpointState.AWAY:
             log.error(
                 "event_not_delivered",
                 endpoint=endpoint,
@@ -358,8 +359,8 @@ def run_until_idle(reconcile: Reconcile, chores: Sequence[Callable[[], None]] = 
     while not rounds or not rounds[-1].is_idle:
         done = reconcile(except_to=away)
         away |= done.away
-        for each in done.attempted:
-            note_result(each)
+        for attempt in done.attempts:
+            note_result(attempt)
         report(done)
         rounds.append(done)
         unavailable += [done.unavailable] if done.unavailable else []

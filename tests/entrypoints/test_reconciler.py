@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import NOW
 from domain.card_sessions import CardSession, SessionStatus
+from domain.deliver_event import Attempt, EndpointState
 from domain.errors import ServiceUnavailable
 from domain.events import EventType
 from domain.identifiers import CenterId, MerchantAccount
@@ -234,8 +235,8 @@ def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_
 
 
 def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() -> None:
-    away = an_event_delivery().refused("500", NOW)
-    back = an_event_delivery().delivered("200", NOW)
+    away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
+    back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
     note_result = EndpointLog()
     with capture_logs() as lines:
         for each in (back, away, away, back, back, away):

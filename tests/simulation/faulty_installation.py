@@ -225,8 +225,8 @@ class FaultyInstallation(Installation):
         deliver = self.container.deliver_event()
         others = self.check().endpoints.keys() - {endpoint_id}
         taken = deliver.take(except_to=[EndpointId(each) for each in others])
-        attempted = None if taken is None else deliver(taken)
-        return None if attempted is None else attempted.status.value
+        attempt = None if taken is None else deliver(taken)
+        return None if attempt is None else attempt.delivery.status.value
 
     def replay(self, event_id: str) -> int:
         """Replay an event; return to how many endpoints."""
