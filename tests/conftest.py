@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,12 @@ import structlog
 from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
+
+# SQLite syncs each commit, and most tests make databases: on a disk they wait for it most of the time.
+# No test ends the machine, which alone would lose what was not synced.
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2e9:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # No deadline, because other tests slow the machine down. `make test` tries the same examples each
 # time, `make fuzz` others.
