@@ -125,39 +125,33 @@ def _inline(reference: Json, schemas: Json) -> str:
 
 
 def _schema(name: str, schemas: Json) -> str:
-    properties = schemas[name]["properties"]
-    contained = [
-        other
-        for other, schema in schemas.items()
-        if other != name and schema["properties"].items() and _contains(properties, schema)
-    ]
-    inherited = {field for other in contained for field in schemas[other]["properties"]}
-    also = [f"{_inline({'$ref': other}, schemas)}, " for other in contained]
-    rows = [
-        row
-        for field, schema in properties.items()
-        if field not in inherited
-        for row in _rows(field, schema, schemas, required=schemas[name]["required"])
-    ]
-    is_body = name.endswith("Body")
-    columns = ["Field", "Type", "Required", "Meaning"] if is_body else ["Field", "Type", "Meaning"]
-    if not is_body:
-        rows = [[field, kind, meaning] for field, kind, _, meaning in rows]
-    return (f"{''.join(also)}and:\n\n" if also else "") + _table(columns, rows)
+    fields = schemas[name]["properties"]
+    lines = []
+    for other, schema in schemas.items():
+        if other != name and _is_contained(schema["properties"], fields):
+            fields = {key: kind for key, kind in fields.items() if key not in schema["properties"]}
+            lines.append(f"- as {_inline({'$ref': other}, schemas)}\n")
+    for field, schema in fields.items():
+        lines.extend(_fields(field, schema, schemas, required=_required(name, schemas)))
+    return "".join(lines)
 
 
-def _contains(properties: Json, schema: Json) -> bool:
-    return all(properties.get(field) == kind for field, kind in schema["properties"].items())
+def _is_contained(some: Json, fields: Json) -> bool:
+    return all(fields.get(field) == kind for field, kind in some.items())
 
 
-def _rows(
-    field: str, schema: Json, schemas: Json, *, required: Iterable[str]
-) -> Iterator[list[str]]:
-    needed = "yes" if field.rpartition(".")[2] in required else ""
-    yield [f"`{field}`", _type(schema, schemas), needed, schema.get("description", "")]
+def _required(name: str, schemas: Json) -> Sequence[str]:
+    """Return the required fields of a body. A response always has all of its fields."""
+    return schemas[name]["required"] if name.endswith("Body") else ()
+
+
+def _fields(field: str, schema: Json, schemas: Json, *, required: Sequence[str]) -> Iterator[str]:
+    needed = ", required" if field.rpartition(".")[2] in required else ""
+    about = f": {schema['description']}" if "description" in schema else ""
+    yield f"- `{field}` ({_type(schema, schemas)}{needed}){about}\n"
     for inner, inner_schema in schema.get("properties", {}).items():
         of_it = schema.get("required", ())
-        yield from _rows(f"{field}.{inner}", inner_schema, schemas, required=of_it)
+        yield from _fields(f"{field}.{inner}", inner_schema, schemas, required=of_it)
 
 
 def _type(schema: Json, schemas: Json) -> str:
