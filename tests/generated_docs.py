@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -183,18 +183,12 @@ def refusals() -> Sequence[type[Refusal]]:
 
 
 def _refusals() -> str:
-    return _table(
-        ["Error-Type", "Code", "Message", "When"],
-        [
-            [
-                f"`{each.type}`",
-                str(each.code),
-                ", ".join(f"`{message}`" for message in _messages(each)),
-                " ".join((each.__doc__ or "").partition("\n\n")[0].split()),
-            ]
-            for each in sorted(refusals(), key=lambda each: (each.code, each.type))
-        ],
-    )
+    lines = []
+    for refusal in sorted(refusals(), key=lambda each: (each.code, each.type)):
+        messages = " or ".join(f"`{message}`" for message in _messages(refusal))
+        when = " ".join((refusal.__doc__ or "").partition("\n\n")[0].split())
+        lines.append(f"- {refusal.code} `{refusal.type}`, {messages}: {when}\n")
+    return "".join(lines)
 
 
 def _messages(refusal: type[Refusal]) -> Iterator[str]:
@@ -207,11 +201,6 @@ def _messages(refusal: type[Refusal]) -> Iterator[str]:
     yield refusal(**names).message
     if all(each.default is not each.empty for each in parameters):
         yield refusal().message
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head, *body = (f"| {' | '.join(line)} |\n" for line in (columns, *rows))
-    return f"{head}|{'---|' * len(columns)}\n{''.join(body)}"
 
 
 def tests_by_promise() -> Mapping[str, Sequence[str]]:
