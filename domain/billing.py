@@ -10,7 +10,7 @@ from typing import Final
 
 from domain.card_numbers import holds_card_number, is_short_card_number
 from domain.errors import BillingInfoInvalid
-from domain.text import is_clean
+from domain.fields import is_clean
 
 
 def _text(max_length: int) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from domain.card_numbers import holds_card_number
 from domain.errors import InvalidField
 from domain.identifiers import plain_uuid
-from domain.text import is_clean
 
 
 def parse_uuid(field: str, value: object) -> str:
@@ -35,3 +36,20 @@ def without_card_number(field: str, value: str) -> str:
     if holds_card_number(value):
         raise InvalidField(field, "text without a card number")
     return value
+
+
+# Control characters, lone surrogates, and the two separators that some terminals and log readers
+# take for the end of a line. Joiners and direction marks (Cf) are part of people's names. Characters
+# that override the direction of the text after them (Unicode Standard Annex 9) are not.
+_REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+_DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def is_clean(text: str) -> bool:
+    """Return whether `text` is free of control characters, line breaks and broken characters."""
+    return text.isprintable() or not any(
+        unicodedata.category(character) in _REFUSED_CATEGORIES or character in _DIRECTION_OVERRIDES
+        for character in text
+    )

@@ -24,10 +24,14 @@ from click.core import ParameterSource
 from typing_extensions import override
 
 from adapters.psp.settings import SettingsError
-from domain.add_event_endpoint import TooManyEndpoints
-from domain.centers import Center, CenterNotFound
+from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
+from domain.centers.center import Center, CenterNotFound
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import InvalidField
-from domain.events import EventType
+from domain.events.add_event_endpoint import TooManyEndpoints
+from domain.events.event import EventType
+from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.replay_event import EventNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -35,11 +39,7 @@ from domain.identifiers import (
     MerchantAccount,
     ProviderName,
 )
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.permissions import Permission
-from domain.remove_event_endpoint import EndpointNotFound
-from domain.replay_event import EventNotFound
-from domain.revoke_token import TokenAmbiguous, TokenNotFound
 from entrypoints.csv_import import KINDS, CsvImport, CsvRefused
 from entrypoints.plain_errors import plain_errors
 from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
@@ -53,7 +53,7 @@ from entrypoints.settings import (
 
 # Slow imports stand where they are used, so that `--help` is quick.
 if TYPE_CHECKING:
-    from domain.access_tokens import AccessToken
+    from domain.access.token import AccessToken
     from entrypoints.container import Container
 
 INTERRUPTED: Final = 130
@@ -847,7 +847,7 @@ def _require_psp(container: Container, name: str, account: MerchantAccount) -> N
 
 def _check_consent_length(container: Container, name: ProviderName, center: Center) -> None:
     """Refuse a center whose name makes the consent longer than the PSP's page shows."""
-    from domain.hosted_pages import consent_for
+    from domain.psps.hosted_page import consent_for
 
     length = len(consent_for(center.name).text)
     longest = container.settings().psps[name].plugin.max_consent_length

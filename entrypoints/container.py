@@ -29,44 +29,45 @@ from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
-from domain.add_card import AddCard
-from domain.add_event_endpoint import AddEventEndpoint
-from domain.cancel_session import CancelSession, CancelSessionsOfCaller
-from domain.card_testing import FindCardTesting
-from domain.choose_default_card import ChooseDefaultCard
-from domain.deliver_event import DeliverEvent
-from domain.discard_tokens import DiscardToken
-from domain.find_way_back import FindWayBack
-from domain.forget_old_records import ForgetOldRecords
-from domain.hosted_links import HostedLinks
+from domain.access.issue_token import IssueToken
+from domain.access.list_tokens import ListTokens
+from domain.access.revoke_token import RevokeToken
+from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.discard_tokens import DiscardToken
+from domain.cards.list_accounts import ListAccounts
+from domain.cards.list_expiring_cards import ListExpiringCards
+from domain.cards.notice_expiry import NoticeExpiry
+from domain.cards.read_account import ReadAccount
+from domain.cards.remove_account import RemoveAccount
+from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.events.add_event_endpoint import AddEventEndpoint
+from domain.events.deliver_event import DeliverEvent
+from domain.events.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
+from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
+from domain.events.replay_event import ReplayEvent
+from domain.guests.put_guest import PutGuest
+from domain.guests.read_guest import ReadGuest
+from domain.hosted_payments.find_way_back import FindWayBack
+from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
+from domain.hosted_payments.link import HostedLinks
+from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.identifiers import ProviderName
-from domain.issue_token import IssueToken
-from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
-from domain.list_accounts import ListAccounts
-from domain.list_centers import ListCenters, ReadCenter
-from domain.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
-from domain.list_expiring_cards import ListExpiringCards
-from domain.list_products import ListProducts
-from domain.list_sessions import ListSessions
-from domain.list_tokens import ListTokens
-from domain.notice_expiry import NoticeExpiry
-from domain.obtain_page import ObtainPage
-from domain.open_hosted_page import OpenHostedPage
-from domain.ports import Clock, Ids, PaymentProvider, Providers
-from domain.put_guest import PutGuest
-from domain.put_product import PutProduct
-from domain.read_account import ReadAccount
-from domain.read_guest import ReadGuest
-from domain.read_session import ReadSession
-from domain.receive_webhook import ReceiveWebhook
-from domain.recognize_merchant import RecognizeMerchant
-from domain.reconcile import Reconcile
-from domain.remove_account import RemoveAccount
-from domain.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
-from domain.replay_event import ReplayEvent
-from domain.revoke_token import RevokeToken
-from domain.settle_session import SettleSession
-from domain.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
+from domain.outside import Clock, Ids
+from domain.products.list_products import ListProducts
+from domain.products.put_product import PutProduct
+from domain.psps.payment_provider import PaymentProvider, Providers
+from domain.psps.recognize_merchant import RecognizeMerchant
+from domain.sessions.add_card import AddCard
+from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.list_sessions import ListSessions
+from domain.sessions.read_session import ReadSession
+from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
+from domain.settling.obtain_page import ObtainPage
+from domain.settling.receive_webhook import ReceiveWebhook
+from domain.settling.settle_session import SettleSession
+from domain.worker.forget_old_records import ForgetOldRecords
+from domain.worker.reconcile import Reconcile
+from domain.worker.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.databases import storage_in
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import Settings

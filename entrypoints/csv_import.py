@@ -13,12 +13,12 @@ from typing import Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from domain.centers import Center
+from domain.centers.center import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
-from domain.guests import Guest
-from domain.ports import AlreadyStored, Storage, UnitOfWork, WriteUnit
-from domain.products import MAX_AMOUNT_DIGITS, Product
-from domain.put_product import require_own_center
+from domain.guests.guest import Guest
+from domain.products.own_center import require_own_center
+from domain.products.product import MAX_AMOUNT_DIGITS, Product
+from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
 """More than any valid row has, so that no longer one needs to be held in memory."""

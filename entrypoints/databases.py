@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
 from domain.errors import ServiceUnavailable
-from domain.ports import RecordUnreadable, Storage
+from domain.storage import RecordUnreadable, Storage
 from entrypoints.settings import PostgresqlDatabase
 
 

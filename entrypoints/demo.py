@@ -16,9 +16,9 @@ import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from domain.errors import ServiceUnavailable
-from domain.events import EventEndpoint, EventType
+from domain.events.event import EventEndpoint, EventType
+from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.permissions import Permission
-from domain.remove_event_endpoint import EndpointNotFound
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
 from entrypoints.demo_sample import BILLING_INFO, GUESTS, SPA, store_sample

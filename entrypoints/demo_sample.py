@@ -13,10 +13,11 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from domain.card_sessions import CardSession, Progress, SessionStatus
-from domain.centers import Center
-from domain.guests import Guest
-from domain.hosted_pages import CONSENT_VERSION
+from domain.cards.account import PaymentAccount
+from domain.cards.source import DEFAULT_SOURCE
+from domain.centers.center import Center
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -28,11 +29,10 @@ from domain.identifiers import (
     ProductId,
     TokenId,
 )
-from domain.payment_accounts import PaymentAccount
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
-from domain.ports import Storage
-from domain.products import Product
-from domain.sources import DEFAULT_SOURCE
+from domain.products.product import Product
+from domain.psps.hosted_page import CONSENT_VERSION
+from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.storage import Storage
 
 _ACCOUNT: Final = MerchantAccount("default")
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import Clock, Ids, PaymentProvider
+from domain.outside import Clock, Ids
+from domain.psps.payment_provider import PaymentProvider
 
 if TYPE_CHECKING:
     import falcon

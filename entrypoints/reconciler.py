@@ -14,15 +14,16 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
-from domain.deliver_event import Attempt, DeliverEvent, EndpointState
-from domain.discard_tokens import DiscardToken
+from domain.cards.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
-from domain.events import DeliveryStatus
+from domain.events.deliver_event import Attempt, DeliverEvent, EndpointState
+from domain.events.event import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
-from domain.ports import Clock, RecordUnreadable
-from domain.reconcile import Reconcile, Round
+from domain.outside import Clock
 from domain.retries import is_alarming
-from domain.settle_session import SettleSession
+from domain.settling.settle_session import SettleSession
+from domain.storage import RecordUnreadable
+from domain.worker.reconcile import Reconcile, Round
 from entrypoints.databases import cause_of
 
 LOOK_EVERY_SECONDS: Final = 1.0

@@ -18,9 +18,9 @@ from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError, is_loopback
-from domain.card_limits import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
+from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
 
 DEFAULT_HOST: Final = "127.0.0.1"

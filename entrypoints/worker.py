@@ -9,12 +9,12 @@ from typing import Final
 
 import structlog
 
-from domain.card_limits import WINDOW
-from domain.card_testing import FindCardTesting
-from domain.events import MAX_ENDPOINTS
+from domain.events.event import MAX_ENDPOINTS
 from domain.identifiers import CenterId
-from domain.ports import Clock
-from domain.worker_heartbeat import BEAT_EVERY
+from domain.outside import Clock
+from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.limit import WINDOW
+from domain.worker.worker_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.reconciler import (
     Chore,

@@ -15,22 +15,15 @@ from adapters.psp.contract.samples import (
     a_page_request,
     a_uuid,
 )
-from domain.access_tokens import AccessToken
+from domain.access.token import AccessToken
 from domain.billing import BillingInfo
-from domain.card_limits import RefusedCard
-from domain.card_sessions import CardSession
-from domain.centers import Center
-from domain.discards import Discard
-from domain.events import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
-from domain.guests import Guest
-from domain.hosted_pages import (
-    Evidence,
-    EvidenceOrigin,
-    HostedPage,
-    PageAttempt,
-    Prefill,
-    PspGuest,
-)
+from domain.cards.account import PaymentAccount
+from domain.cards.discard import Discard
+from domain.cards.source import Source
+from domain.centers.center import Center
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
+from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -43,11 +36,18 @@ from domain.identifiers import (
     ProviderName,
     TokenId,
 )
-from domain.payment_accounts import PaymentAccount
-from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
-from domain.products import Product
-from domain.sources import Source
+from domain.products.product import Product
+from domain.psps.hosted_page import (
+    Evidence,
+    EvidenceOrigin,
+    HostedPage,
+    PageAttempt,
+    Prefill,
+    PspGuest,
+)
+from domain.sessions.limit import RefusedCard
+from domain.sessions.session import CardSession
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 

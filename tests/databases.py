@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlite_utils import Database
 
 from adapters.sqlite.migrations import MIGRATIONS, migrate
-from domain.ports import UnitOfWork
+from domain.storage import UnitOfWork
 
 OF_0_1_0: Final = (
     "m001_records_on_file",

@@ -22,19 +22,11 @@ from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.sqlite.storage import SqliteStorage
-from domain.access_tokens import AccessToken
-from domain.add_card import AddCardRequest
-from domain.card_sessions import CardSession
-from domain.centers import Center
-from domain.guests import Guest
-from domain.hosted_pages import (
-    Evidence,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-    WebhookDelivery,
-    WebhookNotice,
-)
+from domain.access.token import AccessToken
+from domain.cards.account import PaymentAccount
+from domain.centers.center import Center
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -46,10 +38,19 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.pagination import PageRequest
-from domain.payment_accounts import PaymentAccount
-from domain.payment_configuration import PaymentConfiguration
 from domain.permissions import Caller, Permission
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, Result, WriteUnit
+from domain.psps.hosted_page import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.sessions.add_card import AddCardRequest
+from domain.sessions.session import CardSession
+from domain.storage import Result, WriteUnit
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId
+from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.installation import Installation
 from tests.programs import SERVE, Program, Server, free_port

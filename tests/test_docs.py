@@ -19,8 +19,8 @@ from falcon import inspect as falcon_inspect
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.operations import OPERATIONS
-from domain.card_sessions import NEXT_STATUS, SessionStatus
 from domain.permissions import Permission
+from domain.sessions.session import NEXT_STATUS, SessionStatus
 from entrypoints.cli import main
 from entrypoints.container import build
 from entrypoints.csv_import import KINDS

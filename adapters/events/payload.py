@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from adapters.first_reads import prepare
-from domain.events import Event
+from domain.events.event import Event
 
 
 class EventCard(Struct, frozen=True, kw_only=True):

@@ -21,8 +21,8 @@ from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
 from adapters.outbound_http import AddressInfo, Connection, LookUp, look_up
 from domain.errors import InvalidField
-from domain.events import Event, EventEndpoint, parse_endpoint_url
-from domain.ports import EventNotSent, EventSender
+from domain.events.event import Event, EventEndpoint, parse_endpoint_url
+from domain.events.event_sender import EventNotSent, EventSender
 
 TOTAL_SECONDS: Final = 15
 CONNECT_SECONDS: Final = 5

@@ -12,7 +12,7 @@ from typing import Final
 from adapters.fake_psp import countries
 from domain.billing import MAX_LENGTHS
 from domain.card_numbers import holds_card_number, passes_luhn
-from domain.text import is_clean
+from domain.fields import is_clean
 
 
 class Behaviour(StrEnum):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from sqlite_utils import Database
 from sqlite_utils.utils import sqlite3  # type: ignore[attr-defined] # the newer SQLite, if installed
 
-from domain.ports import Ids
+from domain.outside import Ids
 
 Row: TypeAlias = Mapping[str, str | int | float]
 

@@ -33,7 +33,7 @@ from adapters.fake_psp.psp import (
     UnknownPage,
 )
 from domain.billing import MAX_LENGTHS
-from domain.hosted_pages import HostedPageRequest
+from domain.psps.hosted_page import HostedPageRequest
 from domain.redirects import redirect_origin
 
 MAX_FORM_BYTES: Final = 16 * 1024

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import Clock, Ids
+from domain.outside import Clock, Ids
 
 # Heavy modules are imported where they are used, so that commands start fast.
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState, UnknownPage
 from adapters.psp.webhooks import decode_webhook, require_secrets
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
+from domain.outside import Clock
+from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
     Evidence,
@@ -25,9 +27,7 @@ from domain.hosted_pages import (
     WebhookDelivery,
     WebhookNotice,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
-from domain.ports import (
-    Clock,
+from domain.psps.payment_provider import (
     PaymentProvider,
     ProviderRefused,
     ProviderUnavailable,

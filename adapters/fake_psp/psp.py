@@ -18,10 +18,10 @@ from sqlite_utils import Database
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
 from adapters.fake_psp.database import PspDatabase, PspUnavailable, Row, rows
 from domain.billing import AvsResult
-from domain.hosted_pages import HostedPageRequest
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.payment_accounts import Card
-from domain.ports import Clock, Ids
+from domain.outside import Clock, Ids
+from domain.psps.card import Card
+from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
 """How long a page lives at least."""

@@ -20,8 +20,10 @@ from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits
 from adapters.http.use_cases import UseCases
 from adapters.http.webhooks import Webhooks
-from domain.hosted_links import HostedLinks
-from domain.ports import Clock, Identity, Storage
+from domain.access.token import Identity
+from domain.hosted_payments.link import HostedLinks
+from domain.outside import Clock
+from domain.storage import Storage
 
 
 def create_app(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import falcon
 
 from adapters.http.rate_limits import RateLimits
+from domain.access.token import Identity
 from domain.errors import UserNotAuthenticated
 from domain.permissions import Caller
-from domain.ports import Identity
 
 # Clients of similar services send `apikey`.
 _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)

@@ -10,7 +10,7 @@ from adapters.http.authentication import Authentication
 from adapters.http.requests import Query
 from adapters.http.responses import CenterInfo, ExpiringCards, ListedCenters, json_body
 from adapters.http.use_cases import UseCases
-from domain.ports import Clock
+from domain.outside import Clock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import falcon
 
 from adapters.http.problem_page import TEMPLATES, protect_page
-from domain.find_way_back import WayBack
+from domain.hosted_payments.find_way_back import WayBack
 
 _PAGE: Final = TEMPLATES.get_template("continue.html")
 

@@ -20,9 +20,9 @@ from adapters.http.responses import (
     json_body,
 )
 from adapters.http.use_cases import UseCases
-from domain.hosted_links import HostedLinks
+from domain.hosted_payments.link import HostedLinks
+from domain.outside import Clock
 from domain.permissions import MAY_ADD_CARDS
-from domain.ports import Clock
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ import structlog
 
 from adapters.http.responses import Health, json_body
 from domain.errors import ServiceUnavailable
-from domain.ports import Storage
+from domain.storage import Storage
 
 CHECK_EVERY_SECONDS: Final = 60.0
 """How often a process that gets no `/readyz` requests checks for a worker."""

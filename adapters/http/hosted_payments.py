@@ -18,19 +18,19 @@ from adapters.http.errors import log_card_limit
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
 from adapters.http.use_cases import UseCases
-from domain.card_sessions import ASK_AGAIN_AFTER
 from domain.errors import ServiceUnavailable
-from domain.find_way_back import WayBack
-from domain.hosted_links import HostedLinks
-from domain.open_hosted_page import (
+from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.link import (
     ClickNeeded,
+    HostedLinks,
     LinkAltered,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
-    PageUnderWay,
 )
-from domain.ports import ProviderUnavailable
+from domain.hosted_payments.open_hosted_page import PageUnderWay
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import ASK_AGAIN_AFTER
 
 
 class ClickedElsewhere(Exception):

@@ -16,7 +16,7 @@ from adapters.http.operations import OPERATIONS, TAGS, Json, Operation
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
-from domain.hosted_links import HostedLinks
+from domain.hosted_payments.link import HostedLinks
 from domain.permissions import Permission
 
 _BODIES: Final = {each.body.__name__: each.body for each in OPERATIONS if each.body is not None}

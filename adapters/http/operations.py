@@ -43,8 +43,8 @@ from adapters.http.responses import (
     StoredCards,
 )
 from domain import errors
+from domain.cards.list_expiring_cards import EXPECTED_DATE
 from domain.errors import Refusal
-from domain.list_expiring_cards import EXPECTED_DATE
 from domain.pagination import DEFAULT_PAGE, DEFAULT_SIZE, MAX_SIZE
 from domain.permissions import (
     MAY_ADD_CARDS,

@@ -9,7 +9,7 @@ from typing import Final
 import falcon
 from jinja2 import Environment, PackageLoader
 
-from domain.find_way_back import WayBack
+from domain.hosted_payments.find_way_back import WayBack
 
 TEMPLATES: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True)
 

@@ -18,14 +18,14 @@ from msgspec import Meta, Struct
 
 from adapters.first_reads import prepare
 from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, UnsupportedMediaType
-from domain.add_card import AddCardRequest
 from domain.billing import MAX_LENGTHS
-from domain.guests import MAX_NAME_LENGTH as MAX_GUEST_NAME_LENGTH
-from domain.link_minutes import MAX_LINK_MINUTES, MIN_LINK_MINUTES
-from domain.products import MAX_CODE_LENGTH, MAX_DESCRIPTION_LENGTH
-from domain.products import MAX_NAME_LENGTH as MAX_PRODUCT_NAME_LENGTH
+from domain.cards.source import DEFAULT_SOURCE, Source
+from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
+from domain.guests.guest import MAX_NAME_LENGTH as MAX_GUEST_NAME_LENGTH
+from domain.products.product import MAX_CODE_LENGTH, MAX_DESCRIPTION_LENGTH
+from domain.products.product import MAX_NAME_LENGTH as MAX_PRODUCT_NAME_LENGTH
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
-from domain.sources import DEFAULT_SOURCE, Source
+from domain.sessions.add_card import AddCardRequest
 
 MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100

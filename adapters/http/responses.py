@@ -13,13 +13,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from adapters.first_reads import prepare
-from domain.card_sessions import CardSession
-from domain.guests import Guest
-from domain.hosted_links import HostedLinks
-from domain.list_centers import ConfiguredCenter
+from domain.cards.account import PaymentAccount
+from domain.centers.list_centers import ConfiguredCenter
+from domain.guests.guest import Guest
+from domain.hosted_payments.link import HostedLinks
 from domain.pagination import Page
-from domain.payment_accounts import PaymentAccount
-from domain.products import Product
+from domain.products.product import Product
+from domain.sessions.session import CardSession
 
 
 def json_body(resp: falcon.Response, body: Struct) -> None:

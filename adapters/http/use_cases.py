@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.add_card import AddCard
-from domain.cancel_session import CancelSession
-from domain.choose_default_card import ChooseDefaultCard
-from domain.find_way_back import FindWayBack
-from domain.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
-from domain.list_accounts import ListAccounts
-from domain.list_centers import ListCenters, ReadCenter
-from domain.list_expiring_cards import ListExpiringCards
-from domain.list_products import ListProducts
-from domain.list_sessions import ListSessions
-from domain.open_hosted_page import OpenHostedPage
-from domain.put_guest import PutGuest
-from domain.put_product import PutProduct
-from domain.read_account import ReadAccount
-from domain.read_guest import ReadGuest
-from domain.read_session import ReadSession
-from domain.receive_webhook import ReceiveWebhook
-from domain.remove_account import RemoveAccount
+from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.list_accounts import ListAccounts
+from domain.cards.list_expiring_cards import ListExpiringCards
+from domain.cards.read_account import ReadAccount
+from domain.cards.remove_account import RemoveAccount
+from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.guests.put_guest import PutGuest
+from domain.guests.read_guest import ReadGuest
+from domain.hosted_payments.find_way_back import FindWayBack
+from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
+from domain.hosted_payments.open_hosted_page import OpenHostedPage
+from domain.products.list_products import ListProducts
+from domain.products.put_product import PutProduct
+from domain.sessions.add_card import AddCard
+from domain.sessions.list_sessions import ListSessions
+from domain.sessions.read_session import ReadSession
+from domain.settling.cancel_session import CancelSession
+from domain.settling.receive_webhook import ReceiveWebhook
 
 
 @dataclass(frozen=True, kw_only=True)

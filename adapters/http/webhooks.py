@@ -15,9 +15,9 @@ from adapters.http.requests import read_bytes
 from adapters.http.responses import Health, json_body
 from adapters.http.use_cases import UseCases
 from domain.card_numbers import holds_card_number
-from domain.hosted_pages import WebhookDelivery
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import ProviderUnavailable, WebhookRejected
+from domain.psps.hosted_page import WebhookDelivery
+from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 UNKNOWN: Final = "unknown"

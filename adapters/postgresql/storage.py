@@ -14,7 +14,7 @@ from adapters.postgresql.connection import Conflict, Connections, Error
 from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.unit_of_work import unit_of_work
 from domain.errors import ServiceUnavailable
-from domain.ports import Result, Storage, UnitOfWork, WriteUnit
+from domain.storage import Result, Storage, UnitOfWork, WriteUnit
 
 BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 """The maximum wait before each repeat of a unit that had a conflict."""

@@ -20,7 +20,7 @@ import msgspec
 
 from adapters.outbound_http import Connection
 from adapters.psp.settings import is_https_or_loopback
-from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 
 _Decoded = TypeVar("_Decoded")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from adapters.psp.settings import AccountSettings
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import Clock, Ids, PaymentProvider
+from domain.outside import Clock, Ids
+from domain.psps.payment_provider import PaymentProvider
 
 if TYPE_CHECKING:
     import falcon

@@ -10,7 +10,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
-from domain.ports import FailureDetails, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, ProviderUnavailable
 
 _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from adapters.psp.settings import SettingsError
-from domain.ports import WebhookRejected
+from domain.psps.payment_provider import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
 """How far the time of signing may be from ours, before or after."""

@@ -12,7 +12,14 @@ from typing_extensions import override
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from domain.hosted_pages import (
+from domain.identifiers import (
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
+from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
     HostedPageRequest,
@@ -22,14 +29,7 @@ from domain.hosted_pages import (
     is_credible,
     is_credible_page,
 )
-from domain.identifiers import (
-    CardToken,
-    GuestReference,
-    MerchantAccount,
-    ProviderName,
-    PspAccount,
-)
-from domain.ports import FailureDetails, PaymentProvider, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
 
 PSP_NOTE: Final = "PSP: "
 """Begins the note in an exception that names the PSP whose adapter raised it."""

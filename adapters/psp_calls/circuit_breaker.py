@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from domain.identifiers import PspAccount
-from domain.ports import ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
 
 HANGS_AFTER_SECONDS: Final = 4.0
 """A call that fails after this long counts as a time-out; a quicker failure does not."""

@@ -8,8 +8,8 @@ from threading import Lock
 import structlog
 
 from domain.identifiers import PspAccount
-from domain.ports import PaymentProvider, ProviderRefused
-from domain.recognize_merchant import AnotherMerchant, RecognizeMerchant
+from domain.psps.payment_provider import PaymentProvider, ProviderRefused
+from domain.psps.recognize_merchant import AnotherMerchant, RecognizeMerchant
 
 log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from threading import Lock
 import structlog
 
 from domain.identifiers import PspAccount
-from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
-from domain.recognize_merchant import AnotherMerchant
+from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.recognize_merchant import AnotherMerchant
 
 log = structlog.get_logger()
 

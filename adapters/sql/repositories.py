@@ -19,21 +19,20 @@ from typing_extensions import override
 
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
-from domain.access_tokens import AccessToken
-from domain.card_limits import (
-    COUNTED_FOR,
-    CardLimit,
-    CardsAtCenter,
-    Counted,
-    CountedPer,
-    RefusedCard,
+from domain.access.token import AccessToken, AccessTokens
+from domain.cards.account import PaymentAccount, PaymentAccounts
+from domain.cards.discard import Discard, Discards
+from domain.centers.center import Center, Centers
+from domain.centers.payment_configuration import PaymentConfiguration, PaymentConfigurations
+from domain.events.event import (
+    LONGEST_WAIT,
+    DueDelivery,
+    EventDeliveries,
+    EventDelivery,
+    EventEndpoint,
+    EventEndpoints,
 )
-from domain.card_sessions import POLL_EVERY, CardSession, DueSession, SessionStatus
-from domain.centers import Center
-from domain.discards import Discard
-from domain.events import LONGEST_WAIT, DueDelivery, EventDelivery, EventEndpoint
-from domain.guests import Guest
-from domain.hosted_pages import Evidence, PspGuest
+from domain.guests.guest import Guest, Guests
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -51,29 +50,30 @@ from domain.identifiers import (
     plain_uuid,
 )
 from domain.pagination import Page, PageRequest
-from domain.payment_accounts import PaymentAccount
-from domain.payment_configuration import PaymentConfiguration
-from domain.ports import (
-    AccessTokens,
-    AlreadyStored,
-    CardSessions,
-    Centers,
-    Discards,
-    EventDeliveries,
-    EventEndpoints,
-    EvidenceLog,
-    GuestReferences,
-    Guests,
-    IdempotencyKeys,
-    MerchantIdentities,
-    PaymentAccounts,
-    PaymentConfigurations,
-    Products,
-    RefusedCards,
-    WorkerHeartbeats,
-)
-from domain.products import Product
+from domain.products.product import Product, Products
+from domain.psps.hosted_page import Evidence, PspGuest
+from domain.psps.references import GuestReferences, MerchantIdentities
 from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.limit import (
+    COUNTED_FOR,
+    CardLimit,
+    CardsAtCenter,
+    Counted,
+    CountedPer,
+    RefusedCard,
+    RefusedCards,
+)
+from domain.sessions.session import (
+    POLL_EVERY,
+    CardSession,
+    CardSessions,
+    DueSession,
+    EvidenceLog,
+    IdempotencyKeys,
+    SessionStatus,
+)
+from domain.storage import AlreadyStored
+from domain.worker.heartbeat import WorkerHeartbeats
 
 MAX_FORGOTTEN: Final = 1_000
 """How many old rows one call deletes at most, to keep units of work short."""

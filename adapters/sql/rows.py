@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from adapters.first_reads import prepare
 from adapters.sql.transaction import Transaction, Values
-from domain.ports import RecordUnreadable
+from domain.storage import RecordUnreadable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

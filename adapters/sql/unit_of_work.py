@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.sql import repositories
 from adapters.sql.transaction import Transaction
-from domain.ports import WriteUnit
+from domain.storage import WriteUnit
 
 
 def unit_of_work(transaction: Transaction) -> WriteUnit:

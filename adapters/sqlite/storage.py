@@ -12,7 +12,7 @@ from typing_extensions import override
 from adapters.sql.unit_of_work import unit_of_work
 from adapters.sqlite.connection import Connections, Error, FileUnusable
 from domain.errors import ServiceUnavailable
-from domain.ports import Result, Storage, UnitOfWork, WriteUnit
+from domain.storage import Result, Storage, UnitOfWork, WriteUnit
 
 CHECK_SECONDS: Final = 0.5
 """How long the readiness check waits for the write lock."""

@@ -17,7 +17,9 @@ import msgspec
 from adapters.first_reads import prepare
 from adapters.psp.fields import LastFour, Month, Year
 from domain.billing import AvsResult, BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference
+from domain.psps.card import Card
+from domain.psps.hosted_page import (
     CONSENT_LANGUAGE,
     CardCollected,
     CardRefused,
@@ -28,9 +30,7 @@ from domain.hosted_pages import (
     PageClosed,
     Pending,
 )
-from domain.identifiers import CardToken, GuestReference
-from domain.payment_accounts import Card
-from domain.ports import ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.params import CustomerUpdateParams, CustomerUpdateParamsAddress

@@ -11,7 +11,7 @@ from adapters.psp.plugin import PspPlugin, Surroundings
 from adapters.psp.settings import AccountSettings, SettingsError, is_https_or_loopback
 from adapters.stripe.keys import API_BASE, StripeKeys
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.ports import Clock, Ids
+from domain.outside import Clock, Ids
 from domain.redirects import parse_allowed_origin
 
 if TYPE_CHECKING:

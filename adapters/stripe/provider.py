@@ -31,7 +31,14 @@ from adapters.stripe.payloads import (
     page_parameters,
 )
 from adapters.stripe.transport import trusted_by_the_sdk
-from domain.hosted_pages import (
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+)
+from domain.outside import Clock
+from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
     HostedPageRequest,
@@ -41,13 +48,7 @@ from domain.hosted_pages import (
     WebhookDelivery,
     WebhookNotice,
 )
-from domain.identifiers import (
-    DEFAULT_MERCHANT_ACCOUNT,
-    CardToken,
-    GuestReference,
-    MerchantAccount,
-)
-from domain.ports import Clock, PaymentProvider, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.params.checkout import SessionListParams

@@ -17,9 +17,9 @@ import msgspec
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import TOKEN_ID
-from domain.hosted_pages import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.identifiers import MerchantAccount, TokenId
-from domain.ports import WebhookRejected
+from domain.psps.hosted_page import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.psps.payment_provider import WebhookRejected
 
 HEADER: Final = "stripe-signature"
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from domain.ports import Clock
+from domain.outside import Clock
 from domain.retries import CLOCKS_DIFFER_BY
 
 STEADY_AFTER: Final = timedelta(minutes=10)

@@ -7,7 +7,7 @@ import uuid
 
 from typing_extensions import override
 
-from domain.ports import Ids
+from domain.outside import Ids
 
 
 class RandomIds(Ids):

@@ -18,8 +18,8 @@ from urllib.parse import urlencode, urlsplit
 from adapters.psp.contract.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system.clock import SystemClock
+from domain.cards.account import PaymentAccount
 from domain.identifiers import GuestId, TokenId
-from domain.payment_accounts import PaymentAccount
 from tests.benchmarks.results import Row
 from tests.benchmarks.servers import POSTGRESQL, SQLITE
 from tests.builders import CENTER_ID, a_guest

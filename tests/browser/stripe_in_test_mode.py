@@ -16,8 +16,8 @@ from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.system.clock import SystemClock
 from adapters.system.ids import RandomIds
-from domain.hosted_pages import CardCollected, Pending
 from domain.identifiers import TokenId
+from domain.psps.hosted_page import CardCollected, Pending
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode
 from tests.waiting import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.sqlite.storage import SqliteStorage
-from domain.ports import Storage
+from domain.storage import Storage
 from tests.databases import make_database
 from tests.postgresql import empty_database
 

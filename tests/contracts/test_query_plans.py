@@ -16,10 +16,10 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
-from domain.card_limits import DEFAULT_LIMITS, CountedPer
 from domain.identifiers import CardToken
 from domain.pagination import PageRequest
-from domain.ports import WriteUnit
+from domain.sessions.limit import DEFAULT_LIMITS, CountedPer
+from domain.storage import WriteUnit
 from tests.builders import (
     CALLER,
     CENTER_ID,

@@ -1,4 +1,4 @@
-"""What every storage adapter promises (domain/ports.py)."""
+"""What every storage adapter promises (domain/storage.py)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,10 @@ from adapters.psp.contract.samples import (
 )
 from adapters.sql.repositories import _ACCOUNTS, _DISCARDS
 from domain.billing import BillingInfo
-from domain.card_limits import CardLimit, CardsAtCenter, Counted, CountedPer
-from domain.card_sessions import (
-    POLL_EVERY,
-    CardSession,
-    DueSession,
-    Failure,
-    Progress,
-    SessionStatus,
-)
-from domain.discards import Discard
-from domain.events import LONGEST_WAIT, DueDelivery, EventType
-from domain.guests import Guest
-from domain.hosted_pages import EvidenceOrigin, PageAttempt, Prefill
+from domain.cards.discard import Discard
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.events.event import LONGEST_WAIT, DueDelivery, EventType
+from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
     CallerName,
@@ -54,16 +45,19 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.pagination import PageRequest
-from domain.payment_configuration import CardsPerGuest
-from domain.ports import (
-    AlreadyStored,
-    RecordUnreadable,
-    Storage,
-    UnitOfWork,
-    WriteUnit,
-)
-from domain.products import Product
+from domain.products.product import Product
+from domain.psps.hosted_page import EvidenceOrigin, PageAttempt, Prefill
 from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
+from domain.sessions.session import (
+    POLL_EVERY,
+    CardSession,
+    DueSession,
+    Failure,
+    Progress,
+    SessionStatus,
+)
+from domain.storage import AlreadyStored, RecordUnreadable, Storage, UnitOfWork, WriteUnit
 from tests.builders import (
     CALLER,
     CENTER_ID,

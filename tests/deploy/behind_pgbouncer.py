@@ -17,9 +17,9 @@ from adapters.postgresql.migrations import MIGRATIONS, migrate, pending
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
-from domain.card_sessions import SessionStatus
 from domain.identifiers import GuestId
-from domain.ports import WriteUnit
+from domain.sessions.session import SessionStatus
+from domain.storage import WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute
 from tests.adapters.postgresql.relay import relay_to
 from tests.builders import a_guest, a_session

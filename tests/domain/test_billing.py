@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from domain.billing import COUNTRY_CODES, MAX_LENGTHS, BillingInfo, parse_billing_info
 from domain.errors import BillingInfoInvalid, Refusal
-from domain.text import is_clean
+from domain.fields import is_clean
 from tests.strategies import anything
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import NOW
-from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import CardLimitReached
-from domain.events import LONGEST_WAIT, DeliveryStatus, EventType
-from domain.open_hosted_page import LinkExpired
-from domain.worker_heartbeat import IsWorkerMissing
+from domain.events.event import LONGEST_WAIT, DeliveryStatus, EventType
+from domain.hosted_payments.link import LinkExpired
+from domain.sessions.session import CardSession, SessionStatus
+from domain.worker.worker_heartbeat import IsWorkerMissing
 from tests.builders import a_discard
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble

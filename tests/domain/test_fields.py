@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID
-from domain.centers import Center
+from domain.centers.center import Center
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import InvalidField
-from domain.guests import Guest
+from domain.guests.guest import Guest
 from domain.identifiers import MerchantAccount
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
-from domain.products import Product
+from domain.products.product import Product
 from tests.builders import CENTER_ID, PROVIDER, a_center, a_guest, a_product
 
 VALID: Final[dict[Any, dict[str, object]]] = {

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from domain.cards.account import PaymentAccount
 from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,
@@ -14,7 +15,6 @@ from domain.errors import (
     UserNotAuthorized,
 )
 from domain.pagination import Page
-from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
 from tests.installation import OTHER_GOOD_CARD, Installation

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT
-from domain.hosted_pages import Consent, consent_for
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.fields import is_clean
 from domain.identifiers import plain_uuid
-from domain.payment_configuration import PaymentConfiguration
-from domain.text import is_clean
+from domain.psps.hosted_page import Consent, consent_for
 from tests.builders import PROVIDER, a_payment_account
 
 

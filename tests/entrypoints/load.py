@@ -27,10 +27,10 @@ import msgspec
 
 from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.connection import connect
-from domain.card_sessions import CardSession, SessionStatus
 from domain.errors import PaymentMethodAlreadyExists
 from domain.identifiers import AccountId, GuestId, TokenId
 from domain.pagination import PageRequest
+from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import GOOD_BODY
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import a_guest

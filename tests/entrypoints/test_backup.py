@@ -19,7 +19,7 @@ from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from domain.card_sessions import SessionStatus
+from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, Api
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database, pg_dump

@@ -38,7 +38,7 @@ BOTH: Final = f"{NUMBER} {CODE}"
 
 # A fault whose text quotes the request.
 CRASHING: Final = f"""
-from domain.add_card import AddCard
+from domain.sessions.add_card import AddCard
 add_card = AddCard.__call__
 def crash(self, caller, request):
     if request.source == 5:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from adapters.fake_psp.psp import PageState
 from adapters.psp.contract.samples import a_uuid
-from domain.card_sessions import CardSession
 from domain.identifiers import GuestId, TokenId
+from domain.sessions.session import CardSession
 from entrypoints.worker import Worker
 from tests.adapters.fake_psp.conftest import Browser
 from tests.builders import CALLER, a_guest, a_session

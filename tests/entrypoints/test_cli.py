@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.psp.contract.samples import GUEST_ID
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
 from entrypoints.cli import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID, a_center, a_session

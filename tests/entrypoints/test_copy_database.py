@@ -28,12 +28,12 @@ from adapters.psp.contract.samples import (
     a_uuid,
 )
 from adapters.sqlite.storage import SqliteStorage
-from domain.card_sessions import Failure, SessionStatus
 from domain.errors import ServiceUnavailable
-from domain.hosted_pages import EvidenceOrigin
 from domain.identifiers import CardToken, GuestReference, TokenId
 from domain.pagination import PageRequest
-from domain.ports import Storage
+from domain.psps.hosted_page import EvidenceOrigin
+from domain.sessions.session import Failure, SessionStatus
+from domain.storage import Storage
 from entrypoints import copy_database
 from entrypoints.copy_database import CopyFailed, copying
 from entrypoints.settings import PostgresqlDatabase

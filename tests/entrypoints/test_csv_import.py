@@ -20,11 +20,11 @@ from typing_extensions import Buffer, override
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import Transaction
-from domain.centers import Center
-from domain.guests import Guest
+from domain.centers.center import Center
+from domain.guests.guest import Guest
 from domain.identifiers import GuestId
 from domain.pagination import PageRequest
-from domain.products import Product
+from domain.products.product import Product
 from entrypoints.cli import main
 from entrypoints.csv_import import (
     KINDS,

@@ -18,9 +18,9 @@ from typing_extensions import override
 from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
 from adapters.psp.contract.samples import GUEST_ID
-from domain.card_sessions import CardSession
-from domain.events import Secrets
+from domain.events.event import Secrets
 from domain.identifiers import TokenId
+from domain.sessions.session import CardSession
 from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, REMOVED, CardApi, Shop
 from tests.builders import CENTER_ID, a_guest, an_event_delivery
 from tests.installation import MISMATCHING_CARD, Installation

@@ -22,20 +22,20 @@ from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.card_sessions import CardSession, SessionStatus
+from domain.cards.account import PaymentAccount
+from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     InvalidProductId,
     PaymentAccountNotFound,
     PaymentMethodAlreadyExists,
     ServiceUnavailable,
 )
-from domain.events import EventType
-from domain.guests import Guest
-from domain.hosted_pages import WebhookDelivery
+from domain.events.event import EventType
+from domain.guests.guest import Guest
 from domain.identifiers import TokenId
-from domain.payment_accounts import PaymentAccount
-from domain.payment_configuration import CardsPerGuest
 from domain.permissions import Permission
+from domain.psps.hosted_page import WebhookDelivery
+from domain.sessions.session import CardSession, SessionStatus
 from entrypoints.databases import in_a_sentence, refuse_read_only
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center

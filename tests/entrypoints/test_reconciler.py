@@ -12,13 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import NOW
-from domain.card_sessions import CardSession, SessionStatus
-from domain.deliver_event import Attempt, EndpointState
 from domain.errors import ServiceUnavailable
-from domain.events import EventType
+from domain.events.deliver_event import Attempt, EndpointState
+from domain.events.event import EventType
 from domain.identifiers import CenterId, MerchantAccount
-from domain.ports import Storage
-from domain.reconcile import MAX_PER_ROUND
+from domain.sessions.session import CardSession, SessionStatus
+from domain.storage import Storage
+from domain.worker.reconcile import MAX_PER_ROUND
 from entrypoints import reconciler
 from entrypoints.reconciler import (
     EndpointLog,

@@ -24,8 +24,8 @@ from waitress.channel import HTTPChannel
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_sessions import CardSession, SessionStatus
 from domain.identifiers import MerchantAccount, ProviderName
+from domain.sessions.session import CardSession, SessionStatus
 from entrypoints import serve
 from entrypoints.container import build
 from entrypoints.serve import THREADS, ServeError, Server, listen, refuse_missing_psps

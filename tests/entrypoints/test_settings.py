@@ -16,8 +16,8 @@ from adapters.psp.settings import SettingsError
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSettings
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_limits import Counted, CountedPer
 from domain.identifiers import MerchantAccount
+from domain.sessions.limit import Counted, CountedPer
 from entrypoints.settings import (
     LogFormat,
     PostgresqlDatabase,

@@ -12,9 +12,9 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_sessions import CardSession, SessionStatus
 from domain.identifiers import MerchantAccount
-from domain.ports import ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import Api, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running

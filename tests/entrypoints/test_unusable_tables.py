@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.sqlite.connection import connect
-from domain.card_sessions import CardSession
 from domain.errors import ServiceUnavailable
-from domain.events import EventType
+from domain.events.event import EventType
+from domain.sessions.session import CardSession
 from entrypoints.reconciler import run_until_idle
 from entrypoints.worker import Worker
 from tests.adapters.postgresql.by_hand import execute

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from domain.card_sessions import CardSession, SessionStatus
-from domain.events import EventType
-from domain.payment_accounts import PaymentAccount
+from domain.cards.account import PaymentAccount
+from domain.events.event import EventType
+from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import a_product
 from tests.databases import transaction_of

@@ -17,7 +17,7 @@ from adapters.events.sender import HttpEventSender
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
-from domain.events import EventType
+from domain.events.event import EventType
 from domain.identifiers import PspAccount
 from entrypoints.reconciler import Chore, Reconciler, sessions_and_discards
 from entrypoints.worker import CardTestingLog, Worker

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from domain.card_sessions import SessionStatus
 from domain.identifiers import TokenId
+from domain.sessions.session import SessionStatus
 from entrypoints import wsgi
 from tests.adapters.http.api import ACCOUNTS
 from tests.databases import make_database

@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite.connection import connect
-from domain.events import EventType
+from domain.events.event import EventType
 from tests.adapters.events.receiver import read_event
 from tests.entrypoints.load import (
     CLIENTS,

@@ -20,7 +20,7 @@ from adapters.psp.stand_in import (
     html_response,
     json_response,
 )
-from domain.ports import Clock
+from domain.outside import Clock
 from tests.fake_stripe.pages import show
 from tests.fake_stripe.parameters import Refused, decode
 from tests.fake_stripe.stripe import FakeStripe, Merchant, Object, signature

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from domain.ports import Clock
+from domain.outside import Clock
 from tests.fake_stripe.parameters import (
     NOTHING,
     Form,

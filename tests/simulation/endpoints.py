@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from adapters.events.payload import encode
 from adapters.psp.contract.samples import a_uuid
-from domain.events import GONE, Event, EventEndpoint, EventType, Secrets
+from domain.events.event import GONE, Event, EventEndpoint, EventType, Secrets
+from domain.events.event_sender import EventNotSent, EventSender
 from domain.identifiers import CenterId, EndpointId
-from domain.ports import EventNotSent, EventSender
 from domain.retries import LEASE
 
 EVERYTHING: Final = EndpointId(a_uuid(90))

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any, Final
 
 from domain.errors import ServiceUnavailable
-from domain.ports import EventNotSent, ProviderRefused, ProviderUnavailable
+from domain.events.event_sender import EventNotSent
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.simulation.ports import PSP_CALLS, SEND_EVENT, Moment
 from tests.simulation.processes import Process
 

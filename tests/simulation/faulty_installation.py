@@ -14,13 +14,13 @@ from typing_extensions import override
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.samples import GUEST_ID
-from domain.card_limits import CardLimit
-from domain.card_sessions import ASK_AGAIN_AFTER, CardSession
+from domain.cards.account import PaymentAccount
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId
-from domain.payment_accounts import PaymentAccount
 from domain.permissions import Caller
-from domain.ports import ProviderUnavailable, WebhookRejected
+from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.sessions.limit import CardLimit
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
 from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.endpoints import EVERYTHING, an_endpoint

@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
-from domain.ports import EventSender, PaymentProvider, Result, Storage, UnitOfWork, WriteUnit
+from domain.events.event_sender import EventSender
+from domain.psps.payment_provider import PaymentProvider
+from domain.storage import Result, Storage, UnitOfWork, WriteUnit
 
 
 class Moment(StrEnum):

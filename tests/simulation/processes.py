@@ -14,7 +14,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
-from domain.ports import Clock
+from domain.outside import Clock
 from entrypoints.container import Container
 from tests.simulation.endpoints import Endpoints, LeaseCheck
 from tests.simulation.ports import (

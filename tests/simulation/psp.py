@@ -10,7 +10,9 @@ import msgspec
 from typing_extensions import override
 
 from adapters.fake_psp.psp import FakePsp, PageState, PspPage
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.card import Card
+from domain.psps.hosted_page import (
     CardCollected,
     Evidence,
     HostedPage,
@@ -20,9 +22,7 @@ from domain.hosted_pages import (
     WebhookDelivery,
     WebhookNotice,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.payment_accounts import Card
-from domain.ports import PaymentProvider
+from domain.psps.payment_provider import PaymentProvider
 
 NEW_TOKENS: Final = MerchantAccount("default")
 """Here a card gets a new token each time it is typed."""

@@ -21,27 +21,28 @@ from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
-from domain.add_card import AddCardRequest
-from domain.add_event_endpoint import TooManyEndpoints
-from domain.card_sessions import CardSession
-from domain.centers import Center, CenterNotFound
+from domain.centers.center import Center, CenterNotFound
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
-from domain.events import EventEndpoint, EventType
-from domain.guests import Guest
-from domain.hosted_pages import WebhookDelivery
-from domain.identifiers import CallerName, CenterId, GuestId, TokenId
-from domain.open_hosted_page import (
+from domain.events.add_event_endpoint import TooManyEndpoints
+from domain.events.event import EventEndpoint, EventType
+from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.guests.guest import Guest
+from domain.hosted_payments.link import (
     ClickNeeded,
     LinkAltered,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
 )
-from domain.payment_configuration import CardsPerGuest, PaymentConfiguration
+from domain.identifiers import CallerName, CenterId, GuestId, TokenId
 from domain.permissions import Caller, Permission
-from domain.ports import ProviderUnavailable, WebhookRejected, WriteUnit
-from domain.reconcile import Round
-from domain.remove_event_endpoint import EndpointNotFound
+from domain.psps.hosted_page import WebhookDelivery
+from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.sessions.add_card import AddCardRequest
+from domain.sessions.session import CardSession
+from domain.storage import WriteUnit
+from domain.worker.reconcile import Round
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.databases import make_database, transaction_of

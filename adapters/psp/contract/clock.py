@@ -7,7 +7,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from domain.ports import Clock
+from domain.outside import Clock
 
 START: Final = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from domain.ports import Ids
+from domain.outside import Ids
 
 
 class SeededIds(Ids):

@@ -22,7 +22,7 @@ from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.pages import text_of
 from adapters.psp.contract.under_test import START, PspUnderTest, Trouble
 from adapters.psp.stand_in import Response, StandInServer, html_response, json_response
-from domain.hosted_pages import HostedPage
+from domain.psps.hosted_page import HostedPage
 
 _STATUSES: Final[Mapping[Trouble, int]] = {
     Trouble.REFUSED: 400,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import CenterId, GuestId, MerchantAccount, TokenId
+from domain.psps.hosted_page import HostedPageRequest, consent_for
 
 NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
 """A time with microseconds, so that rounding is noticed."""

@@ -22,16 +22,11 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
 )
 from domain.billing import BillingInfo
-from domain.hosted_links import HostedLinks
-from domain.hosted_pages import (
-    CardCollected,
-    HostedPage,
-    HostedPageRequest,
-    Outcome,
-)
+from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import TokenId
-from domain.payment_accounts import Card
-from domain.ports import PaymentProvider
+from domain.psps.card import Card
+from domain.psps.hosted_page import CardCollected, HostedPage, HostedPageRequest, Outcome
+from domain.psps.payment_provider import PaymentProvider
 
 MINUTE: Final = timedelta(minutes=1)
 SECOND: Final = timedelta(seconds=1)

@@ -33,7 +33,8 @@ from adapters.psp.contract.under_test import (
 )
 from adapters.psp.settings import SettingsError
 from domain.billing import AvsResult, BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, GuestId, MerchantAccount
+from domain.psps.hosted_page import (
     CONSENT_LANGUAGE,
     CardCollected,
     HostedPage,
@@ -42,8 +43,12 @@ from domain.hosted_pages import (
     Pending,
     is_credible,
 )
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, GuestId, MerchantAccount
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
+from domain.psps.payment_provider import (
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+    WebhookRejected,
+)
 
 COUNTRIES: Final = (
     "AE AT AU BE BR CA CH CN CZ DE DK ES FI FR GB HK IE IN IT JP MX NL NO NZ PL PT SE US"

@@ -1,4 +1,4 @@
-"""What every PSP adapter promises (`PaymentProvider` in domain/ports.py).
+"""What every PSP adapter promises (`PaymentProvider` in domain/storage.py).
 
 How to test an adapter of your own: `docs/adding-a-provider.md`.
 """
@@ -48,7 +48,16 @@ from adapters.psp.contract.under_test import (
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import SettingsError
 from domain.billing import AvsResult, BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
+    CenterId,
+    GuestReference,
+    MerchantAccount,
+    TokenId,
+)
+from domain.psps.card import Card
+from domain.psps.hosted_page import (
     CardCollected,
     Consent,
     Evidence,
@@ -60,16 +69,12 @@ from domain.hosted_pages import (
     WebhookNotice,
     consent_for,
 )
-from domain.identifiers import (
-    DEFAULT_MERCHANT_ACCOUNT,
-    CardToken,
-    CenterId,
-    GuestReference,
-    MerchantAccount,
-    TokenId,
+from domain.psps.payment_provider import (
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+    WebhookRejected,
 )
-from domain.payment_accounts import Card
-from domain.ports import PaymentProvider, ProviderRefused, ProviderUnavailable, WebhookRejected
 
 NOBODYS: Final = MerchantAccount("nobodys")
 """A merchant account without keys."""

@@ -18,15 +18,16 @@ from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT
 from adapters.psp.plugin import AnyPspPlugin
 from domain.billing import BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.outside import Ids
+from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
     HostedPageRequest,
     Outcome,
     WebhookDelivery,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.ports import Ids, PaymentProvider
+from domain.psps.payment_provider import PaymentProvider
 
 MAIN: Final = MERCHANT_ACCOUNT
 OTHER: Final = MerchantAccount("other")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from adapters.events.sender import HttpEventSender
-from domain.events import CardSummary, Event, EventEndpoint, EventType, Secrets
+from domain.events.event import CardSummary, Event, EventEndpoint, EventType, Secrets
 from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
 from tests.listening import ListeningServer, running
 

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.events.payload import encode
 from adapters.http.responses import StoredCard
-from domain.events import EventType
+from domain.events.event import EventType
 from tests.adapters.events.conftest import an_event
 
 

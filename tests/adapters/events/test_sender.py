@@ -14,7 +14,7 @@ import trustme
 from adapters import outbound_http
 from adapters.events.sender import TOTAL_SECONDS
 from adapters.outbound_http import AddressInfo, LookUp
-from domain.ports import EventNotSent
+from domain.events.event_sender import EventNotSent
 from tests.adapters.events.conftest import send
 from tests.listening import (
     LONG_SECONDS,

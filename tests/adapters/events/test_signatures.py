@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from domain.events import BOTH_SECRETS_SIGN_FOR, Secrets
+from domain.events.event import BOTH_SECRETS_SIGN_FOR, Secrets
 from tests.adapters.events.conftest import SECRETS, an_event, send
 from tests.adapters.events.receiver import read_event
 from tests.listening import ListeningServer, Request

@@ -19,8 +19,8 @@ from adapters.fake_psp.psp import FakePsp
 from adapters.psp.contract.clock import START, SettableClock
 from adapters.psp.contract.ids import SeededIds
 from domain.billing import BillingInfo
-from domain.hosted_pages import HostedPageRequest, consent_for
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
+from domain.psps.hosted_page import HostedPageRequest, consent_for
 
 BASE_URL = "http://127.0.0.1:8000"
 MAIN = MerchantAccount("main")

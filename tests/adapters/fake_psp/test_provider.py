@@ -14,9 +14,9 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import Event, FakePsp, batch
 from adapters.psp.contract.clock import START
-from domain.hosted_pages import HostedPage, WebhookDelivery
 from domain.identifiers import CardToken
-from domain.ports import ProviderRefused, ProviderUnavailable, WebhookRejected
+from domain.psps.hosted_page import HostedPage, WebhookDelivery
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable, WebhookRejected
 from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request, lock
 
 REQUEST = hosted_page_request(avs=True)

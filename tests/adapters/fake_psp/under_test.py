@@ -37,9 +37,9 @@ from adapters.psp.contract.under_test import (
     WaysOut,
 )
 from domain.billing import BillingInfo
-from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.ports import PaymentProvider
+from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.psps.payment_provider import PaymentProvider
 from tests.adapters.fake_psp.conftest import (
     BASE_URL,
     CHALLENGE,

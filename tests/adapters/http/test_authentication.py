@@ -14,9 +14,9 @@ from adapters.http.authentication import Authentication
 from adapters.http.operations import OPERATIONS
 from adapters.http.rate_limits import RateLimits
 from adapters.psp.contract.samples import GUEST_ID
+from domain.access.token import Identity
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller
-from domain.ports import Identity
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused, refused_bare
 from tests.builders import CENTER_ID, a_caller
 from tests.installation import Installation

@@ -28,9 +28,9 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from adapters.http.operations import OPERATIONS, Operation
 from adapters.psp.contract.samples import GUEST_ID
-from domain.card_sessions import SessionStatus
+from domain.centers.payment_configuration import MAX_LINK_MINUTES
 from domain.identifiers import TokenId
-from domain.link_minutes import MAX_LINK_MINUTES
+from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import DOCUMENT, GOOD_BODY, Api
 from tests.builders import CENTER_ID, a_product
 from tests.fuzzing import TIMES

@@ -12,10 +12,10 @@ from falcon.testing import Result
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
-from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CenterId
 from domain.permissions import Permission
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from entrypoints.serve import listen
 from tests.adapters.http.api import GOOD_BODY, Api
 from tests.builders import CENTER_ID, a_center

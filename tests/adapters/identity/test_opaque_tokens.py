@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from domain.access.token import Identity
 from domain.permissions import Permission
-from domain.ports import Identity
 from tests.builders import CENTER_ID
 from tests.installation import Installation
 

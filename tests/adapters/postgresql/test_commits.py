@@ -13,7 +13,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID
 from domain.errors import ServiceUnavailable
-from domain.ports import WriteUnit
+from domain.storage import WriteUnit
 from tests.adapters.postgresql.by_hand import execute
 from tests.adapters.postgresql.relay import Relay, relay_to
 from tests.builders import a_session

@@ -14,7 +14,7 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import CardToken, TokenId
-from domain.ports import UnitOfWork, WriteUnit
+from domain.storage import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import execute
 from tests.builders import (
     CENTER_ID,

@@ -19,7 +19,7 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
-from domain.ports import UnitOfWork, WriteUnit
+from domain.storage import UnitOfWork, WriteUnit
 from tests.adapters.postgresql.by_hand import cut_off, execute, states
 from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session

@@ -18,8 +18,8 @@ from adapters.psp.contract.samples import (
 )
 from domain.identifiers import AccountId, CardToken, TokenId
 from domain.pagination import PageRequest
-from domain.ports import WriteUnit
 from domain.retries import LEASE
+from domain.storage import WriteUnit
 from tests.builders import (
     CALLER,
     CENTER_ID,

@@ -12,7 +12,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.identifiers import CenterId, EndpointId, TokenId
 from domain.pagination import PageRequest
-from domain.ports import UnitOfWork
+from domain.storage import UnitOfWork
 from tests.builders import (
     CENTER_ID,
     a_center,

@@ -24,7 +24,7 @@ from adapters.psp.http import (
     retry_after,
 )
 from adapters.psp.settings import is_https_or_loopback
-from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from tests.listening import (
     Act,
     Handler,

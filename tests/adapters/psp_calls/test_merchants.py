@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.stripe.plugin import NAME as STRIPE
-from domain.card_sessions import ASK_AGAIN_AFTER, CardSession, SessionStatus
-from domain.ports import ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from tests.fake_stripe.server import FakeStripeServer, Trouble, running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation

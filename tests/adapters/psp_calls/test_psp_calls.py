@@ -18,9 +18,9 @@ from adapters.psp_calls.circuit_breaker import (
     CircuitBreakers,
 )
 from adapters.psp_calls.outages import OutageLog
-from domain.card_sessions import ASK_AGAIN_AFTER
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
-from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.sessions.session import ASK_AGAIN_AFTER
 from tests.installation import MERCHANT, Installation, Trouble
 
 AT_FAKE: Final = PspAccount(FAKE, MERCHANT)

@@ -32,9 +32,9 @@ from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Transport, trusted_by_the_sdk
 from adapters.system.ids import RandomIds
-from domain.hosted_pages import Evidence, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import GuestReference, MerchantAccount
-from domain.ports import PaymentProvider
+from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, WebhookDelivery
+from domain.psps.payment_provider import PaymentProvider
 from tests.adapters.stripe.under_test import StripeUnderTest, an_event
 
 KEY_SETTING: Final = "CARDONFILE_STRIPE_TEST_KEY"

@@ -11,8 +11,8 @@ import pytest
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.system.clock import SystemClock
-from domain.hosted_pages import Pending
 from domain.identifiers import GuestReference
+from domain.psps.hosted_page import Pending
 from tests.adapters.stripe.in_test_mode import KEY_SETTING, StripeInTestMode
 from tests.fake_stripe.server import FakeStripeServer, running
 from tests.fake_stripe.stripe import TEST_KEY

@@ -15,7 +15,8 @@ from adapters.stripe.payloads import (
     page_of,
 )
 from domain.billing import AvsResult
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference
+from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
     NoCardCollected,
@@ -24,8 +25,7 @@ from domain.hosted_pages import (
     Pending,
     consent_for,
 )
-from domain.identifiers import CardToken, GuestReference
-from domain.ports import ProviderUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
 from tests.builders import a_page
 
 CREATED = int(START.timestamp())

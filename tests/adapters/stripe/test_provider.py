@@ -16,7 +16,8 @@ from adapters.psp.contract.samples import a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.billing import BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference
+from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
     Evidence,
@@ -26,8 +27,7 @@ from domain.hosted_pages import (
     PageClosed,
     Pending,
 )
-from domain.identifiers import CardToken, GuestReference
-from domain.ports import ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_SECRET

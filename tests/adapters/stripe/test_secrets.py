@@ -20,7 +20,7 @@ from adapters.psp.contract.clock import START
 from adapters.psp.contract.samples import a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
-from domain.ports import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import CALM, HURRIED, KEYS, adapter_for
 from tests.fake_stripe.server import SECRETIVE, FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET

@@ -20,9 +20,9 @@ from adapters.psp.contract.samples import TOKEN_ID, a_page_request
 from adapters.stripe import webhooks
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
-from domain.hosted_pages import WebhookDelivery, WebhookNotice
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount
-from domain.ports import WebhookRejected
+from domain.psps.hosted_page import WebhookDelivery, WebhookNotice
+from domain.psps.payment_provider import WebhookRejected
 from tests.adapters.stripe import under_test
 from tests.adapters.stripe.conftest import CHALLENGED, DECLINED, GOOD, KEYS
 from tests.fake_stripe.server import FakeStripeServer

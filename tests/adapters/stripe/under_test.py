@@ -33,7 +33,8 @@ from adapters.stripe.plugin import KEY, PLUGIN, SECRETS
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.webhooks import HEADER, REFUSED
 from domain.billing import BillingInfo
-from domain.hosted_pages import (
+from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.hosted_page import (
     CardRefused,
     Evidence,
     EvidenceOrigin,
@@ -41,8 +42,7 @@ from domain.hosted_pages import (
     HostedPageRequest,
     WebhookDelivery,
 )
-from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.ports import PaymentProvider
+from domain.psps.payment_provider import PaymentProvider
 from tests.adapters.stripe.conftest import (
     CHALLENGED,
     DECLINED,

@@ -13,12 +13,13 @@ from adapters.psp.http import JsonApi, NotFound
 from adapters.psp.plugin import PspPlugin, Surroundings
 from adapters.psp.settings import AccountSettings, keys_of, values_of
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed, require_secrets
-from domain import hosted_pages as pages
 from domain.billing import AvsResult
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT as DEFAULT
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, TokenId
-from domain.payment_accounts import Card
-from domain.ports import Clock, PaymentProvider, ProviderUnavailable, WebhookRejected
+from domain.outside import Clock
+from domain.psps import hosted_page as pages
+from domain.psps.card import Card
+from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable, WebhookRejected
 
 SECRETS = ("API_KEY", "WEBHOOK_SECRETS")
 ACCOUNTS = AccountSettings(

@@ -31,8 +31,8 @@ from adapters.psp.contract.under_test import (
 from adapters.psp.stand_in import Response, StandInServer
 from adapters.psp.webhooks import sign
 from domain.billing import BillingInfo
-from domain.hosted_pages import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 
 KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
 

@@ -7,9 +7,9 @@ import msgspec
 from acme_psp.adapter import PAGE, AcmePage, AcmeProvider
 from adapters.psp.http import JsonApi, RetryPolicy
 from adapters.psp.settings import keys_of
-from domain import hosted_pages as pages
 from domain.identifiers import MerchantAccount
-from domain.ports import ProviderRefused, ProviderUnavailable
+from domain.psps import hosted_page as pages
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)

@@ -1,0 +1,1 @@
+"""Access tokens: issue, list and revoke them, and find the caller behind one."""

@@ -1,0 +1,67 @@
+"""Issue an access token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from domain.access.token import AccessToken
+from domain.centers.find_centers import existing_centers
+from domain.errors import InvalidField
+from domain.fields import parse_line
+from domain.identifiers import CallerName
+from domain.outside import Clock, Ids
+from domain.permissions import Caller, Permission
+from domain.storage import Storage, WriteUnit
+
+MAX_CALLER_LENGTH: Final = 100
+MIN_LIFETIME: Final = timedelta(minutes=1)
+MAX_LIFETIME: Final = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueToken:
+    """Use case: issue an access token to a caller, and return it.
+
+    It cannot be returned again: only its hash is kept. Each call issues another token. `centers`
+    holds the ids of the centers that the caller may act for, or is None for all centers. Raises
+    InvalidField for a caller, a lifetime or a center id that cannot be used, or CenterNotFound.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+
+    def __call__(
+        self,
+        *,
+        caller: str,
+        permissions: Collection[Permission],
+        centers: Collection[str] | None = None,
+        lifetime: timedelta,
+    ) -> str:
+        """Check the request, store the hash, and return the token."""
+        name = CallerName(parse_line("caller", caller, max_length=MAX_CALLER_LENGTH))
+        if not MIN_LIFETIME <= lifetime <= MAX_LIFETIME:
+            raise InvalidField("lifetime", "from 1 minute to 3650 days")
+        secret = self.ids.secret()
+        now = self.clock.now()
+
+        def issue(unit: WriteUnit) -> str:
+            token, kept = AccessToken.issue(
+                Caller(
+                    name=name,
+                    permissions=frozenset(permissions),
+                    centers=None if centers is None else existing_centers(unit, centers),
+                ),
+                secret=secret,
+                now=now,
+                lifetime=lifetime,
+            )
+            unit.access_tokens.add(kept)
+            unit.commit()
+            return token
+
+        return self.storage.transact(issue)

@@ -1,0 +1,62 @@
+"""Revoke an access token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from domain.access.token import MARK, PREFIX_LENGTH, AccessToken
+from domain.errors import InvalidField
+from domain.outside import Clock
+from domain.storage import Storage, WriteUnit
+
+
+class TokenNotFound(LookupError):
+    """No token begins like this."""
+
+    def __init__(self) -> None:
+        super().__init__("no token begins like this")
+
+
+class TokenAmbiguous(LookupError):
+    """Several tokens may begin like this."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"several tokens begin like this; give their first {PREFIX_LENGTH} characters, or the "
+            "whole token"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeToken:
+    """Use case: refuse a token from the next request on, and return what is kept of it.
+
+    `prefix` is the beginning of the token or the whole token. Of a longer beginning only the first
+    12 characters can be compared. A token that was revoked before keeps its time. Raises InvalidField when every token begins like this, else TokenNotFound or
+    TokenAmbiguous.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self, prefix: str) -> AccessToken:
+        """Find the token and mark it as revoked."""
+        if MARK.startswith(prefix):
+            raise InvalidField("prefix", f"longer than {MARK}, with which every token begins")
+        now = self.clock.now()
+
+        def revoke(unit: WriteUnit) -> AccessToken:
+            tokens = unit.access_tokens.all()
+            named = [token for token in tokens if token.is_token(prefix)] or [
+                token for token in tokens if token.may_begin_with(prefix)
+            ]
+            if not named:
+                raise TokenNotFound
+            if len(named) > 1:
+                raise TokenAmbiguous
+            revoked = replace(named[0], revoked_at=named[0].revoked_at or now)
+            unit.access_tokens.update(revoked)
+            unit.commit()
+            return revoked
+
+        return self.storage.transact(revoke)

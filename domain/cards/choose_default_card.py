@@ -1,0 +1,39 @@
+"""Choose a guest's default card at a center."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from domain.cards.find_account import active_account, lock_account
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseDefaultCard:
+    """Use case: make an active payment account of a guest the default at its center.
+
+    It replaces the default that was chosen before. Choosing the default again changes nothing. Raises
+    UserNotAuthorized or PaymentAccountNotFound.
+    """
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
+        """Make the account the default."""
+        caller.require(MAY_ADD_CARDS)
+        with self.storage.read() as reading:
+            found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
+
+        def choose(unit: WriteUnit) -> None:
+            account, others = lock_account(unit, found)
+            if account.is_default:
+                return
+            # In this order, because the storage refuses two defaults even within a unit.
+            for other in others:
+                if other.is_default:
+                    unit.accounts.update(replace(other, is_default=False))
+            unit.accounts.update(replace(account, is_default=True))
+            unit.commit()
+
+        self.storage.transact(choose)

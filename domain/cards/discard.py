@@ -1,0 +1,129 @@
+"""PSP tokens that are not kept, and must therefore be discarded at the PSP."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from domain.cards.account import PaymentAccount
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
+from domain.retries import next_retry
+
+
+class UnkeptToken(NamedTuple):
+    """A token that is not kept, or not any more, and when its card was collected."""
+
+    psp_account: PspAccount
+    guest_reference: GuestReference
+    token: CardToken
+    collected_at: datetime
+
+    @classmethod
+    def of(cls, account: PaymentAccount) -> UnkeptToken:
+        """Return the token that an account held until now."""
+        return cls(
+            psp_account=PspAccount(account.provider, account.merchant_account),
+            guest_reference=account.guest_reference,
+            token=account.token,
+            collected_at=account.consented_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """A token that is to be discarded, stored in the commit that decided it.
+
+    `begun_at` is set once a process has started. From then on the discard can only be finished:
+    whether the PSP has acted is unknown, and discarding twice is fine. Once `done_at` is set,
+    `due_at` is None; the record stays and says that the token is dead.
+    """
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    guest_reference: GuestReference
+    token: CardToken
+    due_at: datetime | None
+    begun_at: datetime | None = None
+    unanswered_since: datetime | None = None
+    done_at: datetime | None = None
+
+    @property
+    def psp_account(self) -> PspAccount:
+        """The merchant account that holds the token."""
+        return PspAccount(self.provider, self.merchant_account)
+
+    @property
+    def in_progress_until(self) -> datetime | None:
+        """When it is tried next, if it has begun and is not done; None otherwise."""
+        return None if self.begun_at is None else self.due_at
+
+    def begun(self, now: datetime) -> Discard:
+        """Note that the PSP is about to be called."""
+        return replace(self, begun_at=self.begun_at or now)
+
+    def psp_unavailable(self, now: datetime) -> Discard:
+        """Note that the PSP did not respond. It is called again with growing waits."""
+        since = min(self.unanswered_since or now, now)
+        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
+
+    def done(self, now: datetime) -> Discard:
+        """Note that the PSP has discarded the token."""
+        return replace(self, due_at=None, unanswered_since=None, done_at=now)
+
+    def was_done_after(self, collected_at: datetime) -> bool:
+        """Return whether it was done at or after the time when a card was collected."""
+        return self.done_at is not None and collected_at <= self.done_at
+
+    def repeated(self, collected_at: datetime, now: datetime) -> Discard:
+        """Schedule it once more, because the PSP still reports a card with that token.
+
+        A card collected after the discard is a new one. A card collected before it is dead and may
+        not be stored meanwhile; its token is discarded again in case the card was collected during
+        the discard, or our clock is ahead.
+        """
+        begun_at = self.begun_at if self.was_done_after(collected_at) else None
+        return replace(self, due_at=now, begun_at=begun_at, done_at=None)
+
+
+class Discards(Protocol):
+    """Tokens that are to be discarded at their PSP, and those that have been."""
+
+    def add(self, discard: Discard) -> None:
+        """Store a discard. If the token has one, nothing changes."""
+        ...
+
+    def get(
+        self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
+    ) -> Discard | None:
+        """Return the discard of a token, done or not, or None.
+
+        A write unit locks the token, as `PaymentAccounts.is_held` does.
+        """
+        ...
+
+    def update(self, discard: Discard) -> None:
+        """Store a discard that exists."""
+        ...
+
+    def remove(self, discard: Discard) -> None:
+        """Delete a discard, because the token is stored after all."""
+        ...
+
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Return whether `take_due` would find a discard; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Discard | None:
+        """Lease a discard that is due; None when none is.
+
+        A discard is due from its `due_at` on, and if that is later than `latest_due` after a wait of
+        MAX_BACKOFF. Merchant accounts take turns and are left out as in `CardSessions.take_due`. The
+        lease ends at `until`, which is the `due_at` of the discard returned. One that cannot be decoded
+        is leased and passed over, so that it does not block the rest. The caller commits, even if none
+        is returned.
+        """
+        ...

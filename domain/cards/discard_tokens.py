@@ -1,0 +1,97 @@
+"""Discard the PSP tokens that are not kept, and none that an active account holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from domain.cards.discard import Discard, UnkeptToken
+from domain.identifiers import PspAccount
+from domain.outside import Clock
+from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.retries import LEASE
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+
+def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> None:
+    """Schedule the discard of a token, unless an active account holds it. The caller commits."""
+    # Some PSPs return the same token when the same card is stored again, so an active account may
+    # hold it.
+    if unit.accounts.is_held(*unkept.psp_account, unkept.token):
+        return
+    noted = unit.discards.get(*unkept.psp_account, unkept.token)
+    if noted is None:
+        provider, merchant_account = unkept.psp_account
+        discard = Discard(
+            provider=provider,
+            merchant_account=merchant_account,
+            guest_reference=unkept.guest_reference,
+            token=unkept.token,
+            due_at=now,
+        )
+        unit.discards.add(discard)
+    elif noted.done_at is not None:
+        unit.discards.update(noted.repeated(unkept.collected_at, now))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardToken:
+    """Use case: discard at its PSP a token that was taken.
+
+    While the PSP does not respond, the discard is due again later.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+
+    def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
+        """Take a discard that is due; None when none is. Merchant accounts take turns.
+
+        It is leased for a minute, and from now on it can only be finished. Discards at the merchant
+        accounts in `except_at` are left out. When none is due, nothing is written.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.discards.is_any_due(now, except_at=except_at):
+                return None
+
+        def take(unit: WriteUnit) -> Discard | None:
+            discard = unit.discards.take_due(now, until=now + LEASE, except_at=except_at)
+            if discard is not None:
+                discard = discard.begun(now)
+                unit.discards.update(discard)
+            unit.commit()
+            return discard
+
+        return self.storage.transact(take)
+
+    def __call__(self, discard: Discard) -> Discard:
+        """Call the PSP, unless another process has taken the discard. Return the updated discard."""
+        with self.storage.read() as unit:
+            if not _is_ours(unit, discard):
+                return discard
+        try:
+            self.providers[discard.provider].discard(
+                discard.merchant_account, discard.guest_reference, discard.token
+            )
+        except (ProviderUnavailable, ProviderRefused):
+            changed = discard.psp_unavailable(self.clock.now())
+        else:
+            changed = discard.done(self.clock.now())
+
+        def keep(unit: WriteUnit) -> None:
+            if _is_ours(unit, discard):
+                unit.discards.update(changed)
+                unit.commit()
+
+        self.storage.transact(keep)
+        return changed
+
+
+def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
+    """Return whether no other process took the discard over after the lease had ended."""
+    current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
+    is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
+    return current == taken and not is_held

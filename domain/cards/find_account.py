@@ -1,0 +1,45 @@
+"""Find a card on file for a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domain.cards.account import PaymentAccount
+from domain.errors import PaymentAccountNotFound
+from domain.identifiers import AccountId, plain_uuid
+from domain.permissions import Caller
+from domain.storage import UnitOfWork, WriteUnit
+
+
+def active_account(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
+) -> PaymentAccount:
+    """Return an active account of this guest at a center that the caller may see.
+
+    Raises PaymentAccountNotFound in every other case.
+    """
+    known_id = plain_uuid(account_id)
+    account = unit.accounts.get(AccountId(known_id)) if known_id else None
+    if (
+        account is None
+        or account.removed_at is not None
+        or account.guest_id != plain_uuid(guest_id)
+        or not caller.sees(account.center_id)
+    ):
+        raise PaymentAccountNotFound
+    return account
+
+
+def lock_account(
+    unit: WriteUnit, account: PaymentAccount
+) -> tuple[PaymentAccount, Sequence[PaymentAccount]]:
+    """Return an account as it is now, and the guest's other active accounts at its center.
+
+    The others come oldest first. All of them stay as they are until the unit ends, and no account
+    is added there. Raises PaymentAccountNotFound when the account has been removed meanwhile.
+    """
+    stored = unit.accounts.active_at(account.guest_id, account.center_id)
+    current = next((each for each in stored if each.account_id == account.account_id), None)
+    if current is None:
+        raise PaymentAccountNotFound
+    return current, [each for each in stored if each is not current]

@@ -1,0 +1,47 @@
+"""Note what has happened to a card on file, for the endpoints that take such events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from domain.cards.account import PaymentAccount
+from domain.events.event import CardSummary, Event, EventType
+from domain.events.note_event import new_event_id, note_event
+from domain.identifiers import TokenId
+from domain.outside import Ids
+from domain.storage import WriteUnit
+
+
+def note_account_event(
+    unit: WriteUnit,
+    ids: Ids,
+    event_type: EventType,
+    account: PaymentAccount,
+    *,
+    token_id: TokenId | None = None,
+    reason: str | None = None,
+    now: datetime,
+) -> None:
+    """Note an event of a card on file. The caller commits.
+
+    `token_id` is the session that caused it; by default the one that stored the card.
+    """
+    note_event(
+        unit,
+        Event(
+            event_id=new_event_id(ids),
+            type=event_type,
+            occurred_at=now,
+            guest_id=account.guest_id,
+            center_id=account.center_id,
+            token_id=token_id or account.token_id,
+            account_id=account.account_id,
+            status="active" if account.removed_at is None else "removed",
+            reason=reason,
+            card=CardSummary(
+                card_logo=account.card_logo,
+                last_four=account.last_four,
+                expiry_on=account.expiry_on,
+            ),
+        ),
+    )

@@ -1,0 +1,48 @@
+"""Remove a card on file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from domain.cards.account import has_default
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.cards.find_account import active_account, lock_account
+from domain.cards.note_card_event import note_account_event
+from domain.events.event import EventType
+from domain.outside import Clock, Ids
+from domain.permissions import MAY_REMOVE_CARDS, Caller
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAccount:
+    """Use case: remove an active payment account of a guest.
+
+    The same commit notes the discard of its token at the PSP and, if it was the default, makes the
+    guest's newest account left at the center the default. Raises UserNotAuthorized, or
+    PaymentAccountNotFound, also when it is removed already.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
+        """Remove the account and note the discard."""
+        caller.require(MAY_REMOVE_CARDS)
+        now = self.clock.now()
+        with self.storage.read() as reading:
+            found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
+
+        def remove(unit: WriteUnit) -> None:
+            account, others = lock_account(unit, found)
+            removed = account.removed(now)
+            unit.accounts.update(removed)
+            if others and not has_default(others):
+                unit.accounts.update(replace(others[-1], is_default=True))
+            note_discard(unit, UnkeptToken.of(account), now=now)
+            note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+            unit.commit()
+
+        self.storage.transact(remove)

@@ -1,0 +1,1 @@
+"""Centers and how each takes payments."""

@@ -1,0 +1,69 @@
+"""Centers: the spas, salons, clinics and hotels that guests visit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from domain.errors import InvalidCenterId
+from domain.fields import parse_line, parse_uuid, without_card_number
+from domain.identifiers import CenterId, plain_uuid
+from domain.pagination import Page, PageRequest
+
+MAX_NAME_LENGTH: Final = 200
+
+
+class CenterNotFound(LookupError):
+    """No center has this id."""
+
+    def __init__(self, center_id: CenterId) -> None:
+        super().__init__(f"there is no center {center_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Center:
+    """A place of business; its name is what a guest reads on the hosted page."""
+
+    id: CenterId
+    name: str
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        id: object,  # noqa: A002  # the name of the field
+        name: object,
+    ) -> Center:
+        """Read a center that comes from outside. Raises InvalidField."""
+        return cls(
+            id=CenterId(parse_uuid("id", id)),
+            name=without_card_number("name", parse_line("name", name, max_length=MAX_NAME_LENGTH)),
+        )
+
+
+def parse_center_id(value: object) -> CenterId:
+    """Read a center id as a client sent it.
+
+    Raises InvalidCenterId unless it is a UUID in 36-character form.
+    """
+    center_id = plain_uuid(value)
+    if center_id is None:
+        raise InvalidCenterId
+    return CenterId(center_id)
+
+
+class Centers(Protocol):
+    """The centers on file."""
+
+    def get(self, center_id: CenterId) -> Center | None:
+        """Return the center, or None."""
+        ...
+
+    def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
+        """Return a page of these centers, by name; None means all centers."""
+        ...
+
+    def put_many(self, centers: Iterable[Center]) -> None:
+        """Store centers, and update those that exist."""
+        ...

@@ -1,0 +1,65 @@
+"""List the centers that a caller may act for, with what a client must know beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.centers.center import Center, parse_center_id
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.errors import InvalidCenterId
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
+from domain.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredCenter:
+    """A center, and how it takes cards; `configuration` is None if it takes none."""
+
+    center: Center
+    configuration: PaymentConfiguration | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListCenters:
+    """Use case: return a page of the caller's centers, by name.
+
+    Any caller may list its centers. `pages` and `sizes` are the values of the query, unparsed.
+    Raises TooManyItems or PageParameterInvalid.
+    """
+
+    storage: Storage
+
+    def __call__(
+        self, caller: Caller, *, pages: Sequence[str], sizes: Sequence[str]
+    ) -> Page[ConfiguredCenter]:
+        """Look the centers up; changes nothing."""
+        request = PageRequest.parse(pages=pages, sizes=sizes)
+        with self.storage.read() as unit:
+            page = unit.centers.page(caller.centers, request)
+            items = tuple(
+                ConfiguredCenter(center=each, configuration=unit.configurations.get(each.id))
+                for each in page.items
+            )
+        return Page(items=items, total=page.total, request=request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCenter:
+    """Use case: return one of the caller's centers.
+
+    Raises InvalidCenterId, or UserNotAuthorized when the caller is limited to other centers.
+    """
+
+    storage: Storage
+
+    def __call__(self, caller: Caller, *, center_id: str) -> ConfiguredCenter:
+        """Look the center up; changes nothing."""
+        known_id = parse_center_id(center_id)
+        caller.require_center(known_id)
+        with self.storage.read() as unit:
+            center = unit.centers.get(known_id)
+            if center is None:
+                raise InvalidCenterId
+            return ConfiguredCenter(center=center, configuration=unit.configurations.get(known_id))

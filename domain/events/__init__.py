@@ -1,0 +1,1 @@
+"""Events: who is told what, and the sending with its retries."""

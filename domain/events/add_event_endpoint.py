@@ -1,0 +1,73 @@
+"""Add an endpoint that takes events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from domain.centers.find_centers import existing_centers
+from domain.errors import InvalidField
+from domain.events.event import (
+    MAX_ENDPOINTS,
+    EventEndpoint,
+    Secrets,
+    parse_endpoint_url,
+    parse_event_types,
+)
+from domain.identifiers import EndpointId
+from domain.outside import Clock, Ids
+from domain.storage import AlreadyStored, Storage, WriteUnit
+
+
+class TooManyEndpoints(Exception):
+    """There are 50 endpoints."""
+
+    def __init__(self) -> None:
+        super().__init__(f"there are {MAX_ENDPOINTS} endpoints, and no more are possible")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddEventEndpoint:
+    """Use case: add an endpoint, and return it with the secret that signs its events.
+
+    It takes the events of these types that happen from now on. `centers` holds the ids of the
+    centers whose events it takes, or is None for all centers. Only operators add endpoints: an
+    address chosen by a client would let it send requests from inside the operator's network.
+    `may_be_http` is set while the service itself is on loopback. Raises InvalidField,
+    CenterNotFound, or TooManyEndpoints.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+    may_be_http: bool
+
+    def __call__(
+        self, *, url: str, types: Collection[str], centers: Collection[str] | None = None
+    ) -> EventEndpoint:
+        """Check and store the endpoint."""
+        parse_endpoint_url(url, may_be_http=self.may_be_http)
+        event_types = parse_event_types(types)
+        endpoint_id = EndpointId(self.ids.uuid())
+        secrets = Secrets.of(self.ids.secret())
+        now = self.clock.now()
+
+        def add(unit: WriteUnit) -> EventEndpoint:
+            if len(unit.event_endpoints.all()) >= MAX_ENDPOINTS:
+                raise TooManyEndpoints
+            endpoint = EventEndpoint(
+                endpoint_id=endpoint_id,
+                url=url,
+                types=event_types,
+                centers=None if centers is None else existing_centers(unit, centers),
+                secrets=secrets,
+                created_at=now,
+            )
+            try:
+                unit.event_endpoints.add(endpoint)
+            except AlreadyStored:
+                raise InvalidField("url", "one that has not been added yet") from None
+            unit.commit()
+            return endpoint
+
+        return self.storage.transact(add)

@@ -1,0 +1,120 @@
+"""Send the events that are due to their endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from domain.events.event import GONE, DueDelivery, EventDelivery, EventEndpoint
+from domain.events.event_sender import EventNotSent, EventSender
+from domain.identifiers import EndpointId
+from domain.outside import Clock
+from domain.retries import LEASE
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
+
+ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
+"""The result of a delivery that was under way when its endpoint was disabled or removed."""
+ENDPOINT_IS_UNREADABLE: Final = "endpoint of another release"
+"""The result of a delivery to an endpoint that this release cannot decode."""
+
+
+class EndpointState(Enum):
+    """What an attempt shows of its endpoint. Nothing is sent to one that is `OFF`."""
+
+    TAKES_EVENTS = auto()
+    AWAY = auto()
+    GONE = auto()
+    OFF = auto()
+
+
+class Attempt(NamedTuple):
+    """A delivery after an attempt, and what it shows of the endpoint."""
+
+    delivery: EventDelivery
+    endpoint: EndpointState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverEvent:
+    """Use case: send an event that was taken, at least once.
+
+    An endpoint has taken it when it responds with 2xx. After 410 it is disabled and gets no more.
+    Anything else is tried again, ten times in three days.
+    """
+
+    storage: Storage
+    sender: EventSender
+    clock: Clock
+
+    def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
+        """Take the delivery that has been due the longest; None when none is due.
+
+        Notices of cards that expire come last. It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
+        is due, nothing is written.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.event_deliveries.is_any_due(now, except_to=except_to):
+                return None
+
+        def take(unit: WriteUnit) -> DueDelivery | None:
+            taken = unit.event_deliveries.take_due(now, until=now + LEASE, except_to=except_to)
+            unit.commit()
+            return taken
+
+        return self.storage.transact(take)
+
+    def __call__(self, taken: DueDelivery) -> Attempt | None:
+        """Send it, and return the attempt; None if another process has taken the delivery over."""
+        with self.storage.read() as unit:
+            delivery = _still_ours(unit, taken)
+            if delivery is None:
+                return None
+            try:
+                endpoint, is_readable = unit.event_endpoints.get(taken.endpoint_id), True
+            except RecordUnreadable:
+                endpoint, is_readable = None, False
+        if is_readable:
+            attempt = self._attempt(delivery, endpoint)
+        else:
+            refused = delivery.refused(ENDPOINT_IS_UNREADABLE, self.clock.now())
+            attempt = Attempt(refused, EndpointState.AWAY)
+
+        def keep(unit: WriteUnit) -> None:
+            if attempt.endpoint is EndpointState.GONE:
+                self._disable(unit, taken.endpoint_id)
+            if _still_ours(unit, taken):
+                unit.event_deliveries.update(attempt.delivery)
+            unit.commit()
+
+        self.storage.transact(keep)
+        return attempt
+
+    def _attempt(self, delivery: EventDelivery, endpoint: EventEndpoint | None) -> Attempt:
+        if endpoint is None or not endpoint.is_active:
+            off = delivery.failed_for_good(ENDPOINT_IS_OFF, self.clock.now())
+            return Attempt(off, EndpointState.OFF)
+        try:
+            status = self.sender.send(delivery.event, endpoint, now=self.clock.now())
+        except EventNotSent as failure:
+            refused = delivery.refused(str(failure), self.clock.now())
+            return Attempt(refused, EndpointState.AWAY)
+        now, result = self.clock.now(), str(status)
+        if status // 100 == 2:
+            return Attempt(delivery.delivered(result, now), EndpointState.TAKES_EVENTS)
+        if status == GONE:
+            return Attempt(delivery.failed_for_good(result, now), EndpointState.GONE)
+        return Attempt(delivery.refused(result, now), EndpointState.AWAY)
+
+    def _disable(self, unit: WriteUnit, endpoint_id: EndpointId) -> None:
+        endpoint = unit.event_endpoints.get(endpoint_id)
+        if endpoint is not None and endpoint.is_active:
+            unit.event_endpoints.update(replace(endpoint, disabled_at=self.clock.now()))
+
+
+def _still_ours(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
+    """Return the delivery; None if another process has taken it over, or it was replayed."""
+    delivery = unit.event_deliveries.get(taken.event_id, taken.endpoint_id)
+    return delivery if delivery is not None and delivery.due_at == taken.due_at else None

@@ -1,0 +1,307 @@
+"""What happens to cards and sessions, as the operators' endpoints are told about it.
+
+An endpoint is an address of a client that takes events of some types. An event has one delivery
+to each endpoint that took its type when it happened.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from random import Random
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from domain.errors import InvalidField
+from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
+from domain.redirects import redirect_origin
+
+MAX_ENDPOINTS: Final = 50
+"""How many endpoints there may be: the worker has a thread for each, so none waits for another."""
+
+WAITS: Final = (
+    timedelta(seconds=30),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=5),
+    timedelta(hours=10),
+    timedelta(hours=14),
+    timedelta(hours=18),
+    timedelta(hours=22),
+)
+"""The waits between the ten attempts of a delivery: three days in all."""
+JITTER: Final = 0.1
+"""By which part each wait is longer or shorter, so that a backlog does not arrive all at once."""
+
+LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
+
+BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
+DELIVERIES_ARE_KEPT_FOR: Final = timedelta(days=30)
+
+GONE: Final = 410
+"""The HTTP status by which an endpoint asks for no more events (RFC 9110)."""
+
+
+class EventType(StrEnum):
+    """What has happened."""
+
+    ACCOUNT_STORED = "account.stored"
+    ACCOUNT_RENEWED = "account.renewed"
+    ACCOUNT_REMOVED = "account.removed"
+    ACCOUNT_EXPIRING = "account.expiring"
+    SESSION_FAILED = "session.failed"
+    SESSION_EXPIRED = "session.expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSummary:
+    """What an event says of a card. `expiry_on` is MM/YY."""
+
+    card_logo: str
+    last_four: str
+    expiry_on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a card or to a session at `occurred_at`.
+
+    `token_id` names the session, `account_id` the card on file if there is one. `status` is the one
+    that it has now: of the session, or `active` or `removed` of the card. `reason` says why in one
+    word, where there is more than one.
+    """
+
+    event_id: EventId
+    type: EventType
+    occurred_at: datetime
+    guest_id: GuestId
+    center_id: CenterId
+    token_id: TokenId
+    status: str
+    account_id: AccountId | None = None
+    reason: str | None = None
+    card: CardSummary | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """What events to an endpoint are signed with, as `whsec_` and Base64 (Standard Webhooks).
+
+    `previous` signs too until `previous_until`, so that a receiver can change over.
+    """
+
+    current: str
+    previous: str | None = None
+    previous_until: datetime | None = None
+
+    @classmethod
+    def of(cls, random_text: str) -> Secrets:
+        """Return secrets made of new random text."""
+        return cls(current=f"whsec_{b64encode(random_text.encode()).decode()}")
+
+    def rolled(self, random_text: str, now: datetime) -> Secrets:
+        """Return secrets with a new current one. The one until now signs for 24 hours more."""
+        return replace(
+            self.of(random_text), previous=self.current, previous_until=now + BOTH_SECRETS_SIGN_FOR
+        )
+
+    def at(self, now: datetime) -> tuple[str, ...]:
+        """Return the secrets that sign at this time, the current one first."""
+        if self.previous is None or self.previous_until is None or now >= self.previous_until:
+            return (self.current,)
+        return (self.current, self.previous)
+
+    def __repr__(self) -> str:
+        """Leave the secrets out."""
+        return "Secrets(...)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventEndpoint:
+    """An address that takes events of these types, of these centers; None means all centers.
+
+    It takes none once it is removed, or disabled because it responded 410. A newer release may have
+    stored types that this one does not know.
+    """
+
+    endpoint_id: EndpointId
+    url: str
+    types: tuple[str, ...]
+    centers: frozenset[CenterId] | None
+    secrets: Secrets
+    created_at: datetime
+    disabled_at: datetime | None = None
+    removed_at: datetime | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether events are sent to it."""
+        return self.disabled_at is None and self.removed_at is None
+
+    def takes(self, event: Event) -> bool:
+        """Return whether this event is sent to it."""
+        is_its_center = self.centers is None or event.center_id in self.centers
+        return self.is_active and event.type in self.types and is_its_center
+
+
+class DeliveryStatus(StrEnum):
+    """The states of a delivery."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+class DueDelivery(NamedTuple):
+    """A delivery that was taken, with the end of its lease."""
+
+    event_id: EventId
+    endpoint_id: EndpointId
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDelivery:
+    """The sending of one event to one endpoint, stored in the commit that decided the event.
+
+    `due_at` is the time of the next attempt, or the end of a lease; None means that there is none.
+    `attempts` counts those since the event happened, or since it was replayed. `last_result` is an
+    HTTP status or the kind of failure, for operators.
+    """
+
+    event: Event
+    endpoint_id: EndpointId
+    due_at: datetime | None
+    attempts: int = 0
+    attempted_at: datetime | None = None
+    last_result: str | None = None
+    status: DeliveryStatus = DeliveryStatus.PENDING
+
+    def delivered(self, result: str, now: datetime) -> EventDelivery:
+        """Note that the endpoint has taken the event."""
+        return self._attempted(result, now, due_at=None, status=DeliveryStatus.DELIVERED)
+
+    def failed_for_good(self, result: str, now: datetime) -> EventDelivery:
+        """Note that the event is not sent to this endpoint any more, unless it is replayed."""
+        return self._attempted(result, now, due_at=None, status=DeliveryStatus.FAILED)
+
+    def refused(self, result: str, now: datetime) -> EventDelivery:
+        """Note that the endpoint has not taken the event. The tenth time is the last."""
+        if self.attempts >= len(WAITS):
+            return self.failed_for_good(result, now)
+        # The jitter follows from the ids, so that the same history always repeats itself.
+        jitter = Random(f"{self.event.event_id}/{self.endpoint_id}/{self.attempts}")  # noqa: S311 - it need not be secret
+        wait = WAITS[self.attempts] * jitter.uniform(1 - JITTER, 1 + JITTER)
+        return self._attempted(result, now, due_at=now + wait, status=DeliveryStatus.PENDING)
+
+    def replayed(self, now: datetime) -> EventDelivery:
+        """Make the delivery due at once, with ten attempts to come."""
+        return replace(self, due_at=now, attempts=0, status=DeliveryStatus.PENDING)
+
+    def _attempted(
+        self, result: str, now: datetime, *, due_at: datetime | None, status: DeliveryStatus
+    ) -> EventDelivery:
+        return replace(
+            self,
+            due_at=due_at,
+            attempts=self.attempts + 1,
+            attempted_at=now,
+            last_result=result,
+            status=status,
+        )
+
+
+def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
+    """Check the address of an endpoint as an operator gave it, and return it unchanged.
+
+    It is https, or http if `may_be_http`, without user information and fragment. Raises
+    InvalidField. Whether it leads to a public address is checked at each connection.
+    """
+    schemes = ("https", "http") if may_be_http else ("https",)
+    if redirect_origin(value) is None or urlsplit(value).scheme not in schemes or "#" in value:
+        expected = "an https address" if not may_be_http else "an https or http address"
+        raise InvalidField("url", f"{expected} in ASCII, without user name, password and fragment")
+    return value
+
+
+def parse_event_types(values: Iterable[str]) -> tuple[EventType, ...]:
+    """Return the event types of these names, each once. Raises InvalidField."""
+    try:
+        return tuple(dict.fromkeys(map(EventType, values)))
+    except ValueError:
+        raise InvalidField("type", f"one of {', '.join(EventType)}") from None
+
+
+class EventEndpoints(Protocol):
+    """The endpoints that take events."""
+
+    def add(self, endpoint: EventEndpoint) -> None:
+        """Store an endpoint. Raises AlreadyStored if one that is not removed has this URL."""
+        ...
+
+    def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
+        """Return the endpoint, removed or not, or None. A write unit locks it."""
+        ...
+
+    def all(self) -> Sequence[EventEndpoint]:
+        """Return the endpoints that are not removed and can be decoded, oldest first."""
+        ...
+
+    def update(self, endpoint: EventEndpoint) -> None:
+        """Store an endpoint that exists."""
+        ...
+
+
+class EventDeliveries(Protocol):
+    """The deliveries of events, under way and done."""
+
+    def add(self, delivery: EventDelivery) -> None:
+        """Store a delivery. Raises AlreadyStored if the event has one to this endpoint."""
+        ...
+
+    def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
+        """Return the delivery of an event to an endpoint, or None. A write unit locks it."""
+        ...
+
+    def of(self, event_id: EventId) -> Sequence[EventDelivery]:
+        """Return the deliveries of an event. A write unit locks them."""
+        ...
+
+    def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
+        """Return the deliveries of the latest events, newest first; or only those that failed.
+
+        Those that cannot be decoded are left out.
+        """
+        ...
+
+    def update(self, delivery: EventDelivery) -> None:
+        """Store a delivery that exists."""
+        ...
+
+    def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
+        """Return whether `take_due` would find a delivery; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
+    ) -> DueDelivery | None:
+        """Lease the delivery that has been due the longest; None when none is due.
+
+        A delivery is due from its `due_at` on, and if that is later than `latest_due` after a wait
+        of LONGEST_WAIT. Those of `account.expiring` come after all others, because thousands are
+        stored at once. Those to the endpoints in `except_to` are left out. The lease ends at `until`: then the
+        delivery is due again, in case the process that took it has died. The event is not read, so
+        one that cannot be read does not keep the others from being taken.
+        """
+        ...
+
+    def forget(self, *, before: datetime) -> int:
+        """Delete a bounded number of deliveries that are not due and whose event happened before.
+
+        Return how many.
+        """
+        ...

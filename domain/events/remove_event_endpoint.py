@@ -1,0 +1,73 @@
+"""Remove an endpoint, or change the secret that signs its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from domain.events.event import EventEndpoint
+from domain.identifiers import EndpointId, plain_uuid
+from domain.outside import Clock, Ids
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+
+class EndpointNotFound(LookupError):
+    """No endpoint has this id, or it is removed."""
+
+    def __init__(self) -> None:
+        super().__init__("no endpoint has this id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveEventEndpoint:
+    """Use case: send nothing more to an endpoint, not even what is due.
+
+    A request that has begun is completed. The deliveries stay in the list. Raises EndpointNotFound.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self, endpoint_id: str) -> EventEndpoint:
+        """Mark the endpoint as removed, and return it."""
+        now = self.clock.now()
+
+        def remove(unit: WriteUnit) -> EventEndpoint:
+            endpoint = replace(_endpoint(unit, endpoint_id), removed_at=now)
+            unit.event_endpoints.update(endpoint)
+            unit.commit()
+            return endpoint
+
+        return self.storage.transact(remove)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollEventSecret:
+    """Use case: give an endpoint a new secret. Both secrets sign for 24 hours.
+
+    Rolling again within that time ends the older one at once. Raises EndpointNotFound.
+    """
+
+    storage: Storage
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, endpoint_id: str) -> EventEndpoint:
+        """Store the new secret, and return the endpoint with it."""
+        secret, now = self.ids.secret(), self.clock.now()
+
+        def roll(unit: WriteUnit) -> EventEndpoint:
+            endpoint = _endpoint(unit, endpoint_id)
+            endpoint = replace(endpoint, secrets=endpoint.secrets.rolled(secret, now))
+            unit.event_endpoints.update(endpoint)
+            unit.commit()
+            return endpoint
+
+        return self.storage.transact(roll)
+
+
+def _endpoint(unit: UnitOfWork, endpoint_id: str) -> EventEndpoint:
+    known_id = plain_uuid(endpoint_id)
+    endpoint = unit.event_endpoints.get(EndpointId(known_id)) if known_id else None
+    if endpoint is None or endpoint.removed_at is not None:
+        raise EndpointNotFound
+    return endpoint

@@ -1,0 +1,84 @@
+"""Guests: the people whose cards are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from domain.billing import MAX_LENGTHS, is_email_address
+from domain.errors import GuestIdNotUsable, InvalidField
+from domain.fields import parse_line, parse_uuid, without_card_number
+from domain.identifiers import GuestId, plain_uuid
+
+MAX_NAME_LENGTH: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """An existing guest. `email` is None when it is not known."""
+
+    id: GuestId
+    first_name: str
+    last_name: str
+    email: str | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        id: object,  # noqa: A002  # the name of the field
+        first_name: object,
+        last_name: object,
+        email: object,
+    ) -> Guest:
+        """Read a guest that comes from outside; None and "" are no `email`. Raises InvalidField."""
+        guest = cls(
+            id=GuestId(parse_uuid("id", id)),
+            first_name=_parse_name("first_name", first_name),
+            last_name=_parse_name("last_name", last_name),
+            email=_parse_email(email),
+        )
+        # Receptionists type card numbers into name fields, and the page shows both together.
+        without_card_number("last_name", f"{guest.first_name} {guest.last_name}")
+        return guest
+
+
+def parse_guest_id(value: str) -> GuestId:
+    """Read a guest id from a path. Raises GuestIdNotUsable when it is not a UUID."""
+    guest_id = plain_uuid(value)
+    if guest_id is None:
+        raise GuestIdNotUsable
+    return GuestId(guest_id)
+
+
+def _parse_name(field: str, value: object) -> str:
+    return without_card_number(field, parse_line(field, value, max_length=MAX_NAME_LENGTH))
+
+
+def _parse_email(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and len(value) <= MAX_LENGTHS["email"] and is_email_address(value):
+        return without_card_number("email", value)
+    raise InvalidField("email", "an e-mail address, or nothing")
+
+
+class Guests(Protocol):
+    """The guests on file."""
+
+    def get(self, guest_id: GuestId) -> Guest | None:
+        """Return the guest, or None."""
+        ...
+
+    def add(self, guest: Guest) -> None:
+        """Store a new guest. Raises AlreadyStored when the guest exists."""
+        ...
+
+    def update(self, guest: Guest) -> None:
+        """Store a guest that exists."""
+        ...
+
+    def put_many(self, guests: Iterable[Guest]) -> None:
+        """Store guests, and update those that exist."""
+        ...

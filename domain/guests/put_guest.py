@@ -1,0 +1,51 @@
+"""Create or update a guest under the client's own id."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from domain.guests.guest import Guest, parse_guest_id
+from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
+from domain.storage import AlreadyStored, Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutGuest:
+    """Use case: create the guest with this id, or update it.
+
+    Creating needs `guests:add`, changing `guests:edit`. Repeating a request changes nothing and
+    needs either of them. A guest belongs to no center, so a caller that is limited to centers may
+    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField.
+    """
+
+    storage: Storage
+
+    def __call__(
+        self, caller: Caller, *, guest_id: str, first_name: object, last_name: object, email: object
+    ) -> Guest:
+        """Store the guest and return it."""
+        caller.require_all_centers()
+        caller.require(MAY_PUT_GUESTS)
+        guest = Guest.parse(
+            id=parse_guest_id(guest_id), first_name=first_name, last_name=last_name, email=email
+        )
+
+        def put(unit: WriteUnit) -> None:
+            stored = unit.guests.get(guest.id)
+            if stored == guest:
+                return
+            if stored is None:
+                caller.require(MAY_ADD_GUESTS)
+                unit.guests.add(guest)
+            else:
+                caller.require(MAY_EDIT_GUESTS)
+                unit.guests.update(guest)
+            unit.commit()
+
+        # Another request may create the same guest at the same time. Then it exists the next time.
+        with suppress(AlreadyStored):
+            self.storage.transact(put)
+            return guest
+        self.storage.transact(put)
+        return guest

@@ -1,0 +1,96 @@
+"""A guest's browser comes back from the PSP's page, and is redirected to the stored redirect_uri.
+
+That happens whatever became of the card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from domain.errors import ServiceUnavailable
+from domain.hosted_payments.link import find_session
+from domain.hosted_payments.open_hosted_page import store_change
+from domain.outside import Clock
+from domain.psps.hosted_page import MAX_EVIDENCE, Evidence, EvidenceOrigin
+from domain.psps.payment_provider import Providers, ProviderUnavailable
+from domain.sessions.session import CardSession, Progress
+from domain.settling.settle_session import SettleSession
+from domain.storage import Storage, WriteUnit
+
+MAX_EVIDENCE_LENGTH: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnFromHostedPage:
+    """Use case: the guest has finished the page; settle the session if that is possible at once.
+
+    The return is noted first. The query parameters that the PSP's adapter needs are stored as
+    evidence, and no others. If the session cannot be settled now, or a browser has had the PSP asked
+    about it less than 2 seconds ago, the reconciler settles it. Raises LinkUnknown.
+    """
+
+    storage: Storage
+    providers: Providers
+    settle: SettleSession
+    clock: Clock
+
+    def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
+        """Store the evidence and settle. Return the stored redirect_uri."""
+        session = find_session(self.storage, token_id)
+        if not session.is_settled:
+            evidence = self._evidence(session, parameters)
+            # The guest can do nothing about an outage, so the browser is redirected in any case.
+            with suppress(ServiceUnavailable):
+                if self._note(session, evidence):
+                    self.settle(session.token_id)
+        return session.redirect_uri
+
+    def _note(self, seen: CardSession, evidence: Evidence | None) -> bool:
+        """Store the return and the evidence; return whether the PSP may be asked now."""
+
+        def note(unit: WriteUnit) -> bool:
+            session = unit.sessions.get(seen.token_id) or seen
+            returned = session.with_progress(Progress.RETURNED)
+            asked = returned.asked(self.clock.now())
+            changed = asked or returned.asked_later()
+            if changed != session:
+                unit.sessions.update(changed)
+            if evidence is not None:
+                unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
+            unit.commit()
+            return asked is not None
+
+        return self.storage.transact(note)
+
+    def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
+        """Return the parameters that the PSP's adapter needs, or None."""
+        try:
+            needed = self.providers[session.configuration.provider].return_parameters
+        except ProviderUnavailable:
+            return None
+        kept = {name: value for name, value in parameters.items() if name in needed}
+        content = json.dumps(kept, sort_keys=True)
+        if not kept or len(content) > MAX_EVIDENCE_LENGTH:
+            return None
+        return Evidence(origin=EvidenceOrigin.RETURN, content=content, received_at=self.clock.now())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelHostedPage:
+    """Use case: the guest leaves the page without a card; it is noted, and the link still works.
+
+    Raises LinkUnknown.
+    """
+
+    storage: Storage
+
+    def __call__(self, *, token_id: str) -> str:
+        """Note it, if that is possible now. Return the stored redirect_uri."""
+        session = find_session(self.storage, token_id)
+        with suppress(ServiceUnavailable):
+            store_change(self.storage, session, lambda it: it.with_progress(Progress.CANCELLED))
+        return session.redirect_uri

@@ -1,0 +1,68 @@
+"""The addresses for guests' browsers, all made from the public base URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from domain.errors import CardLimitReached
+from domain.identifiers import TokenId, plain_uuid
+from domain.sessions.session import CardSession
+from domain.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedLinks:
+    """Makes addresses under `base_url`, which comes from the settings, never from a request."""
+
+    base_url: str
+
+    def hosted_payment_uri(self, session: CardSession) -> str:
+        """Return the address to which a client redirects the guest (interface, `openHostedPage`)."""
+        redirect_uri = quote(session.redirect_uri, safe="")
+        return (
+            f"{self.base_url}/hosted-payments?token_id={session.token_id}"
+            f"&redirect_uri={redirect_uri}"
+        )
+
+    def return_uri(self, token_id: TokenId) -> str:
+        """Return the address to which the PSP redirects the guest after the page."""
+        return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
+
+    def cancel_uri(self, token_id: TokenId) -> str:
+        """Return the address of the page's link back without a card."""
+        return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"
+
+
+class LinkUnknown(Exception):
+    """No session has this token, or its guest or center is gone."""
+
+
+class LinkAltered(Exception):
+    """The redirect_uri in the link is not the one of the add-card request."""
+
+
+class LinkExpired(Exception):
+    """The session is past its end, or has had its last page."""
+
+
+class LinkPaused(Exception):
+    """Too many cards were refused in 24 hours, so there is no further page for now."""
+
+    def __init__(self, reached: CardLimitReached) -> None:
+        self.reached = reached
+        super().__init__()
+
+
+class ClickNeeded(Exception):
+    """The link is older than 24 hours, so only the guest's click opens it."""
+
+
+def find_session(storage: Storage, token_id: str) -> CardSession:
+    """Return the session with this token. Raises LinkUnknown when there is none."""
+    known_id = plain_uuid(token_id)
+    with storage.read() as unit:
+        session = unit.sessions.get(TokenId(known_id)) if known_id else None
+    if session is None:
+        raise LinkUnknown
+    return session

@@ -1,0 +1,182 @@
+"""A guest's browser opens the link: create the page, and redirect the browser there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from domain.errors import CardLimitReached
+from domain.hosted_payments.link import (
+    ClickNeeded,
+    HostedLinks,
+    LinkAltered,
+    LinkExpired,
+    LinkPaused,
+    LinkUnknown,
+    find_session,
+)
+from domain.outside import Clock
+from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest, consent_for
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.redirects import redirect_origin
+from domain.sessions.card_testing import on_refused_cards, require_below_limits
+from domain.sessions.limit import CardLimit
+from domain.sessions.session import CardSession, Progress
+from domain.settling.obtain_page import ObtainPage
+from domain.settling.settle_session import SettleSession
+from domain.storage import Storage, WriteUnit
+
+
+class PageUnderWay(ProviderUnavailable):
+    """Another request asks the PSP for the page, or has asked less than 2 seconds ago."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenHostedPage:
+    """Use case: return the address that a link leads to.
+
+    The first opening starts an attempt; from then on the session lives at least as long as its
+    page. A link that is opened again leads to the same page, or to a new one if that page is over.
+    The link of a settled session leads to the stored redirect_uri.
+    Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
+    when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those
+    on refused cards count here too: sessions started in advance get no page once one is reached.
+    """
+
+    storage: Storage
+    limits: Sequence[CardLimit]
+    settle: SettleSession
+    obtain_page: ObtainPage
+    links: HostedLinks
+    clock: Clock
+
+    def __call__(self, *, token_id: str, redirect_uri: str, by_click: bool = False) -> str:
+        """Ensure that there is a page; return the address to redirect the browser to.
+
+        `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
+        written and the PSP was not called.
+        """
+        session, now = find_session(self.storage, token_id), self.clock.now()
+        if redirect_uri != session.redirect_uri:
+            raise LinkAltered
+        if not by_click and session.needs_click(now):
+            raise ClickNeeded
+        if self._begin_question(session, now):
+            self.settle(session.token_id)
+        session = self._with_page(self._with_attempt(session))
+        return session.redirect_uri if session.is_settled else self._page_of(session)
+
+    def _begin_question(self, session: CardSession, now: datetime) -> bool:
+        """Note that the PSP is asked about the page; return False if there is nothing to ask now."""
+        return (
+            session.attempt is not None
+            and session.attempt.has_live_page
+            and not session.is_past_end(now)
+            and store_change(self.storage, session, lambda it: it.asked(self.clock.now()))
+        )
+
+    def _with_page(self, session: CardSession) -> CardSession:
+        """Return the session with the page of its attempt, unless the PSP refused to create it."""
+        if session.is_settled or not session.current_attempt.is_unanswered:
+            return session
+        try:
+            return self.obtain_page(session)
+        except ProviderUnavailable:
+            store_change(self.storage, session, lambda it: it.answered(self.clock.now()))
+            raise
+
+    def _page_of(self, session: CardSession) -> str:
+        """Return the address of the page, if it can still be used."""
+        now, attempt = self.clock.now(), session.current_attempt
+        if session.is_past_end(now):
+            raise LinkExpired
+        if attempt.page is None or attempt.over:
+            raise ProviderUnavailable("the PSP refused to make a page")
+        if now >= attempt.page.ends_at:
+            raise ProviderUnavailable("the page has ended, and the PSP does not say how")
+        return attempt.page.address
+
+    def _with_attempt(self, seen: CardSession) -> CardSession:
+        """Return the session with an attempt that is not over, stored before the PSP is called.
+
+        The caller asks about an attempt without an answer. A session that another process has
+        settled meanwhile is returned unchanged.
+        """
+
+        def note(unit: WriteUnit) -> CardSession:
+            session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
+            if session.is_settled:
+                return session
+            if session.is_past_end(now):
+                raise LinkExpired
+            opened = session.with_progress(Progress.OPENED)
+            if session.attempt is None or session.attempt.over:
+                opened = session.with_attempt(self._next_request(unit, session, now))
+            elif session.attempt.is_unanswered:
+                asked = opened.asked(now)
+                if asked is None:
+                    raise PageUnderWay
+                opened = asked
+            if opened != session:
+                unit.sessions.update(opened)
+                unit.commit()
+            return opened
+
+        return self.storage.transact(note)
+
+    def _next_request(
+        self, unit: WriteUnit, session: CardSession, now: datetime
+    ) -> HostedPageRequest:
+        number = session.attempt.request.attempt + 1 if session.attempt else 1
+        if not session.may_have_page(number, now):
+            raise LinkExpired
+        try:
+            require_below_limits(unit, on_refused_cards(self.limits), session, now)
+        except CardLimitReached as reached:
+            raise LinkPaused(reached) from reached
+        guest = unit.guests.get(session.guest_id)
+        center = unit.centers.get(session.center_id)
+        if guest is None or center is None:
+            raise LinkUnknown
+        configuration = session.configuration
+        # Who opens an old link may not be the guest for whom it was made.
+        is_old = session.is_old(now)
+        shows_guest = session.shows_guest and not is_old
+        request = HostedPageRequest(
+            token_id=session.token_id,
+            attempt=number,
+            merchant_account=configuration.merchant_account,
+            guest_id=guest.id,
+            guest_reference=None,
+            guest_name=f"{guest.first_name} {guest.last_name}" if shows_guest else "",
+            guest_email=guest.email if shows_guest else None,
+            center_name=center.name,
+            billing_info=None if is_old else session.billing_info,
+            avs=configuration.avs,
+            return_uri=self.links.return_uri(session.token_id),
+            cancel_uri=self.links.cancel_uri(session.token_id),
+            redirect_origin=redirect_origin(session.redirect_uri) or "",
+            consent=consent_for(center.name),
+            begun_at=now,
+            live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
+            center_id=center.id,
+        )
+        reference = unit.guest_references.get(session.psp_guest(request))
+        return replace(request, guest_reference=reference)
+
+
+def store_change(
+    storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
+) -> bool:
+    """Change the stored session, and return True; or False if `change` returns None."""
+
+    def store(unit: WriteUnit) -> bool:
+        session = unit.sessions.get(seen.token_id) or seen
+        changed = change(session)
+        if changed is not None and changed != session:
+            unit.sessions.update(changed)
+            unit.commit()
+        return changed is not None
+
+    return storage.transact(store)

@@ -1,0 +1,1 @@
+"""Products for sale at centers."""

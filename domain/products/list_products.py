@@ -1,0 +1,37 @@
+"""List the products of a center (interface, `listProducts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.centers.center import parse_center_id
+from domain.errors import InvalidCenterId
+from domain.pagination import Page, PageRequest
+from domain.permissions import MAY_VIEW_PRODUCTS, Caller
+from domain.products.product import Product
+from domain.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListProducts:
+    """Use case: return a page of a center's products, in the order of their creation.
+
+    `pages` and `sizes` are the values of the query, unparsed. Raises UserNotAuthorized,
+    TooManyItems, PageParameterInvalid or InvalidCenterId.
+    """
+
+    storage: Storage
+
+    def __call__(
+        self, caller: Caller, *, center_id: str, pages: Sequence[str], sizes: Sequence[str]
+    ) -> Page[Product]:
+        """Look the products up; changes nothing."""
+        caller.require(MAY_VIEW_PRODUCTS)
+        page = PageRequest.parse(pages=pages, sizes=sizes)
+        center = parse_center_id(center_id)
+        caller.require_center(center)
+        with self.storage.read() as unit:
+            if unit.centers.get(center) is None:
+                raise InvalidCenterId
+            return unit.products.page(center, page)

@@ -1,0 +1,1 @@
+"""What the author of a PSP adapter reads: the port, the hosted page, the card."""

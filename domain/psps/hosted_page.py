@@ -1,0 +1,311 @@
+"""The hosted payment page: what is requested of a PSP, and what it reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from domain.billing import AvsResult, BillingInfo
+from domain.identifiers import (
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    TokenId,
+)
+from domain.psps.card import Card
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """The text that a guest agrees to when a card is stored, and its version."""
+
+    version: str
+    text: str
+
+
+def consent_for(center_name: str) -> Consent:
+    """Return the current consent text: use, notice of changes, and how to withdraw."""
+    return Consent(
+        version=CONSENT_VERSION,
+        text=(
+            f"By adding this card you allow {center_name} to keep it on file and to charge it for "
+            f"services, products and fees that you agree to. {center_name} will tell you before "
+            "these terms change. You can withdraw at any time by asking for the card to be removed."
+        ),
+    )
+
+
+CONSENT_VERSION: Final = "2026-11"
+CONSENT_LANGUAGE: Final = "en"
+"""The language of the consent text (RFC 5646). The page should be in the same language."""
+
+
+MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
+"""The longest life that a page is asked for. A link that lives longer leads to several pages."""
+
+
+class Prefill(StrEnum):
+    """Whose details a page is given: the guest's on file, only the caller's `billing_info`, or none."""
+
+    GUEST = "guest"
+    BILLING = "billing"
+    NOTHING = "nothing"
+
+
+class PspGuest(NamedTuple):
+    """Who has a reference of its own at a PSP.
+
+    Centers may not read what another one has told of a guest. PSPs show on a page what they have
+    stored of the guest before, so pages with different details must not share a reference.
+    """
+
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    guest_id: GuestId
+    center_id: CenterId
+    prefill: Prefill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedPageRequest:
+    """Every parameter of the call that creates the page of one attempt.
+
+    It is committed before the PSP is called, so that a retry makes the same call.
+    `guest_reference` is the PSP's reference for the guest, if there is one. `guest_name` is empty
+    and `guest_email` None when the page must not show them. `center_id` is None in a request that
+    an earlier release has stored. The page must live until `live_until`, which is at most 24 hours
+    after `begun_at`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin that
+    the guest reaches after the return and cancel addresses.
+    """
+
+    token_id: TokenId
+    attempt: int
+    merchant_account: MerchantAccount
+    guest_id: GuestId
+    guest_reference: GuestReference | None
+    guest_name: str
+    guest_email: str | None
+    center_name: str
+    billing_info: BillingInfo | None
+    avs: bool
+    return_uri: str
+    cancel_uri: str
+    redirect_origin: str
+    consent: Consent
+    begun_at: datetime
+    live_until: datetime
+    center_id: CenterId | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key under which the PSP creates this page once, however often it is called."""
+        return f"{self.token_id}:{self.attempt}"
+
+    @property
+    def prefill(self) -> Prefill:
+        """Whose details the request has."""
+        if self.guest_name:
+            return Prefill.GUEST
+        return Prefill.BILLING if self.billing_info else Prefill.NOTHING
+
+    @property
+    def guest_key(self) -> str:
+        """The key of what has one `guest_reference`: the guest at a center, with such details."""
+        if self.center_id is None:
+            return self.guest_id
+        return f"{self.guest_id}:{self.center_id}:{self.prefill}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedPage:
+    """A page that the PSP has created: its reference there, its address, and its end."""
+
+    reference: str
+    address: str
+    ends_at: datetime
+    guest_reference: GuestReference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAttempt:
+    """One attempt to create a page: the request, and the page once the PSP has responded.
+
+    `over` is set when the PSP has refused it for good, or its page has ended without a card.
+    """
+
+    request: HostedPageRequest
+    page: HostedPage | None = None
+    over: bool = False
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the PSP may have been called, and its response is not stored."""
+        return self.page is None and not self.over
+
+    @property
+    def has_live_page(self) -> bool:
+        """Whether there is a page on which the guest may still enter a card."""
+        return self.page is not None and not self.over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """The guest is not done: nothing entered yet, a challenge open, or a card declined."""
+
+    refused_cards: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardCollected:
+    """The PSP holds a card that can be charged; `avs` is the bank's result for the address."""
+
+    card: Card
+    avs: AvsResult
+    collected_at: datetime
+    refused_cards: int = 0
+
+    @property
+    def guest_reference(self) -> GuestReference:
+        """The PSP's reference for the guest who has the card."""
+        return self.card.guest_reference
+
+    @property
+    def token(self) -> CardToken:
+        """The PSP's token for the card."""
+        return self.card.token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCardCollected:
+    """The PSP holds something else that can be charged, such as a bank account.
+
+    The page is over. `token` is never stored, and must be discarded.
+    """
+
+    guest_reference: GuestReference
+    token: CardToken
+    collected_at: datetime
+    refused_cards: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRefused:
+    """The bank declined the last card. The guest may try another on the same page."""
+
+    refused_cards: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageClosed:
+    """The page is over without a card, and cannot collect one any more."""
+
+    refused_cards: int = 0
+
+
+Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
+"""What became of a page.
+
+`refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
+further call. A smaller number than before is ignored.
+"""
+
+
+_WORD: Final = re.compile(r"[!-~]{1,255}")
+_LAST_FOUR: Final = re.compile(r"[0-9]{4}")
+_YEARS: Final = range(2000, 2100)
+_REFUSED_CARDS: Final = range(10_000)
+
+
+def is_credible_page(page: HostedPage) -> bool:
+    """Return whether a PSP may have created such a page: each field can be stored and used.
+
+    Times are not compared with our clock, which may be wrong.
+    """
+    return (
+        _are_words(page.reference, page.guest_reference)
+        and page.address.startswith(("https://", "http://"))
+        and page.address.isprintable()
+        and page.ends_at.year in _YEARS
+    )
+
+
+def is_credible(outcome: Outcome, page: HostedPage) -> bool:
+    """Return whether a page may have this outcome: each field can be stored and used.
+
+    What was collected belongs to the guest of the page.
+    """
+    if outcome.refused_cards not in _REFUSED_CARDS:
+        return False
+    if not isinstance(outcome, CardCollected | NoCardCollected):
+        return True
+    is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
+    if not is_of_guest or outcome.collected_at.year not in _YEARS:
+        return False
+    if isinstance(outcome, NoCardCollected):
+        return True
+    card = outcome.card
+    return (
+        _are_words(card.fingerprint, card.card_logo)
+        and _LAST_FOUR.fullmatch(card.last_four) is not None
+        and card.expiry_month in range(1, 13)
+        and card.expiry_year in _YEARS
+    )
+
+
+def _are_words(*texts: str) -> bool:
+    return all(map(_WORD.fullmatch, texts))
+
+
+MAX_EVIDENCE: Final = 50
+"""How many pieces of evidence a session may have of each origin.
+
+Forged returns therefore cannot displace webhooks.
+"""
+
+
+class EvidenceOrigin(StrEnum):
+    """Where evidence came from."""
+
+    RETURN = "return"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a PSP reported by return address or verified webhook.
+
+    Only the PSP's adapter reads `content`, which is text in its own format.
+    """
+
+    origin: EvidenceOrigin
+    content: str
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDelivery:
+    """A webhook as received: header names in lower case, and the raw bytes of the body.
+
+    `merchant_account` is the one named in the request path, if any.
+    """
+
+    headers: Mapping[str, str]
+    body: bytes
+    merchant_account: MerchantAccount | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookNotice:
+    """A session that a verified webhook concerns, by `token_id` or by the page's reference."""
+
+    merchant_account: MerchantAccount
+    content: str
+    token_id: TokenId | None = None
+    page_reference: str | None = None

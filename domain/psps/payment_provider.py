@@ -1,0 +1,143 @@
+"""The port to a payment service provider (PSP), and its errors.
+
+Each adapter passes the suite in `adapters/psp/contract/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol
+
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
+from domain.psps.hosted_page import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureDetails:
+    """What may be logged of a failed call: no guest's data, no secret, no free text of the PSP.
+
+    `error` is the kind of failure, such as `TimeoutError`; `status` the HTTP status; `code` the
+    PSP's error code; `param` the rejected parameter; `request_id` the PSP's id of the call.
+    """
+
+    error: str | None = None
+    status: int | None = None
+    code: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+
+
+NO_DETAILS: Final = FailureDetails()
+
+
+class ProviderUnavailable(Exception):
+    """The PSP did not respond, or its response is not usable. It may have acted.
+
+    `retry_after` is set when the PSP has said how long to wait before the next call (429,
+    Retry-After). `details` are logged when an outage begins.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        retry_after: timedelta | None = None,
+        details: FailureDetails = NO_DETAILS,
+    ) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+        self.details = details
+
+
+class ProviderRefused(Exception):
+    """The PSP rejected the call and did not act. The same call would be rejected again.
+
+    `details` are logged when an outage of this kind begins.
+    """
+
+    def __init__(self, reason: str = "", *, details: FailureDetails = NO_DETAILS) -> None:
+        super().__init__(reason)
+        self.details = details
+
+
+class WebhookRejected(Exception):
+    """A webhook that is forged, altered, too old, dated in the future, or for another merchant."""
+
+
+class PaymentProvider(Protocol):
+    """A payment service provider (PSP), in the domain's terms.
+
+    An adapter reports and decides nothing: a card that the bank declines is an outcome, not an
+    error. Every method may be called again after any failure, and takes at most 5 seconds in all.
+    It raises ProviderUnavailable when there is no usable response, and ProviderRefused when the PSP
+    rejects the call itself. Callers treat ProviderRefused like an outage, except from `start` and
+    `identity`.
+    """
+
+    @property
+    def return_parameters(self) -> frozenset[str]:
+        """The query parameters of the return address that `outcome` needs as evidence."""
+        return frozenset()
+
+    def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
+        """Return the PSP's id of the merchant that the keys of an account belong to; no secret.
+
+        It is the same for every key of one merchant in one mode (live or test), and differs for any
+        other. None, or ProviderRefused, means that the PSP does not say.
+        """
+        return None
+
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        """Create the page of an attempt. The same idempotency key returns the same page again.
+
+        A guest without a reference at the PSP, or with one that it has deleted, gets a new one.
+        """
+        ...
+
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        """Return what became of a page, from the PSP's response and the evidence so far.
+
+        A page unknown to the PSP is PageClosed. A card that has been discarded is not reported
+        again, so that it cannot come back when a backup is restored.
+        """
+        ...
+
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        """Close a page so that it takes no more cards. A page that is over or unknown is fine."""
+        ...
+
+    def discard(
+        self,
+        merchant_account: MerchantAccount,
+        guest_reference: GuestReference,
+        token: CardToken,
+    ) -> None:
+        """Delete a stored token at the PSP. A token that is gone or unknown is fine."""
+        ...
+
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        """Verify a webhook over its raw bytes, and return a notice for each session in it.
+
+        Events that concern no session return an empty sequence. Raises WebhookRejected when the
+        webhook cannot be trusted. Makes no call to the PSP.
+        """
+        ...
+
+
+class Providers(dict[ProviderName, PaymentProvider]):
+    """The configured PSPs, by name. Looking up any other raises ProviderUnavailable."""
+
+    def __missing__(self, name: ProviderName) -> PaymentProvider:
+        """Raise ProviderUnavailable: the PSP may be configured again later."""
+        raise ProviderUnavailable(f"no PSP named {name} is set up here")

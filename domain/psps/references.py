@@ -1,0 +1,37 @@
+"""What is remembered of a PSP: its references for guests, and the merchants behind its accounts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.psps.hosted_page import PspGuest
+
+
+class GuestReferences(Protocol):
+    """The PSPs' own references for our guests."""
+
+    def get(self, guest: PspGuest) -> GuestReference | None:
+        """Return the reference, or None when the guest has none there."""
+        ...
+
+    def keep(self, guest: PspGuest, reference: GuestReference) -> None:
+        """Store a reference; it replaces the one before."""
+        ...
+
+
+class MerchantIdentities(Protocol):
+    """The merchant whose keys each merchant account had when it was first used."""
+
+    def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
+        """Return the stored identity, or None."""
+        ...
+
+    def claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        """Store an identity unless there is one.
+
+        Return the one that is stored now. Of concurrent claims one wins.
+        """
+        ...

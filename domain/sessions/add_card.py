@@ -1,0 +1,181 @@
+"""Start the addition of a card to a guest's profile (interface, `addCard`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from domain.billing import parse_billing_info
+from domain.cards.source import DEFAULT_SOURCE, parse_source
+from domain.centers.center import parse_center_id
+from domain.centers.payment_configuration import (
+    MAX_LINK_MINUTES,
+    CardsPerGuest,
+    PaymentConfiguration,
+    parse_link_minutes,
+)
+from domain.errors import (
+    GuestIdNotUsable,
+    GuestNotFound,
+    IdempotencyKeyInvalid,
+    IdempotencyKeyReused,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+)
+from domain.identifiers import CenterId, GuestId, TokenId, plain_uuid
+from domain.outside import Clock, Ids
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.redirects import parse_redirect_uri
+from domain.sessions.address_verification import PostalCodes, require_billing_address
+from domain.sessions.card_testing import require_below_limits
+from domain.sessions.limit import CardLimit
+from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, RequestFingerprint
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+_ANY_TIME: Final = datetime.min.replace(tzinfo=UTC)
+_IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCardRequest:
+    """What a client sent, unparsed. AddCard checks its parts in a fixed order."""
+
+    guest_id: str
+    center_id: object
+    redirect_uri: object
+    source: object = DEFAULT_SOURCE.value
+    billing_info: object = None
+    link_minutes: object = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCard:
+    """Use case: store a new session for the addition of a card, and return it.
+
+    The PSP is not called: the page is created when the guest's browser opens the link. A repeated
+    request of the same caller under the same idempotency key within 24 hours returns the same
+    session.
+    Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes),
+    IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
+    PaymentConfigurationNotDone, PaymentMethodAlreadyExists, BillingInfoRequired or
+    IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
+    against card testing.
+    """
+
+    storage: Storage
+    limits: Sequence[CardLimit]
+    postal_codes: PostalCodes
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
+        """Check the request in the order above, and store a session for it."""
+        caller.require(MAY_ADD_CARDS)
+        center_id = parse_center_id(request.center_id)
+        caller.require_center(center_id)
+        now = self.clock.now()
+        # Otherwise the clock may only seem to be a day later.
+        is_steady = self.clock.is_steady()
+        keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
+        with self.storage.read() as unit:
+            if unit.centers.get(center_id) is None:
+                raise InvalidCenterId
+            configuration = unit.configurations.get(center_id)
+            wanted = _parse(request, center_id, configuration)
+            key = _parse_idempotency_key(request.idempotency_key)
+            if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
+                return _replayed(unit.sessions.get(used_for), wanted)
+            session = self._session(unit, caller, wanted, configuration, now)
+            require_below_limits(unit, self.limits, session, now)
+        return self._stored(session, key, keys_since)
+
+    def _session(
+        self,
+        unit: UnitOfWork,
+        caller: Caller,
+        wanted: RequestFingerprint,
+        configuration: PaymentConfiguration | None,
+        now: datetime,
+    ) -> CardSession:
+        """Return a session for the request, if the guest may have a card there."""
+        if wanted.guest_id is None:
+            raise GuestIdNotUsable
+        guest_id, center_id = GuestId(wanted.guest_id), wanted.center_id
+        if unit.guests.get(guest_id) is None:
+            raise GuestNotFound
+        if configuration is None:
+            raise PaymentConfigurationNotDone
+        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
+        if allows_one and unit.accounts.active_at(guest_id, center_id):
+            raise PaymentMethodAlreadyExists
+        if configuration.avs:
+            require_billing_address(wanted.billing_info, self.postal_codes)
+        expires_at = now + configuration.link_lifetime(wanted.link_minutes)
+        return CardSession(
+            token_id=TokenId(self.ids.uuid()),
+            guest_id=guest_id,
+            center_id=center_id,
+            caller=caller.name,
+            source=wanted.source,
+            redirect_uri=wanted.redirect_uri,
+            billing_info=wanted.billing_info,
+            link_minutes=wanted.link_minutes,
+            configuration=configuration,
+            created_at=now,
+            expires_at=expires_at,
+            due_at=expires_at,
+            shows_guest=caller.may_view_guests,
+        )
+
+    def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
+        def store(unit: WriteUnit) -> CardSession:
+            if key:
+                # Another request may have used the same key since it was looked up.
+                holder = unit.idempotency_keys.claim(
+                    session.caller, key, session.token_id, now=session.created_at, since=keys_since
+                )
+                if holder != session.token_id:
+                    return _replayed(unit.sessions.get(holder), session.request_fingerprint)
+            # Other requests may have come since. A guest's few sessions are counted again, so that
+            # the limit is exact; of a caller or center, each request at once may be the last.
+            of_guest = [each for each in self.limits if each.is_on_a_guest]
+            require_below_limits(unit, of_guest, session, session.created_at)
+            unit.sessions.add(session)
+            unit.commit()
+            return session
+
+        return self.storage.transact(store)
+
+
+def _parse(
+    request: AddCardRequest, center_id: CenterId, configuration: PaymentConfiguration | None
+) -> RequestFingerprint:
+    allowed = configuration.redirect_origins if configuration else ()
+    longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES
+    return RequestFingerprint(
+        # Refused later, if it is none.
+        guest_id=plain_uuid(request.guest_id),
+        center_id=center_id,
+        redirect_uri=parse_redirect_uri(request.redirect_uri, allowed=allowed),
+        source=parse_source(request.source),
+        billing_info=parse_billing_info(request.billing_info),
+        link_minutes=parse_link_minutes(request.link_minutes, at_most=longest),
+    )
+
+
+def _replayed(earlier: CardSession | None, fingerprint: RequestFingerprint) -> CardSession:
+    if earlier is None or earlier.request_fingerprint != fingerprint:
+        raise IdempotencyKeyReused
+    return earlier
+
+
+def _parse_idempotency_key(key: str | None) -> str | None:
+    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise IdempotencyKeyInvalid
+    return key

@@ -1,0 +1,78 @@
+"""Protection against card testing: note refused cards, apply the limits, find suspicious centers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from domain.errors import CardLimitReached
+from domain.outside import Clock
+from domain.sessions.limit import WINDOW, CardLimit, CardsAtCenter, Counted, CountedPer
+from domain.sessions.session import CardSession
+from domain.storage import Storage, UnitOfWork
+
+MANY_REFUSED_CARDS: Final = 20
+SESSIONS_PER_REFUSED_CARD: Final = 4
+
+
+def require_below_limits(
+    unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> None:
+    """Raise CardLimitReached if the guest, the caller or the center has reached one of the limits.
+
+    Nothing is changed. The time to wait lasts until none of the limits is reached any more.
+    """
+    reached = unit.refused_cards.reached(limits, session, since=now - WINDOW) if limits else {}
+    if reached:
+        limit, full_since = max(reached.items(), key=lambda each: each[1])
+        # Another machine's clock may be a little ahead.
+        wait = min(full_since, now) + WINDOW - now
+        whose = {CountedPer.CALLER: session.caller, CountedPer.CENTER: session.center_id}
+        raise CardLimitReached(
+            counted=f"{limit.counted} per {limit.per}",
+            of=whose.get(limit.per, session.guest_id),
+            retry_after_seconds=max(1, math.ceil(wait.total_seconds())),
+        )
+
+
+def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
+    """Return those of the limits that count refused cards."""
+    return [each for each in limits if each.counted is Counted.REFUSED_CARDS]
+
+
+def must_close_page(
+    unit: UnitOfWork, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> bool:
+    """Return whether so many cards of the guest were refused that an open page is closed.
+
+    The limits of callers and centers close none: a guest who is typing has nothing to do with them.
+    """
+    of_guests = [each for each in on_refused_cards(limits) if each.is_on_a_guest]
+    since = now - WINDOW
+    return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindCardTesting:
+    """Use case: find the centers where unusually many cards were refused in the last 24 hours.
+
+    That is at least 20 cards, and more than one for every four sessions. May be called any number
+    of times; it changes nothing. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self) -> Sequence[CardsAtCenter]:
+        """Return these centers, each with its numbers."""
+        since = self.clock.now() - WINDOW
+        with self.storage.read() as unit:
+            centers = unit.refused_cards.at_centers(since=since, at_least=MANY_REFUSED_CARDS)
+        return [
+            center
+            for center in centers
+            if center.refused_cards * SESSIONS_PER_REFUSED_CARD > center.sessions
+        ]

@@ -1,0 +1,24 @@
+"""Find the session of a guest for a caller."""
+
+from __future__ import annotations
+
+from domain.errors import SessionNotFound
+from domain.identifiers import TokenId, plain_uuid
+from domain.permissions import Caller
+from domain.sessions.session import CardSession
+from domain.storage import UnitOfWork
+
+
+def session_of_guest(
+    unit: UnitOfWork, caller: Caller, *, guest_id: str, token_id: str
+) -> CardSession:
+    """Return a guest's session that the caller may see. Raises SessionNotFound."""
+    known_id = plain_uuid(token_id)
+    session = unit.sessions.get(TokenId(known_id)) if known_id else None
+    if (
+        session is None
+        or session.guest_id != plain_uuid(guest_id)
+        or not caller.sees(session.center_id)
+    ):
+        raise SessionNotFound
+    return session

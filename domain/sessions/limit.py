@@ -1,0 +1,122 @@
+"""Limits on the cards that may be tried in 24 hours, against card testing.
+
+Criminals try stolen card numbers on any page that adds a card. Two things show it, and both are
+counted: sessions, and cards that were refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Protocol
+
+from domain.identifiers import CallerName, CenterId, GuestId, TokenId
+from domain.sessions.session import CardSession
+
+WINDOW: Final = timedelta(hours=24)
+"""How long a session or a refused card counts."""
+COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
+"""The same, with what a clock that is a little ahead has dated in the future. The rest is no more
+than a wrong clock has left, and must not lock out a guest for as long as it was wrong."""
+
+
+class Counted(StrEnum):
+    """What a limit counts."""
+
+    SESSIONS = "sessions"
+    REFUSED_CARDS = "refused cards"
+
+
+class CountedPer(StrEnum):
+    """Whose sessions and refused cards a limit counts.
+
+    Those of a guest are counted at one center, and at all of them by `GUEST_EVERYWHERE`.
+    """
+
+    GUEST = "guest"
+    GUEST_EVERYWHERE = "guest-everywhere"
+    CALLER = "caller"
+    CENTER = "center"
+
+
+@dataclass(frozen=True, slots=True)
+class CardLimit:
+    """How many sessions or refused cards a guest, a caller or a center may have in 24 hours."""
+
+    counted: Counted
+    per: CountedPer
+    at_most: int
+
+    @property
+    def is_on_a_guest(self) -> bool:
+        """Whether it counts those of a guest, at one center or at all."""
+        return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
+
+
+DEFAULT_LIMITS: Final = (
+    CardLimit(Counted.SESSIONS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, 10),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 30),
+    CardLimit(Counted.SESSIONS, CountedPer.CALLER, 5_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 500),
+    CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1_000),
+    CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 200),
+)
+"""The limits unless an operator sets others. docs/operations.md says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedCard:
+    """A card that was refused in a session.
+
+    `attempt` is the attempt whose page it was tried on. `number` counts the cards that the page
+    refused, from 1; it is 0 for the card that the page collected and our rules refused. So the same
+    refusal, reported again, is the same record. `refused_at` is when we learned of it.
+    """
+
+    token_id: TokenId
+    attempt: int
+    number: int
+    guest_id: GuestId
+    caller: CallerName
+    center_id: CenterId
+    refused_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardsAtCenter:
+    """How many sessions and refused cards a center had in the last 24 hours."""
+
+    center_id: CenterId
+    sessions: int
+    refused_cards: int
+
+
+class RefusedCards(Protocol):
+    """Cards that were refused, and the limits on them and on sessions."""
+
+    def add(self, cards: Iterable[RefusedCard]) -> int:
+        """Store refused cards, and return how many were new. The others stay as they are."""
+        ...
+
+    def reached(
+        self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
+    ) -> Mapping[CardLimit, datetime]:
+        """Return the limits that are reached, each with the time from which on it is full.
+
+        A limit of n is reached when the session's guest, caller or center has n sessions or refused
+        cards within COUNTED_FOR after `since`, whether the session itself is stored or not; it is
+        full from the n-th latest on. Costs as much as reading n entries of an index for each limit,
+        and for a guest at a center all entries of the guest. A write unit locks the guest: other
+        units wait here until it ends, so that none misses what another adds for the same guest.
+        """
+        ...
+
+    def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
+        """Return the centers with at least that many refused cards after `since`.
+
+        Counts the latest 10,000 refused cards only.
+        """
+        ...

@@ -1,0 +1,87 @@
+"""Cancel a card-addition session."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from domain.errors import InvalidField, ServiceUnavailable
+from domain.identifiers import CallerName, TokenId
+from domain.outside import Clock
+from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.sessions.find_session import session_of_guest
+from domain.sessions.session import CardSession, SessionStatus
+from domain.settling.settle_session import SettleSession
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelSession:
+    """Use case: end an open session of a guest now, and close its page at the PSP.
+
+    A card that the PSP collected before is stored; one collected later is discarded. Both times are
+    compared as they are, so the PSP's clock and ours must agree. If the session cannot be settled
+    now, the reconciler settles it. A session that has ended, or was cancelled before, does not
+    change. Raises UserNotAuthorized, or SessionNotFound when the guest has no such session in a
+    center that the caller may see.
+    """
+
+    storage: Storage
+    settle: SettleSession
+    clock: Clock
+
+    def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
+        """Cancel the session, and return it as it is then."""
+        caller.require(MAY_ADD_CARDS)
+        now = self.clock.now()
+
+        def cancel(unit: WriteUnit) -> CardSession:
+            session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
+            cancelled = session.cancelled(now)
+            if cancelled != session:
+                unit.sessions.update(cancelled)
+                unit.commit()
+            return cancelled
+
+        session = self.storage.transact(cancel)
+        if session.status is SessionStatus.OPEN:
+            # The cancellation is stored, whether or not this succeeds.
+            with suppress(ServiceUnavailable):
+                return self.settle(session.token_id) or session
+        return session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelSessionsOfCaller:
+    """Use case: cancel every session of a caller that is open now; for operators.
+
+    The reconciler settles them: it closes their pages at the PSP, and stores a card that the PSP
+    collected before. After ServiceUnavailable some may be cancelled; call it again for the others.
+    Raises InvalidField for a caller to whom no token was ever issued.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self, caller: str) -> int:
+        """Cancel them, and return how many they were."""
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if caller not in {token.caller.name for token in unit.access_tokens.all()}:
+                raise InvalidField("caller", "one that `cardonfile token list` shows")
+            found = unit.sessions.open_of(CallerName(caller))
+
+        def cancel(unit: WriteUnit, token_id: TokenId) -> bool:
+            # One that cannot be decoded is in the log, and no link of it can be opened here.
+            with suppress(RecordUnreadable):
+                session = unit.sessions.get(token_id)
+                cancelled = session and session.cancelled(now)
+                if cancelled is not None and cancelled != session:
+                    unit.sessions.update(cancelled)
+                    unit.commit()
+                    return True
+            return False
+
+        # Each in a unit of its own, so that others wait only for a moment.
+        return sum(self.storage.transact(partial(cancel, token_id=each)) for each in found)

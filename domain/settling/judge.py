@@ -1,0 +1,188 @@
+"""Judge what a PSP reported of a session; nothing is read or written here.
+
+The verdict says what becomes of the session, of the guest's account and of the collected token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from domain.billing import AvsResult
+from domain.cards.account import PaymentAccount, has_default
+from domain.cards.discard import Discard, UnkeptToken
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.events.event import EventType
+from domain.identifiers import AccountId
+from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed
+from domain.sessions.session import POLL_EVERY, CardSession
+
+WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnFile:
+    """What is stored when a card is judged, read under lock.
+
+    `accounts` are the guest's active ones at the center, `discard` is the one of the collected
+    token. The guest, the center or its payment configuration may be gone since add-card.
+    """
+
+    accounts: Sequence[PaymentAccount]
+    discard: Discard | None
+    has_guest: bool
+    has_center: bool
+    has_configuration: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is stored after an outcome.
+
+    `session` replaces the current one. `added` is a new account, `renewed` replaces the account
+    with its id. `unkept` is the token to discard: the collected one, or the one that the renewed
+    account held until now. `withdrawn` is the discard of a token that is kept after all.
+    """
+
+    session: CardSession
+    added: PaymentAccount | None = None
+    renewed: PaymentAccount | None = None
+    unkept: UnkeptToken | None = None
+    withdrawn: Discard | None = None
+
+    @property
+    def account_events(self) -> Iterator[tuple[EventType, PaymentAccount]]:
+        """What clients are told of accounts. The end of the session is told by its status."""
+        if self.added is not None:
+            yield EventType.ACCOUNT_STORED, self.added
+        if self.renewed is not None:
+            yield EventType.ACCOUNT_RENEWED, self.renewed
+
+
+def judge(
+    asked: CardSession, current: CardSession, outcome: Outcome | None, now: datetime
+) -> Verdict | None:
+    """Judge an outcome without a card for the current page; None means that nothing changes.
+
+    `asked` is the session that the PSP was asked about, `current` is what has become of it since.
+    The outcome is None if the PSP did not respond. The first case that fits counts.
+    """
+    match outcome:
+        case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
+            # The session stays open for the page that the guest has now.
+            return Verdict(session=current, unkept=_token(current, outcome))
+        case _ if current.is_settled:
+            return None
+        case NoCardCollected():
+            return Verdict(session=current.without_card(now), unkept=_token(current, outcome))
+        case _ if current.attempt != asked.attempt:
+            # Another attempt has replaced the one of this outcome.
+            return None
+        case None:
+            return Verdict(session=current.psp_unavailable(now))
+        case PageClosed():
+            return Verdict(session=current.without_card(now))
+        case _:
+            return Verdict(session=current.still_pending(now))
+
+
+def judge_card(
+    session: CardSession,
+    collected: CardCollected,
+    on_file: OnFile,
+    *,
+    account_id: AccountId,
+    now: datetime,
+) -> Verdict:
+    """Judge the card that was collected on the current page of a session that is not settled.
+
+    It becomes the account `account_id`, renews the account of the same card, or is refused. A card
+    is not stored and its page is over if its token was discarded already, or if it was collected
+    after the client had cancelled. While its token is being discarded, the session waits.
+    """
+    card, discard = collected.card, on_file.discard
+    unkept = _token(session, collected)
+    if session.cancelled_at is not None and collected.collected_at > session.cancelled_at:
+        return Verdict(session=session.without_card(now), unkept=unkept)
+    if discard is not None and discard.in_progress_until is not None:
+        soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
+        due_at = min(max(discard.in_progress_until, soon), later)
+        return Verdict(session=session.postponed(due_at))
+    if discard is not None and discard.was_done_after(collected.collected_at):
+        return Verdict(session=session.without_card(now), unkept=unkept)
+    configuration = session.configuration
+    same = next((one for one in on_file.accounts if one.is_same_card(card, configuration)), None)
+    refusal = _refusal(session, collected, on_file, same)
+    if refusal is not None:
+        return Verdict(session=session.failed(refusal, now), unkept=unkept)
+    consent_version = session.current_attempt.request.consent.version
+    consented_at = collected.collected_at
+    if same is not None:
+        return Verdict(
+            session=session.completed(same.account_id, now),
+            renewed=same.renewed(
+                card, consent_version=consent_version, consented_at=consented_at, now=now
+            ),
+            unkept=UnkeptToken.of(same),
+            withdrawn=discard,
+        )
+    account = PaymentAccount(
+        **asdict(card),
+        account_id=account_id,
+        token_id=session.token_id,
+        guest_id=session.guest_id,
+        center_id=session.center_id,
+        provider=configuration.provider,
+        merchant_account=configuration.merchant_account,
+        source=session.source,
+        consent_version=consent_version,
+        consented_at=consented_at,
+        created_at=now,
+        expiry_notice_at=card.next_expiry_notice(now),
+        is_default=not has_default(on_file.accounts),
+    )
+    return Verdict(session=session.completed(account_id, now), added=account, withdrawn=discard)
+
+
+def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:
+    return UnkeptToken(
+        psp_account=session.configuration.psp_account,
+        guest_reference=collected.guest_reference,
+        token=collected.token,
+        collected_at=collected.collected_at,
+    )
+
+
+def _refusal(
+    session: CardSession,
+    collected: CardCollected,
+    on_file: OnFile,
+    same: PaymentAccount | None,
+) -> Refusal | None:
+    configuration = session.configuration
+    if not on_file.has_guest:
+        return GuestNotFound()
+    if not on_file.has_center:
+        return InvalidCenterId()
+    if not on_file.has_configuration:
+        return PaymentConfigurationNotDone()
+    if configuration.avs and collected.avs is AvsResult.MISMATCH:
+        return IncorrectBillingAddress()
+    if same is not None:
+        # A stale result does not undo a renewal.
+        is_stale = collected.collected_at < same.consented_at
+        already_stored = is_stale or same.expires_with(collected.card)
+    else:
+        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
+        already_stored = bool(on_file.accounts) and allows_one
+    return PaymentMethodAlreadyExists() if already_stored else None

@@ -1,0 +1,39 @@
+"""Note that a session has ended without a card, for the endpoints that take such events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from domain.events.event import Event, EventType
+from domain.events.note_event import new_event_id, note_event
+from domain.outside import Ids
+from domain.sessions.session import CardSession, SessionStatus
+from domain.storage import WriteUnit
+
+
+def note_end_of_session(
+    unit: WriteUnit, ids: Ids, before: CardSession, after: CardSession, *, now: datetime
+) -> None:
+    """Note that a session has ended without a card, if it has just done so. The caller commits."""
+    if after.status is before.status:
+        return
+    if after.failure is not None:
+        event_type, reason = EventType.SESSION_FAILED, after.failure.type
+    elif after.status is SessionStatus.EXPIRED:
+        event_type = EventType.SESSION_EXPIRED
+        reason = "cancelled" if after.cancelled_at else "not_finished"
+    else:
+        return
+    note_event(
+        unit,
+        Event(
+            event_id=new_event_id(ids),
+            type=event_type,
+            occurred_at=now,
+            guest_id=after.guest_id,
+            center_id=after.center_id,
+            token_id=after.token_id,
+            status=after.status.value,
+            reason=reason,
+        ),
+    )

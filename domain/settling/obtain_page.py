@@ -1,0 +1,58 @@
+"""Create the page of a stored attempt at the PSP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.outside import Clock, Ids
+from domain.psps.hosted_page import HostedPage
+from domain.psps.payment_provider import ProviderRefused, Providers
+from domain.sessions.session import CardSession
+from domain.settling.note_end import note_end_of_session
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObtainPage:
+    """Step of opening and of settling: create the page of a session's current attempt.
+
+    After a failure it may be called again. It then makes the same call with the same idempotency
+    key, so the PSP creates one page. Raises ProviderUnavailable.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, session: CardSession) -> CardSession:
+        """Call the PSP, store the result, and return the updated session.
+
+        Its attempt has a page, or is over because the PSP refused it for good.
+        """
+        provider = self.providers[session.configuration.provider]
+        try:
+            return self._keep(session, provider.start(session.current_attempt.request))
+        except ProviderRefused:
+            return self._keep(session, None)
+
+    def _keep(self, asked: CardSession, page: HostedPage | None) -> CardSession:
+        def keep(unit: WriteUnit) -> CardSession:
+            session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
+            if session.is_settled or session.attempt != asked.attempt:
+                # Another process has stored the page, or settled the session.
+                return session
+            if page is None:
+                changed = session.without_card(now)
+                note_end_of_session(unit, self.ids, session, changed, now=now)
+            else:
+                changed = session.with_page(page, now)
+                request = asked.current_attempt.request
+                # An earlier release has asked for a guest whom all centers share.
+                if request.center_id is not None:
+                    unit.guest_references.keep(session.psp_guest(request), page.guest_reference)
+            unit.sessions.update(changed)
+            unit.commit()
+            return changed
+
+        return self.storage.transact(keep)

@@ -1,0 +1,77 @@
+"""A PSP sends a webhook: store it as evidence, and make its sessions due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.identifiers import ProviderName
+from domain.outside import Clock
+from domain.psps.hosted_page import (
+    MAX_EVIDENCE,
+    Evidence,
+    EvidenceOrigin,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.psps.payment_provider import Providers, WebhookRejected
+from domain.sessions.session import CardSession
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveWebhook:
+    """Use case: verify a webhook, store it as evidence, and make its sessions due.
+
+    The same webhook may come any number of times. Events of unknown or settled sessions change
+    nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+
+    def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
+        """Verify and store; makes no call to the PSP."""
+        notices = self.providers[provider].read_webhook(delivery)
+        if not notices:
+            return
+        now = self.clock.now()
+
+        def keep(unit: WriteUnit) -> int:
+            foreign = 0
+            for notice in notices:
+                session = _session_of(unit, provider, notice)
+                if session is None or session.is_settled:
+                    continue
+                if not _is_meant(provider, notice, session):
+                    foreign += 1
+                    continue
+                evidence = Evidence(
+                    origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
+                )
+                unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
+                unit.sessions.update(session.due_now(now))
+            unit.commit()
+            return foreign
+
+        if self.storage.transact(keep) == len(notices):
+            raise WebhookRejected("the sessions belong to another merchant account")
+
+
+def _session_of(
+    unit: UnitOfWork, provider: ProviderName, notice: WebhookNotice
+) -> CardSession | None:
+    session = None
+    if notice.token_id is not None:
+        session = unit.sessions.get(notice.token_id)
+    if session is None and notice.page_reference is not None:
+        session = unit.sessions.with_page(provider, notice.merchant_account, notice.page_reference)
+    return session
+
+
+def _is_meant(provider: ProviderName, notice: WebhookNotice, session: CardSession) -> bool:
+    configuration = session.configuration
+    return (configuration.provider, configuration.merchant_account) == (
+        provider,
+        notice.merchant_account,
+    )

@@ -1,0 +1,212 @@
+"""Settle a session: ask the PSP what became of its page, and apply the outcome once.
+
+The browser's return, a verified webhook and the reconciler all end here. The first one to come
+stores the card; the others find it stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from domain.cards.discard_tokens import note_discard
+from domain.cards.note_card_event import note_account_event
+from domain.identifiers import AccountId, PspAccount, TokenId
+from domain.outside import Clock, Ids
+from domain.psps.hosted_page import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
+from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.retries import LEASE
+from domain.sessions.card_testing import must_close_page
+from domain.sessions.limit import CardLimit, RefusedCard
+from domain.sessions.session import CardSession, DueSession, SessionStatus
+from domain.settling.judge import OnFile, judge, judge_card
+from domain.settling.note_end import note_end_of_session
+from domain.settling.obtain_page import ObtainPage
+from domain.storage import Storage, WriteUnit
+
+_COLLECTED: Final = (CardCollected, NoCardCollected)
+"""The outcomes with a token that the PSP can charge. It is stored or discarded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleSession:
+    """Use case: ask the PSP about a session, and store its card or end the session.
+
+    May be called any number of times, by several processes at once: the outcome is applied to the
+    session as it is when it is read again under lock. While the PSP does not respond, the session
+    is due again later. Once too many cards of the guest were refused, by `limits`, the page is
+    closed and the session stays open. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    limits: Sequence[CardLimit]
+    providers: Providers
+    obtain_page: ObtainPage
+    clock: Clock
+    ids: Ids
+
+    def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
+        """Take a session that is due; None when none is. Merchant accounts take turns.
+
+        The session is leased for a minute. Sessions of the merchant accounts in `except_at` are
+        left out. When none is due, nothing is written.
+        """
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            if not unit.sessions.is_any_due(now, except_at=except_at):
+                return None
+
+        def take(unit: WriteUnit) -> DueSession | None:
+            session = unit.sessions.take_due(now, until=now + LEASE, except_at=except_at)
+            unit.commit()
+            return session
+
+        return self.storage.transact(take)
+
+    def __call__(self, token_id: TokenId) -> CardSession | None:
+        """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
+        with self.storage.read() as unit:
+            session = unit.sessions.get(token_id)
+        if session is None or session.is_settled:
+            return session
+        outcome: Outcome | None
+        try:
+            if session.attempt is not None and session.attempt.is_unanswered:
+                session = self.obtain_page(session)
+            outcome = self._ask(session)
+        except (ProviderUnavailable, ProviderRefused):
+            outcome = None
+        asked, now = session, self.clock.now()
+        settled = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        if (outcome and outcome.refused_cards) or settled.status is SessionStatus.FAILED:
+            close_pages_at_limit(self.storage, self.limits, asked, now)
+        return settled
+
+    def _ask(self, session: CardSession) -> Outcome:
+        attempt = session.attempt
+        if attempt is None or attempt.page is None:
+            return PageClosed()
+        provider = self.providers[session.configuration.provider]
+        outcome = provider.outcome(attempt.request, attempt.page, self._evidence(session))
+        if isinstance(outcome, _COLLECTED) or not self._must_close(session):
+            return outcome
+        # Closed before the last question, so that no card can be collected after it.
+        provider.close(attempt.request, attempt.page)
+        last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
+        if isinstance(last, _COLLECTED):
+            return last
+        return PageClosed(refused_cards=max(outcome.refused_cards, last.refused_cards))
+
+    def _must_close(self, session: CardSession) -> bool:
+        now = self.clock.now()
+        if session.is_page_past_end(now):
+            return True
+        with self.storage.read() as unit:
+            return must_close_page(unit, self.limits, session, now)
+
+    def _evidence(self, session: CardSession) -> Sequence[Evidence]:
+        with self.storage.read() as unit:
+            return unit.evidence.of(session.token_id)
+
+    def _apply(
+        self, unit: WriteUnit, asked: CardSession, outcome: Outcome | None, now: datetime
+    ) -> CardSession:
+        """Judge the outcome by what is stored now, and store the verdict. Return the session."""
+        current = unit.sessions.get(asked.token_id) or asked
+        if (
+            isinstance(outcome, CardCollected)
+            and not current.is_settled
+            and current.has_page_of(asked)
+        ):
+            on_file = _on_file(unit, current, outcome)
+            account_id = AccountId(self.ids.uuid())
+            verdict = judge_card(current, outcome, on_file, account_id=account_id, now=now)
+        else:
+            judged = judge(asked, current, outcome, now)
+            if judged is None:
+                return current
+            verdict = judged
+        if verdict.added is not None:
+            unit.accounts.add(verdict.added)
+        if verdict.renewed is not None:
+            unit.accounts.update(verdict.renewed)
+        if verdict.unkept is not None:
+            note_discard(unit, verdict.unkept, now=now)
+        if verdict.withdrawn is not None:
+            unit.discards.remove(verdict.withdrawn)
+        changed = verdict.session.keeping_due_at(current, since=asked).answered(now)
+        unit.sessions.update(changed)
+        token_id = current.token_id
+        for event_type, account in verdict.account_events:
+            note_account_event(unit, self.ids, event_type, account, token_id=token_id, now=now)
+        note_end_of_session(unit, self.ids, current, changed, now=now)
+        note_refused_cards(unit, asked, outcome, changed, now=now)
+        unit.commit()
+        return changed
+
+
+def _on_file(unit: WriteUnit, session: CardSession, collected: CardCollected) -> OnFile:
+    """Lock and read what decides on a card: guest before token, as in every unit with both."""
+    return OnFile(
+        accounts=unit.accounts.active_at(session.guest_id, session.center_id),
+        discard=unit.discards.get(*session.configuration.psp_account, collected.token),
+        has_guest=unit.guests.get(session.guest_id) is not None,
+        has_center=unit.centers.get(session.center_id) is not None,
+        has_configuration=unit.configurations.get(session.center_id) is not None,
+    )
+
+
+MAX_REFUSED_ON_PAGE: Final = 100
+"""How many refused cards of one page are noted, whatever the PSP reports."""
+
+
+def note_refused_cards(
+    unit: WriteUnit,
+    asked: CardSession,
+    outcome: Outcome | None,
+    changed: CardSession,
+    *,
+    now: datetime,
+) -> None:
+    """Note the cards that the page of `asked` has refused, and the one that made it fail.
+
+    `changed` is the session after the outcome was applied, and stored. May be called again: each
+    card is noted once. The caller commits, and then calls `close_pages_at_limit`.
+    """
+    by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
+    refused = [(asked, number) for number in range(1, by_page + 1)]
+    if changed.status is SessionStatus.FAILED:
+        refused.append((changed, 0))
+    unit.refused_cards.add(
+        RefusedCard(
+            token_id=session.token_id,
+            attempt=session.current_attempt.request.attempt,
+            number=number,
+            guest_id=session.guest_id,
+            caller=session.caller,
+            center_id=session.center_id,
+            refused_at=now,
+        )
+        for session, number in refused
+    )
+
+
+def close_pages_at_limit(
+    storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> None:
+    """Make the guest's open pages due if too many cards were refused: settling closes them.
+
+    May be called again. If the process dies before, each page is closed at its next poll.
+    """
+    with storage.read() as unit:
+        if not must_close_page(unit, limits, session, now):
+            return
+
+    def make_due(unit: WriteUnit) -> None:
+        # Alone in its unit: two that held a session each and waited for the other's would deadlock.
+        unit.sessions.make_pages_due(session.guest_id, now)
+        unit.commit()
+
+    storage.transact(make_due)

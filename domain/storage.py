@@ -1,0 +1,118 @@
+"""The ports: what the domain needs of the outside, and what each adapter promises.
+
+Each storage and each PSP adapter passes a contract suite: `tests/contracts/` and
+`adapters/psp/contract/`. The other ports are tested with their adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from domain.access.token import AccessTokens
+from domain.cards.account import PaymentAccounts
+from domain.cards.discard import Discards
+from domain.centers.center import Centers
+from domain.centers.payment_configuration import PaymentConfigurations
+from domain.events.event import (
+    EventDeliveries,
+    EventEndpoints,
+)
+from domain.guests.guest import Guests
+from domain.products.product import Products
+from domain.psps.references import GuestReferences, MerchantIdentities
+from domain.sessions.limit import RefusedCards
+from domain.sessions.session import (
+    CardSessions,
+    EvidenceLog,
+    IdempotencyKeys,
+)
+from domain.worker.heartbeat import WorkerHeartbeats
+
+
+class RecordUnreadable(Exception):
+    """A stored record that this release cannot decode; most likely another release wrote it.
+
+    The storage has logged its table and key, once in a process. A repository that returns several
+    records leaves such a one out where the method says so.
+    """
+
+
+class AlreadyStored(Exception):
+    """The storage already holds a record that must be unique."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitOfWork:
+    """The repositories, seen in one consistent state."""
+
+    centers: Centers
+    guests: Guests
+    products: Products
+    configurations: PaymentConfigurations
+    sessions: CardSessions
+    refused_cards: RefusedCards
+    evidence: EvidenceLog
+    idempotency_keys: IdempotencyKeys
+    accounts: PaymentAccounts
+    guest_references: GuestReferences
+    merchant_identities: MerchantIdentities
+    discards: Discards
+    event_endpoints: EventEndpoints
+    event_deliveries: EventDeliveries
+    access_tokens: AccessTokens
+    worker_heartbeats: WorkerHeartbeats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteUnit(UnitOfWork):
+    """A unit of work that may change records. What it locks stays locked until it ends.
+
+    `commit` makes the changes durable. A unit that ends without it changes nothing.
+    """
+
+    commit: Callable[[], None]
+
+
+Result = TypeVar("Result")
+
+
+class Storage(Protocol):
+    """Where records are stored. Every call may raise ServiceUnavailable: nothing was written.
+
+    The exception is an in-doubt commit: the connection is lost during a commit, and the database
+    does not come back within seconds. The unit may then have been committed. Every use case may
+    therefore be called again after ServiceUnavailable.
+
+    Units are short and never span a call to a PSP. Nested units, writes in a read unit and writes
+    after the commit are programming errors and raise RuntimeError.
+    """
+
+    def read(self) -> AbstractContextManager[UnitOfWork]:
+        """Open a read-only unit that sees one state of the records until it ends."""
+        ...
+
+    def write(self) -> AbstractContextManager[WriteUnit]:
+        """Open a unit that may change records and then commits.
+
+        Raises ServiceUnavailable when it conflicts with another unit.
+        """
+        ...
+
+    def transact(self, work: Callable[[WriteUnit], Result]) -> Result:
+        """Call `work` with a new write unit, and return its result.
+
+        After a conflict with another unit it is called again with a new unit, a few times. It must
+        therefore have no effect outside the unit.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise ServiceUnavailable unless records can be read and written now."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection. No unit may be open. May be called twice."""
+        ...

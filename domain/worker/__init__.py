@@ -1,0 +1,1 @@
+"""What the background worker does in each round, and its heartbeat."""

@@ -1,0 +1,186 @@
+"""Access tokens: issued, listed and revoked."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
+from domain.access.token import AccessToken, TokenState
+from domain.centers.center import CenterNotFound
+from domain.errors import InvalidField
+from domain.identifiers import CallerName, CenterId
+from domain.permissions import Caller, Permission
+from tests.builders import CENTER_ID, a_center, an_access_token
+from tests.installation import Installation
+
+LIFETIME = timedelta(hours=1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+# Any, because these are the arguments of the use case by name, and wrong ones.
+def issue(installation: Installation, **changes: Any) -> str:
+    request: dict[str, Any] = {
+        "caller": "web-store",
+        "permissions": {Permission.GUESTS_ADD},
+        "lifetime": LIFETIME,
+    }
+    return installation.container.issue_token()(**(request | changes))
+
+
+class TestIssue:
+    def test_the_token_is_random_and_kept_by_its_hash_and_beginning(
+        self, installation: Installation
+    ) -> None:
+        token = issue(installation)
+
+        assert re.fullmatch(r"cof_[A-Za-z0-9_-]{22,}", token)
+        assert installation.container.list_tokens()() == (
+            AccessToken(
+                token_hash=sha256(token.encode()).hexdigest(),
+                prefix=token[:12],
+                caller=Caller(
+                    name=CallerName("web-store"), permissions=frozenset({Permission.GUESTS_ADD})
+                ),
+                issued_at=installation.clock.now(),
+                expires_at=installation.clock.now() + LIFETIME,
+            ),
+        )
+        assert issue(installation) != token
+
+    def test_a_caller_may_be_limited_to_centers(self, installation: Installation) -> None:
+        spa = CenterId("abcdefab-cdef-4abc-8def-abcdefabcdef")
+        with installation.storage.write() as unit:
+            unit.centers.put_many([a_center(id=spa)])
+            unit.commit()
+
+        issue(installation, centers=[CENTER_ID, spa.upper()])
+
+        (kept,) = installation.access_tokens()
+        assert kept.caller.centers == frozenset({CENTER_ID, spa})
+
+    def test_a_caller_limited_to_no_center_may_act_for_none(
+        self, installation: Installation
+    ) -> None:
+        issue(installation, centers=[])
+
+        (kept,) = installation.access_tokens()
+        assert kept.caller.centers == frozenset()
+
+    @pytest.mark.parametrize("lifetime", [timedelta(minutes=1), timedelta(days=3650)])
+    def test_the_bounds_belong_to_what_is_taken(
+        self, installation: Installation, lifetime: timedelta
+    ) -> None:
+        issue(installation, lifetime=lifetime, caller="x" * 100)
+
+        (kept,) = installation.access_tokens()
+        assert kept.expires_at == kept.issued_at + lifetime
+        assert kept.caller.name == "x" * 100
+
+    @pytest.mark.parametrize(
+        ("field", "value", "expected"),
+        [
+            ("lifetime", timedelta(minutes=1) - MICROSECOND, "from 1 minute to 3650 days"),
+            ("lifetime", timedelta(days=3650) + MICROSECOND, "from 1 minute to 3650 days"),
+            ("caller", "", "1 to 100 characters"),
+            ("caller", "x" * 101, "1 to 100 characters"),
+            ("caller", "web\nstore", "1 to 100 characters"),
+            ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
+        ],
+    )
+    def test_what_cannot_be_used_is_refused_and_nothing_is_issued(
+        self, installation: Installation, field: str, value: object, expected: str
+    ) -> None:
+        with pytest.raises(InvalidField) as refused:
+            issue(installation, **{field: value})
+
+        assert refused.value.field == field
+        assert refused.value.expected.startswith(expected)
+        assert not installation.access_tokens()
+
+    def test_a_center_that_does_not_exist_is_refused_and_nothing_is_issued(
+        self, installation: Installation
+    ) -> None:
+        with pytest.raises(CenterNotFound, match=f"^there is no center {GUEST_ID}$"):
+            issue(installation, centers=[CENTER_ID, GUEST_ID])
+
+        assert not installation.access_tokens()
+
+
+def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
+    token = an_access_token()
+
+    assert token.state(token.expires_at - MICROSECOND) is TokenState.ACTIVE
+    assert token.state(token.expires_at) is TokenState.EXPIRED
+    revoked = an_access_token(revoked_at=token.issued_at)
+    assert revoked.state(token.issued_at) is TokenState.REVOKED
+    assert revoked.state(token.expires_at) is TokenState.REVOKED
+
+
+class TestRevoke:
+    @pytest.mark.parametrize("length", [8, 12, 14, 46, 999])
+    def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(
+        self, installation: Installation, length: int
+    ) -> None:
+        token = issue(installation)
+        revoked_at = installation.clock.now()
+
+        revoked = installation.container.revoke_token()(token[:length])
+
+        assert revoked.revoked_at == revoked_at
+        assert installation.access_tokens() == (revoked,)
+        installation.clock.advance(LIFETIME)
+        assert installation.container.revoke_token()(token) == revoked
+
+    @pytest.mark.parametrize("prefix", ["", "c", "cof_"])
+    def test_what_every_token_begins_with_names_none(
+        self, installation: Installation, prefix: str
+    ) -> None:
+        issue(installation)
+
+        with pytest.raises(InvalidField, match=r"^prefix must be longer than cof_, with which"):
+            installation.container.revoke_token()(prefix)
+
+        assert installation.access_tokens()[0].revoked_at is None
+
+    def test_what_names_no_token_or_several_revokes_none(self, installation: Installation) -> None:
+        # Two of 65 tokens share the first of 64 possible characters after the mark.
+        tokens = [issue(installation) for _ in range(65)]
+        beginnings = [token[:5] for token in tokens]
+        shared = next(each for each in beginnings if beginnings.count(each) > 1)
+
+        with pytest.raises(TokenAmbiguous):
+            installation.container.revoke_token()(shared)
+        with pytest.raises(TokenNotFound):
+            installation.container.revoke_token()("cof_unknown")
+
+        assert {token.revoked_at for token in installation.access_tokens()} == {None}
+
+    def test_of_tokens_with_one_prefix_only_a_whole_one_is_revoked(
+        self, installation: Installation
+    ) -> None:
+        for secret in ("same-text-1", "same-text-2"):
+            _, kept = AccessToken.issue(
+                an_access_token().caller,
+                secret=secret,
+                now=installation.clock.now(),
+                lifetime=LIFETIME,
+            )
+            with installation.storage.write() as unit:
+                unit.access_tokens.add(kept)
+                unit.commit()
+
+        for shared in ("cof_same-tex", "cof_same-text-"):
+            with pytest.raises(TokenAmbiguous, match="or the whole token"):
+                installation.container.revoke_token()(shared)
+
+        revoked = installation.container.revoke_token()("cof_same-text-2")
+        assert revoked.is_token("cof_same-text-2")
+        assert [token.revoked_at for token in installation.access_tokens() if token != revoked] == [
+            None
+        ]

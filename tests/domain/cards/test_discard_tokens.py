@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from adapters.psp.contract.clock import START
+from domain.cards.account import PaymentAccount
+from domain.cards.discard import Discard, UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.retries import LEASE, is_alarming, next_retry
+from tests.installation import Installation, Trouble
+
+SECOND = timedelta(seconds=1)
+
+
+def note(installation: Installation, account: PaymentAccount) -> Discard | None:
+    """Note that the account's token is to be discarded, and give what is noted of it then."""
+    with installation.storage.write() as unit:
+        note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
+        unit.commit()
+    return noted(installation, account)
+
+
+def noted(installation: Installation, account: PaymentAccount) -> Discard | None:
+    """Return what is noted of the account's token."""
+    with installation.storage.read() as unit:
+        return unit.discards.get(account.provider, account.merchant_account, account.token)
+
+
+@pytest.fixture
+def removed(installation: Installation) -> PaymentAccount:
+    return installation.removed_card()
+
+
+def test_a_token_that_an_active_account_holds_is_not_noted(installation: Installation) -> None:
+    assert note(installation, installation.stored_card()) is None
+
+
+def test_a_discard_that_is_under_way_stays_as_it_is(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    taken = installation.reconcile.discard_token.take()
+    assert taken is not None
+
+    assert note(installation, removed) == taken
+
+
+@pytest.mark.parametrize(
+    ("typed_after", "may_be_kept"),
+    [
+        pytest.param(SECOND, True, id="a new card"),
+        pytest.param(timedelta(0), False, id="typed as it was done"),
+        pytest.param(-SECOND, False, id="dead"),
+    ],
+)
+def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
+    installation: Installation,
+    removed: PaymentAccount,
+    typed_after: timedelta,
+    *,
+    may_be_kept: bool,
+) -> None:
+    done_at = installation.clock.now()
+    installation.reconcile_until_idle()
+    installation.clock.advance(timedelta(minutes=1))
+
+    again = note(installation, replace(removed, consented_at=done_at + typed_after))
+
+    assert again is not None
+    assert (again.done_at, again.due_at) == (None, installation.clock.now())
+    assert (again.begun_at is None) == may_be_kept
+
+
+def test_a_discard_that_is_done_is_silent_no_more(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.reconcile()
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile()
+
+    done = noted(installation, removed)
+    assert done is not None
+    assert (done.unanswered_since, done.done_at) == (None, installation.clock.now())
+
+
+def test_a_discard_that_is_taken_is_given_back_after_a_while(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    discard_token = installation.reconcile.discard_token
+    taken = discard_token.take()
+    assert taken is not None
+    assert taken.token == removed.token
+
+    installation.clock.advance(LEASE - SECOND)
+    assert discard_token.take() is None
+    installation.clock.advance(SECOND)
+    assert discard_token.take() is not None
+
+
+def test_who_took_a_discard_over_is_not_overruled(
+    installation: Installation, removed: PaymentAccount
+) -> None:
+    """A process is paused in its call for longer than its lease lasts."""
+    discard_token = installation.reconcile.discard_token
+    mine = discard_token.take()
+    assert mine is not None
+    theirs: list[Discard | None] = []
+
+    def take_over() -> None:
+        installation.clock.advance(timedelta(minutes=2))
+        theirs.append(discard_token.take())
+
+    installation.provider.meanwhile["discard"] = take_over
+    discard_token(mine)
+
+    assert theirs == [noted(installation, removed)]
+
+
+@pytest.mark.parametrize(
+    ("silence", "wait"),
+    [
+        (timedelta(0), timedelta(seconds=30)),
+        (timedelta(seconds=-90), timedelta(seconds=30)),
+        (timedelta(minutes=7), timedelta(minutes=7)),
+        (timedelta(days=9), timedelta(hours=1)),
+    ],
+)
+def test_each_wait_is_as_long_as_the_silence_so_far(silence: timedelta, wait: timedelta) -> None:
+    assert next_retry(START, START + silence) == START + silence + wait
+
+
+def test_a_silence_of_a_day_is_alarming() -> None:
+    day = timedelta(hours=24)
+
+    assert not is_alarming(None, START)
+    assert not is_alarming(START, START + day - SECOND)
+    assert is_alarming(START, START + day)

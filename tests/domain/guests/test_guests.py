@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, UserNotAuthorized
+from domain.guests.guest import Guest
+from domain.permissions import Caller, Permission
+from tests.builders import CENTER_ID, a_guest
+from tests.installation import Installation
+
+ADD, EDIT, VIEW = Permission.GUESTS_ADD, Permission.GUESTS_EDIT, Permission.GUESTS_VIEW
+
+
+def put(
+    installation: Installation,
+    *permissions: Permission,
+    guest_id: str = OTHER_GUEST_ID,
+    first_name: object = "Grace",
+    caller: Caller | None = None,
+) -> Guest:
+    return installation.use_cases.put_guest(
+        caller or installation.a_caller(*permissions),
+        guest_id=guest_id,
+        first_name=first_name,
+        last_name="Hopper",
+        email=None,
+    )
+
+
+def read(installation: Installation, guest_id: str = OTHER_GUEST_ID) -> Guest:
+    return installation.use_cases.read_guest(installation.a_caller(VIEW), guest_id=guest_id)
+
+
+def test_a_guest_is_created_read_and_changed(installation: Installation) -> None:
+    with pytest.raises(GuestNotFound):
+        read(installation)
+
+    created = put(installation, ADD, guest_id=OTHER_GUEST_ID.upper())
+    assert created == a_guest(id=OTHER_GUEST_ID, first_name="Grace", last_name="Hopper", email=None)
+    assert read(installation) == created
+
+    changed = put(installation, EDIT, first_name="Grace B.")
+    assert read(installation) == changed
+    assert changed.first_name == "Grace B."
+
+
+def test_a_guest_created_by_the_api_gets_a_card(installation: Installation) -> None:
+    put(installation, ADD)
+
+    account = installation.stored_card(guest_id=OTHER_GUEST_ID)
+
+    assert account.guest_id == OTHER_GUEST_ID
+
+
+@pytest.mark.parametrize("permission", list(Permission))
+def test_creating_needs_add_and_changing_needs_edit(
+    installation: Installation, permission: Permission
+) -> None:
+    def is_allowed(guest_id: str) -> bool:
+        try:
+            put(installation, permission, guest_id=guest_id)
+        except UserNotAuthorized:
+            return False
+        return True
+
+    assert is_allowed(GUEST_ID) == (permission is EDIT)
+    assert is_allowed(OTHER_GUEST_ID) == (permission is ADD)
+
+
+def test_repeating_a_request_needs_no_other_permission(installation: Installation) -> None:
+    assert put(installation, ADD) == put(installation, ADD) == put(installation, EDIT)
+    with pytest.raises(UserNotAuthorized):
+        put(installation, VIEW)
+
+
+@pytest.mark.parametrize("permission", list(Permission))
+def test_reading_needs_view(installation: Installation, permission: Permission) -> None:
+    caller = installation.a_caller(permission)
+    if permission is VIEW:
+        guest = installation.use_cases.read_guest(caller, guest_id=GUEST_ID.upper())
+        assert guest == a_guest()
+    else:
+        with pytest.raises(UserNotAuthorized):
+            installation.use_cases.read_guest(caller, guest_id=GUEST_ID)
+
+
+def test_a_caller_of_some_centers_neither_reads_nor_changes_guests(
+    installation: Installation,
+) -> None:
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    with pytest.raises(UserNotAuthorized):
+        put(installation, caller=limited)
+    with pytest.raises(UserNotAuthorized):
+        installation.use_cases.read_guest(limited, guest_id=GUEST_ID)
+
+
+def test_invalid_input_is_refused_and_nothing_is_stored(installation: Installation) -> None:
+    with pytest.raises(GuestIdNotUsable):
+        put(installation, guest_id="x")
+    for name in (None, "", 7, "4242 4242 4242 4242"):
+        with pytest.raises(InvalidField, match=r"^first_name must be "):
+            put(installation, first_name=name)
+    with pytest.raises(GuestNotFound):
+        read(installation)
+
+
+def test_a_card_number_split_over_both_names_is_refused(installation: Installation) -> None:
+    with pytest.raises(InvalidField, match=r"^last_name must be text without a card number$"):
+        installation.use_cases.put_guest(
+            installation.caller,
+            guest_id=OTHER_GUEST_ID,
+            first_name="42424242",
+            last_name="42424242",
+            email=None,
+        )
+
+
+def test_many_requests_at_once_create_one_guest(installation: Installation) -> None:
+    caller = installation.a_caller(ADD)
+
+    guests = at_once(8, lambda _: put(installation, caller=caller))
+
+    assert guests == [read(installation)] * 8

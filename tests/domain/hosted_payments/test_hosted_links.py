@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from adapters.psp.contract.samples import TOKEN_ID
+from domain.hosted_payments.link import HostedLinks
+from tests.builders import a_session
+
+
+def test_nothing_of_the_redirect_uri_is_left_as_it_is_in_the_link() -> None:
+    session = a_session(redirect_uri="https://shop.example/cards?a=b&c=X d~_.-")
+
+    assert HostedLinks(base_url="https://cards.example").hosted_payment_uri(session) == (
+        f"https://cards.example/hosted-payments?token_id={TOKEN_ID}"
+        "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards%3Fa%3Db%26c%3DX%20d~_.-"
+    )

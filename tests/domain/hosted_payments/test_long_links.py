@@ -1,0 +1,218 @@
+"""Links that last for days: one page follows another, and an old link waits for a click."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
+from adapters.psp.contract.samples import a_uuid
+from domain.hosted_payments.link import ClickNeeded, LinkAltered, LinkExpired, LinkUnknown
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import ASK_AGAIN_AFTER, MAX_ATTEMPTS, CardSession, SessionStatus
+from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
+
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
+MONTH_IN_MINUTES = 43_200
+ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+
+
+@pytest.fixture
+def session(installation: Installation) -> CardSession:
+    """Return a session whose link lives for 30 days."""
+    installation.configure(link_minutes=MONTH_IN_MINUTES, avs=True)
+    return installation.add_card(link_minutes=MONTH_IN_MINUTES, billing_info=ADDRESS)
+
+
+def click(installation: Installation, session: CardSession) -> str:
+    return installation.use_cases.open_hosted_page(
+        token_id=session.token_id, redirect_uri=session.redirect_uri, by_click=True
+    )
+
+
+def test_opening_a_link_does_not_shorten_its_life(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.open_page(session)
+
+    opened = installation.session(session.token_id)
+    assert opened.expires_at == session.expires_at
+    assert opened.current_attempt.page is not None
+    assert opened.current_attempt.page.ends_at == installation.clock.now() + DAY
+
+
+def test_a_page_that_ended_is_followed_by_another_while_the_link_lives(
+    installation: Installation, session: CardSession
+) -> None:
+    addresses = [installation.open_page(session)]
+    for _ in range(28):
+        installation.clock.advance(DAY + SECOND)
+        addresses.append(click(installation, session))
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    assert len(set(addresses)) == 29
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_page_that_takes_no_more_cards_is_followed_by_another(
+    installation: Installation, session: CardSession
+) -> None:
+    address = installation.open_page(session)
+    for _ in range(MAX_CARD_ATTEMPTS):
+        installation.type_card(session, DECLINED_CARD)
+
+    assert installation.open_page(session) != address
+
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_page_that_is_over_is_not_asked_about_until_the_link_ends(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.open_page(session)
+    for _ in range(25):
+        installation.clock.advance(timedelta(hours=1))
+        installation.reconcile_until_idle()
+    installation.provider.calls.clear()
+
+    while installation.clock.now() < session.expires_at - timedelta(hours=6):
+        installation.clock.advance(timedelta(hours=6))
+        installation.reconcile_until_idle()
+
+    assert installation.provider.calls == []
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+    installation.clock.advance(timedelta(hours=6))
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.open_page(session)
+    opened = installation.session(session.token_id)
+    attempt = opened.current_attempt
+    assert attempt.page is not None
+    page = replace(attempt.page, ends_at=installation.clock.now() + timedelta(minutes=3))
+    with installation.storage.write() as unit:
+        unit.sessions.update(replace(opened, attempt=replace(attempt, page=page)))
+        unit.commit()
+    installation.clock.advance(timedelta(minutes=2))
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).due_at == page.ends_at
+    installation.clock.advance(timedelta(minutes=1))
+
+    installation.reconcile_until_idle()
+
+    assert installation.psp.page(page.reference).is_over
+    assert installation.session(session.token_id).due_at == session.expires_at
+
+
+def test_nobody_is_sent_to_a_page_that_ended_while_the_psp_is_away(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.open_page(session)
+    installation.clock.advance(DAY + SECOND)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+    with pytest.raises(ProviderUnavailable):
+        click(installation, session)
+
+
+def test_a_preview_of_an_old_link_changes_nothing_and_calls_nobody(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.open_page(session)
+    installation.clock.advance(DAY)
+    assert installation.open_page(session)
+    installation.clock.advance(SECOND)
+    before, calls = installation.session(session.token_id), list(installation.provider.calls)
+
+    for _ in range(MAX_ATTEMPTS + 1):
+        with pytest.raises(ClickNeeded):
+            installation.open_page(session)
+
+    assert installation.session(session.token_id) == before
+    assert installation.provider.calls == calls
+    assert click(installation, session)
+
+
+def test_a_page_made_for_an_old_link_shows_no_billing_address_and_still_verifies_one(
+    installation: Installation, session: CardSession
+) -> None:
+    installation.clock.advance(DAY)
+    installation.open_page(session)
+    young = installation.session(session.token_id).current_attempt.request
+    installation.psp.close_page(installation.page_reference(session))
+    installation.clock.advance(SECOND)
+
+    click(installation, session)
+
+    old = installation.session(session.token_id).current_attempt.request
+    assert (young.billing_info, young.avs) == (session.billing_info, True)
+    assert (old.billing_info, old.avs) == (None, True)
+    installation.type_card(session, zipcode="00000")
+    assert installation.return_to_shop(session) == REDIRECT_URI
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+    installation.clock.advance(ASK_AGAIN_AFTER)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_a_young_link_may_be_clicked_too(installation: Installation) -> None:
+    session = installation.add_card()
+
+    assert click(installation, session) == installation.open_page(session)
+
+
+@pytest.mark.parametrize("by_click", [False, True])
+def test_an_old_link_is_refused_like_a_young_one(
+    installation: Installation, session: CardSession, by_click: bool
+) -> None:
+    other = installation.add_card(
+        link_minutes=MONTH_IN_MINUTES, billing_info=ADDRESS, redirect_uri=f"{REDIRECT_URI}&other"
+    )
+    installation.open_page(other)
+    installation.type_card(other)
+    installation.return_to_shop(other)
+    installation.clock.advance(DAY + SECOND)
+
+    def follow(token_id: str, redirect_uri: str) -> str:
+        return installation.use_cases.open_hosted_page(
+            token_id=token_id, redirect_uri=redirect_uri, by_click=by_click
+        )
+
+    with pytest.raises(LinkUnknown):
+        follow(a_uuid(999), session.redirect_uri)
+    with pytest.raises(LinkAltered):
+        follow(session.token_id, "https://evil.example/")
+    assert follow(other.token_id, other.redirect_uri) == other.redirect_uri
+    installation.clock.advance(30 * DAY)
+    with pytest.raises(LinkExpired):
+        follow(session.token_id, session.redirect_uri)
+
+
+def test_one_day_does_not_use_up_the_pages_of_the_next(
+    installation: Installation, session: CardSession
+) -> None:
+    def open_until_refused() -> int:
+        for number in range(MAX_ATTEMPTS * 2):
+            try:
+                click(installation, session)
+            except LinkExpired:
+                return number
+            installation.psp.close_page(installation.page_reference(session))
+        raise AssertionError("pages are made without end")
+
+    assert open_until_refused() == MAX_ATTEMPTS
+    installation.clock.advance(DAY + SECOND)
+    assert open_until_refused() == MAX_ATTEMPTS
+    # Its own end bounds the pages of a link, not the end of a page that prolonged it.
+    assert not session.may_have_page(30 * MAX_ATTEMPTS + 1, session.expires_at + 9 * DAY)

@@ -1,0 +1,456 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from domain.hosted_payments.link import LinkAltered, LinkExpired, LinkUnknown
+from domain.hosted_payments.open_hosted_page import PageUnderWay
+from domain.identifiers import AccountId
+from domain.permissions import Permission
+from domain.psps.hosted_page import CONSENT_VERSION
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import ANSWERED_WITHIN, MAX_ATTEMPTS, SessionStatus
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.databases import transaction_of
+from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
+
+
+def test_the_first_opening_has_the_page_made(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=10))
+
+    address = installation.open_page(session)
+
+    assert address.startswith(f"{BASE_URL}/fake-psp/pages/")
+    opened = installation.session(session.token_id)
+    assert opened.expires_at == installation.clock.now() + timedelta(minutes=30)
+    request = opened.current_attempt.request
+    assert request.idempotency_key == f"{session.token_id}:1"
+    assert request.return_uri == f"{BASE_URL}/hosted-payments/return?token_id={session.token_id}"
+    assert request.redirect_origin == "https://shop.example"
+    assert request.consent.version == CONSENT_VERSION
+    assert request.center_name in request.consent.text
+
+
+def test_a_link_with_a_long_life_is_not_shortened_by_opening_it(
+    installation: Installation,
+) -> None:
+    installation.configure(session_minutes=120)
+    session = installation.opened_session()
+
+    assert session.expires_at == session.created_at + timedelta(minutes=120)
+
+
+# Shows F35.
+def test_opening_again_leads_to_the_same_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    assert installation.open_page(session) == installation.open_page(session)
+    assert installation.provider.calls.count("start") == 1
+
+
+def test_of_many_tabs_at_once_one_asks_for_the_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    def open_page(_: int) -> str | None:
+        try:
+            return installation.open_page(session)
+        except PageUnderWay:
+            return None
+
+    assert set(at_once(8, open_page)) <= {None, installation.open_page(session)}
+    assert installation.provider.calls.count("start") == 1
+
+
+def test_another_tab_asks_for_the_page_once_the_first_has_failed_2_seconds_ago(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    installation.provider.recover()
+
+    installation.clock.advance(timedelta(seconds=1.9))
+    with pytest.raises(PageUnderWay):
+        installation.open_page(session)
+    assert installation.provider.calls == []
+    installation.clock.advance(timedelta(seconds=0.1))
+    installation.open_page(session)
+    assert installation.provider.calls == ["start"]
+
+
+# Shows F2, F19.
+@pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
+def test_a_time_out_repeats_the_same_attempt(installation: Installation, trouble: Trouble) -> None:
+    session = installation.add_card()
+    installation.provider.have(trouble)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    asked = installation.session(session.token_id).current_attempt.request
+    installation.clock.advance(timedelta(seconds=5))
+    installation.provider.recover()
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request == asked
+
+
+def test_a_definite_refusal_starts_the_next_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.REFUSED)
+    with pytest.raises(ProviderUnavailable, match=r"^the PSP refused to make a page$"):
+        installation.open_page(session)
+    installation.provider.recover()
+
+    installation.open_page(session)
+
+    assert installation.session(session.token_id).current_attempt.request.attempt == 2
+
+
+# Shows F24.
+def test_a_page_that_has_died_is_followed_by_another(installation: Installation) -> None:
+    session = installation.opened_session()
+    first = installation.page_reference(session)
+    installation.psp.close_page(first)
+
+    address = installation.open_page(session)
+
+    assert first not in address
+    assert installation.session(session.token_id).current_attempt.request.attempt == 2
+
+
+def test_a_page_that_is_known_to_be_dead_is_not_asked_for_again(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(session))
+    installation.settle(session.token_id)
+
+    installation.open_page(session)
+
+    assert installation.provider.calls == ["start", "outcome", "start"]
+
+
+def test_pages_are_not_made_without_end(installation: Installation) -> None:
+    session = installation.add_card()
+    for _ in range(MAX_ATTEMPTS):
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+
+def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    address = installation.open_page(session)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+    assert installation.open_page(session) == address
+
+
+# Shows F38.
+@pytest.mark.parametrize("number", ["4242424242424242", MISMATCHING_CARD])
+def test_a_settled_session_leads_back_to_the_shop(installation: Installation, number: str) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    session = installation.opened_session(billing_info=address)
+    installation.type_card(session, number)
+
+    assert installation.open_page(session) == REDIRECT_URI
+    installation.clock.advance(timedelta(hours=2))
+    assert installation.open_page(session) == REDIRECT_URI
+
+
+# Shows S6.
+def test_a_link_that_was_changed_is_not_followed(installation: Installation) -> None:
+    session = installation.add_card()
+
+    with pytest.raises(LinkAltered):
+        installation.use_cases.open_hosted_page(
+            token_id=session.token_id, redirect_uri="https://evil.example/"
+        )
+
+
+@pytest.mark.parametrize("token_id", ["", "x", a_uuid(999)])
+def test_an_unknown_link_leads_nowhere(installation: Installation, token_id: str) -> None:
+    with pytest.raises(LinkUnknown):
+        installation.use_cases.open_hosted_page(token_id=token_id, redirect_uri=REDIRECT_URI)
+
+
+def test_an_expired_link_leads_nowhere(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+@pytest.mark.parametrize("table", ["guests", "centers"])
+def test_a_link_of_a_guest_or_center_that_is_gone_leads_nowhere(
+    installation: Installation, table: str
+) -> None:
+    session = installation.add_card()
+    installation.unconfigure()
+    installation.loses(table)
+
+    with pytest.raises(LinkUnknown):
+        installation.open_page(session)
+
+
+def test_the_guest_is_known_to_the_psp_from_then_on(installation: Installation) -> None:
+    installation.opened_session()
+    second = installation.opened_session()
+
+    page = second.current_attempt.page
+    assert page is not None
+    assert second.current_attempt.request.guest_reference == page.guest_reference
+
+
+def test_a_guest_who_cancels_can_open_the_link_again(installation: Installation) -> None:
+    session = installation.add_card()
+    address = installation.open_page(session)
+
+    assert (
+        installation.use_cases.cancel_hosted_page(token_id=session.token_id) == session.redirect_uri
+    )
+    assert installation.open_page(session) == address
+
+
+def test_a_link_past_its_end_stays_dead_when_its_page_is_made_late(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+    installation.clock.advance(timedelta(hours=2))
+    installation.provider.recover()
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_a_link_whose_session_expires_while_the_psp_is_asked_leads_to_no_page(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.open_page(session)
+    installation.psp.close_page(installation.page_reference(session))
+    installation.provider.meanwhile["outcome"] = lambda: installation.clock.advance(
+        timedelta(minutes=31)
+    )
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+
+def test_a_link_that_expires_while_its_page_is_made_leads_to_no_page(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=29, seconds=59))
+    installation.provider.meanwhile["start"] = lambda: installation.clock.advance(
+        timedelta(seconds=2)
+    )
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+# Shows F38.
+def test_an_expired_link_costs_no_call_to_the_psp(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=31))
+    calls = len(installation.provider.calls)
+
+    for _ in range(3):
+        with pytest.raises(LinkExpired):
+            installation.open_page(session)
+    assert len(installation.provider.calls) == calls
+
+
+def test_a_session_that_is_settled_while_its_next_page_is_made_leads_back(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    first = session.current_attempt
+    installation.psp.close_page(installation.page_reference(session))
+
+    def complete() -> None:
+        current = installation.session(session.token_id)
+        with installation.storage.write() as unit:
+            unit.sessions.update(
+                replace(
+                    current.completed(AccountId(a_uuid(77)), installation.clock.now()),
+                    attempt=first,
+                )
+            )
+            unit.commit()
+
+    installation.provider.meanwhile["start"] = complete
+
+    assert installation.open_page(session) == REDIRECT_URI
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_two_tabs_at_different_times_ask_for_the_same_page(installation: Installation) -> None:
+    session = installation.add_card()
+
+    def open_again() -> None:
+        installation.clock.advance(ANSWERED_WITHIN)
+        installation.open_page(session)
+
+    installation.provider.meanwhile["start"] = open_again
+
+    address = installation.open_page(session)
+
+    assert address == installation.open_page(session)
+    assert installation.session(session.token_id).current_attempt.request.attempt == 1
+
+
+def test_a_page_that_comes_late_does_not_take_the_place_of_the_next(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def go_through_a_page_in_another_tab() -> None:
+        installation.clock.advance(ANSWERED_WITHIN)
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.open_page(session)
+
+    installation.provider.meanwhile["start"] = go_through_a_page_in_another_tab
+
+    address = installation.open_page(session)
+
+    attempt = installation.session(session.token_id).current_attempt
+    assert attempt.page is not None
+    assert (attempt.request.attempt, attempt.page.address) == (2, address)
+    assert not installation.psp.page(attempt.page.reference).is_over
+
+
+def test_a_page_that_died_while_it_was_made_is_shown_to_nobody(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def lose_the_page_in_another_tab() -> None:
+        installation.clock.advance(ANSWERED_WITHIN)
+        installation.open_page(session)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.settle(session.token_id)
+
+    installation.provider.meanwhile["start"] = lose_the_page_in_another_tab
+
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+
+
+def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> None:
+    session = installation.opened_session(billing_info={"zipcode": "98101"})
+
+    request = session.current_attempt.request
+    assert (request.guest_id, request.guest_name) == (GUEST_ID, "Zo\u00eb Null")
+    assert request.guest_email == "zoe@guests.example"
+    assert request.billing_info == session.billing_info
+    assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
+
+
+def test_of_two_tabs_that_find_a_page_one_asks_about_it(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.clock.advance(ANSWERED_WITHIN)
+    installation.before_next_write(lambda: installation.open_page(session))
+
+    installation.open_page(session)
+
+    assert installation.provider.calls.count("outcome") == 1
+
+
+def test_two_tabs_that_find_no_page_note_one_attempt(installation: Installation) -> None:
+    session = installation.add_card()
+
+    def open_in_another_tab() -> None:
+        installation.clock.advance(timedelta(seconds=1))
+        installation.open_page(session)
+
+    installation.before_next_write(open_in_another_tab)
+
+    address = installation.open_page(session)
+
+    assert installation.page_reference(session) in address
+    assert installation.provider.calls.count("start") == 1
+
+
+class TestGuestAtThePsp:
+    """Each page whose details differ from another's has a guest of its own at the PSP."""
+
+    def guest_of(self, installation: Installation, **changes: Any) -> str:
+        session = installation.opened_session(**changes)
+        page = session.current_attempt.page
+        assert page is not None
+        return page.guest_reference
+
+    def test_is_the_same_for_each_page_of_a_guest_at_a_center(
+        self, installation: Installation
+    ) -> None:
+        assert self.guest_of(installation) == self.guest_of(installation)
+
+    # Shows S28.
+    def test_is_another_one_at_another_center_with_the_same_merchant_account(
+        self, installation: Installation
+    ) -> None:
+        installation.has_center(a_center(id=OTHER_CENTER_ID))
+        installation.configure(OTHER_CENTER_ID)
+
+        here, there = (
+            self.guest_of(installation, center_id=each) for each in (CENTER_ID, OTHER_CENTER_ID)
+        )
+
+        assert here != there
+
+    # Shows S28.
+    def test_is_another_one_for_callers_who_may_not_read_the_guest(
+        self, installation: Installation
+    ) -> None:
+        adds = installation.a_caller(Permission.GUESTS_ADD)
+        details = {"billing_info": {"email": "zoe@guests.example"}}
+        references = {
+            self.guest_of(installation, **details),
+            self.guest_of(installation, caller=adds, **details),
+            self.guest_of(installation, caller=adds),
+        }
+
+        assert len(references) == 3
+
+    def test_is_another_one_than_an_earlier_release_has_kept(
+        self, installation: Installation
+    ) -> None:
+        before = installation.stored_card().guest_reference
+        with installation.storage.write() as unit:
+            transaction_of(unit).execute(
+                "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
+                "FROM psp_guests"
+            )
+            transaction_of(unit).execute("DELETE FROM psp_guests")
+            unit.commit()
+
+        assert self.guest_of(installation) != before
+        (account,) = installation.accounts()
+        assert account.guest_reference == before

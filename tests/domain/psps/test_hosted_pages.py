@@ -1,0 +1,89 @@
+"""What of a PSP's response can be true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import NOW
+from domain.billing import AvsResult
+from domain.identifiers import CardToken, GuestReference
+from domain.psps.card import Card
+from domain.psps.hosted_page import (
+    CardCollected,
+    HostedPage,
+    NoCardCollected,
+    PageClosed,
+    is_credible,
+    is_credible_page,
+)
+
+GUEST = GuestReference("guest_1")
+PAGE = HostedPage(
+    reference="page_1", address="https://psp.example/page_1", ends_at=NOW, guest_reference=GUEST
+)
+CARD = Card(
+    guest_reference=GUEST,
+    token=CardToken("card_1"),
+    fingerprint="print_1",
+    card_logo="visa",
+    last_four="4242",
+    expiry_month=9,
+    expiry_year=2031,
+)
+COLLECTED = CardCollected(card=CARD, avs=AvsResult.MATCH, collected_at=NOW)
+NO_TEXT = ("", "\x00", "a\nb", "x" * 256, "é")
+NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+
+
+def test_a_sound_page_and_its_outcomes_are_credible() -> None:
+    assert is_credible_page(PAGE)
+    assert is_credible(COLLECTED, PAGE)
+    assert is_credible(PageClosed(), PAGE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: text} for name in ("reference", "guest_reference") for text in NO_TEXT),
+        *({"address": address} for address in ("", "javascript:x", "https://psp.example/\n")),
+        *({"ends_at": time} for time in NO_YEAR),
+    ],
+)
+def test_a_page_with_a_field_out_of_bounds_is_not(
+    changes: dict[str, Any],
+) -> None:  # fields of any type
+    assert not is_credible_page(replace(PAGE, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: text} for name in ("token", "fingerprint", "card_logo") for text in NO_TEXT),
+        *({"last_four": text} for text in ("", "424", "42425", "abcd")),
+        *({"expiry_month": month} for month in (-1, 0, 13, 77)),
+        *({"expiry_year": year} for year in (31, 1999, 2100, 10**18)),
+        {"guest_reference": GuestReference("guest_2")},
+    ],
+)
+def test_a_card_with_a_field_out_of_bounds_is_not(
+    changes: dict[str, Any],
+) -> None:  # fields of any type
+    assert not is_credible(replace(COLLECTED, card=replace(CARD, **changes)), PAGE)
+
+
+@pytest.mark.parametrize("time", NO_YEAR)
+def test_a_time_out_of_bounds_is_not(time: datetime) -> None:
+    assert not is_credible(replace(COLLECTED, collected_at=time), PAGE)
+    assert not is_credible(
+        NoCardCollected(guest_reference=GUEST, token=CARD.token, collected_at=time), PAGE
+    )
+
+
+@pytest.mark.parametrize("refused_cards", [-1, 10_000, 10**18])
+def test_a_count_of_refused_cards_out_of_bounds_is_not(refused_cards: int) -> None:
+    for outcome in (COLLECTED, PageClosed()):
+        assert not is_credible(replace(outcome, refused_cards=refused_cards), PAGE)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from domain.identifiers import MerchantAccount, ProviderName
+from domain.psps.recognize_merchant import AnotherMerchant, RecognizeMerchant
+from tests.installation import Installation
+
+PSP = ProviderName("psp")
+SPA = MerchantAccount("spa")
+
+
+@pytest.fixture
+def recognize(installation: Installation) -> RecognizeMerchant:
+    return RecognizeMerchant(storage=installation.storage)
+
+
+def test_the_first_merchant_is_kept_and_recognized(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    for _ in range(2):
+        recognize(PSP, SPA, "acct_1 test")
+    with installation.storage.read() as unit:
+        assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
+
+
+def test_another_merchant_is_refused_and_not_kept(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    recognize(PSP, SPA, "acct_1 test")
+    for _ in range(2):
+        with pytest.raises(AnotherMerchant, match=r"^the keys .* than before") as refused:
+            recognize(PSP, SPA, "acct_1 live")
+        assert (refused.value.kept, refused.value.given) == ("acct_1 test", "acct_1 live")
+    recognize(PSP, SPA, "acct_1 test")
+
+
+def test_a_merchant_who_is_known_is_recognized_without_a_write(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    recognize(PSP, SPA, "acct_1 test")
+    written: list[str] = []
+    installation.before_next_write(lambda: written.append("something"))
+    recognize(PSP, SPA, "acct_1 test")
+    assert written == []
+
+
+def test_of_two_processes_that_tell_of_another_merchant_the_second_is_refused(
+    installation: Installation, recognize: RecognizeMerchant
+) -> None:
+    installation.before_next_write(lambda: recognize(PSP, SPA, "acct_1 test"))
+    with pytest.raises(AnotherMerchant):
+        recognize(PSP, SPA, "acct_2 test")
+
+
+@pytest.mark.parametrize(
+    ("provider", "merchant_account"),
+    [(ProviderName("other"), SPA), (PSP, MerchantAccount("other"))],
+)
+def test_each_merchant_account_of_each_psp_has_its_own(
+    recognize: RecognizeMerchant, provider: ProviderName, merchant_account: MerchantAccount
+) -> None:
+    recognize(PSP, SPA, "acct_1 test")
+    recognize(provider, merchant_account, "acct_2 test")

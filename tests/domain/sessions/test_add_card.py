@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from domain.cards.source import Source
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import (
+    BillingInfoInvalid,
+    BillingInfoRequired,
+    GuestIdNotUsable,
+    GuestNotFound,
+    IdempotencyKeyInvalid,
+    IdempotencyKeyReused,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    InvalidField,
+    InvalidSource,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    RedirectUriInvalid,
+    RedirectUriRequired,
+    Refusal,
+    UserNotAuthorized,
+)
+from domain.identifiers import CallerName
+from domain.permissions import Permission
+from domain.sessions import add_card
+from domain.sessions.add_card import AddCardRequest
+from domain.sessions.session import SessionStatus
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.installation import REDIRECT_URI, Installation
+
+NOBODY = a_uuid(999)
+GOOD_ADDRESS = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+
+
+def test_a_session_is_stored_as_it_was_asked_for(installation: Installation) -> None:
+    session = installation.add_card(source=5, billing_info={"city": "Seattle"})
+
+    stored = installation.session(session.token_id)
+    assert stored == session
+    assert stored.guest_id == GUEST_ID
+    assert stored.center_id == CENTER_ID
+    assert stored.redirect_uri == REDIRECT_URI
+    assert stored.source is Source.MOBILE
+    assert stored.billing_info is not None
+    assert stored.billing_info.city == "Seattle"
+    assert stored.status is SessionStatus.OPEN
+    assert stored.expires_at == installation.clock.now() + timedelta(minutes=30)
+    assert stored.account_id is None
+
+
+# Shows F22.
+def test_the_psp_is_not_called(installation: Installation) -> None:
+    installation.add_card()
+
+    assert installation.provider.calls == []
+
+
+def test_the_source_is_the_web_store_unless_said_otherwise(installation: Installation) -> None:
+    assert installation.add_card().source is Source.WEB_STORE
+
+
+def test_the_session_keeps_the_configuration_as_it_was(installation: Installation) -> None:
+    installation.configure(avs=True, session_minutes=90)
+    session = installation.add_card(billing_info=GOOD_ADDRESS)
+    installation.configure(avs=False)
+
+    stored = installation.session(session.token_id)
+    assert stored.configuration.avs
+    assert stored.expires_at == stored.created_at + timedelta(minutes=90)
+
+
+@pytest.mark.parametrize("permission", [Permission.GUESTS_ADD, Permission.GUESTS_EDIT])
+def test_add_or_edit_permission_on_guests_is_enough(
+    installation: Installation, permission: Permission
+) -> None:
+    assert installation.add_card(installation.a_caller(permission)).status is SessionStatus.OPEN
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"center_id": None}, InvalidCenterId),
+        ({"center_id": 7}, InvalidCenterId),
+        ({"center_id": NOBODY}, InvalidCenterId),
+        ({"center_id": "{" + CENTER_ID + "}"}, InvalidCenterId),
+        ({"redirect_uri": None}, RedirectUriRequired),
+        ({"redirect_uri": "  "}, RedirectUriRequired),
+        ({"redirect_uri": "javascript:alert(1)"}, RedirectUriInvalid),
+        ({"redirect_uri": 1}, RedirectUriInvalid),
+        ({"source": 2}, InvalidSource),
+        ({"source": True}, InvalidSource),
+        ({"source": "01"}, InvalidSource),
+        ({"source": 1.0}, InvalidSource),
+        ({"source": None}, InvalidSource),
+        ({"billing_info": "x"}, BillingInfoInvalid),
+        ({"billing_info": {"email": "x"}}, BillingInfoInvalid),
+        ({"idempotency_key": ""}, IdempotencyKeyInvalid),
+        ({"idempotency_key": "two words"}, IdempotencyKeyInvalid),
+        ({"idempotency_key": "k" * 256}, IdempotencyKeyInvalid),
+        ({"guest_id": "me"}, GuestIdNotUsable),
+        ({"guest_id": NOBODY}, GuestNotFound),
+    ],
+)
+def test_what_is_wrong_is_refused_and_nothing_is_stored(
+    installation: Installation, changes: dict[str, Any], refusal: type[Refusal]
+) -> None:
+    with pytest.raises(refusal):
+        installation.add_card(**changes)
+
+    installation.clock.advance(timedelta(days=1))
+    assert installation.reconcile().sessions == 0
+
+
+def test_refusals_come_in_the_decided_order(installation: Installation) -> None:
+    installation.unconfigure()
+    wrong: dict[str, Any] = {
+        "center_id": "x",
+        "redirect_uri": "x",
+        "source": 9,
+        "billing_info": {"phone": "x"},
+        "idempotency_key": "",
+        "guest_id": "x",
+    }
+    right: dict[str, Any] = {
+        "center_id": CENTER_ID,
+        "redirect_uri": REDIRECT_URI,
+        "source": 1,
+        "billing_info": None,
+        "idempotency_key": "key",
+        "guest_id": GUEST_ID,
+    }
+    expected: list[type[Refusal]] = [
+        InvalidCenterId,
+        RedirectUriInvalid,
+        InvalidSource,
+        BillingInfoInvalid,
+        IdempotencyKeyInvalid,
+        GuestIdNotUsable,
+        PaymentConfigurationNotDone,
+    ]
+    with pytest.raises(UserNotAuthorized):
+        installation.add_card(installation.a_caller(Permission.GUESTS_VIEW), **wrong)
+    for refusal, field in zip(expected, [*right, None], strict=True):
+        with pytest.raises(refusal):
+            installation.add_card(**wrong)
+        if field is not None:
+            wrong[field] = right[field]
+
+
+def test_an_unknown_center_is_named_before_a_bad_redirect_uri(installation: Installation) -> None:
+    with pytest.raises(InvalidCenterId):
+        installation.add_card(center_id=NOBODY, redirect_uri="nonsense")
+
+
+def test_a_center_outside_the_token_is_refused_whether_or_not_it_exists(
+    installation: Installation,
+) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    caller = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    for center_id in (OTHER_CENTER_ID, NOBODY):
+        with pytest.raises(UserNotAuthorized):
+            installation.add_card(caller, center_id=center_id)
+    assert installation.add_card(caller).status is SessionStatus.OPEN
+
+
+def test_a_center_with_a_list_of_origins_allows_no_other(installation: Installation) -> None:
+    installation.configure(redirect_origins=("https://shop.example", "myspa://"))
+
+    assert installation.add_card(redirect_uri="https://shop.example/a").status is SessionStatus.OPEN
+    assert installation.add_card(redirect_uri="myspa://cards/done").status is SessionStatus.OPEN
+    with pytest.raises(RedirectUriInvalid):
+        installation.add_card(redirect_uri="https://other.example/a")
+
+
+def test_an_app_scheme_needs_to_be_listed(installation: Installation) -> None:
+    with pytest.raises(RedirectUriInvalid):
+        installation.add_card(redirect_uri="myspa://cards/done")
+
+
+def test_a_center_with_one_card_per_guest_refuses_a_second(installation: Installation) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
+    installation.stored_card()
+
+    with pytest.raises(PaymentMethodAlreadyExists):
+        installation.add_card()
+
+
+@pytest.mark.parametrize(
+    ("billing_info", "message"),
+    [
+        (None, "billing_info is required"),
+        ({}, "billing_info is required"),
+        ({"zipcode": "98101"}, "billing_info.address is required"),
+        ({"address": "1 Main St", "zipcode": "98101"}, "billing_info.country_code is required"),
+        ({"address": "1 Main St", "country_code": "us"}, "billing_info.zipcode is required"),
+        ({"address": " ", "country_code": "US"}, "billing_info.address is required"),
+    ],
+)
+def test_address_verification_names_what_it_misses(
+    installation: Installation, billing_info: object, message: str
+) -> None:
+    installation.configure(avs=True)
+
+    with pytest.raises(BillingInfoRequired) as refused:
+        installation.add_card(billing_info=billing_info)
+    assert refused.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("country_code", "zipcode", "is_fine"),
+    [
+        ("US", "98101", True),
+        ("US", "98101-1234", True),
+        ("US", "00000", True),
+        ("US", "9810", False),
+        ("GB", "sw1a 1aa", True),
+        ("GB", "12345", False),
+        ("DE", "10115", True),
+        ("AE", None, True),
+        ("HK", "999077", True),
+    ],
+)
+def test_a_postal_code_must_have_its_countrys_format(
+    installation: Installation, country_code: str, zipcode: str | None, is_fine: bool
+) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": country_code, "zipcode": zipcode}
+
+    if is_fine:
+        assert installation.add_card(billing_info=address).status is SessionStatus.OPEN
+    else:
+        with pytest.raises(IncorrectBillingAddress):
+            installation.add_card(billing_info=address)
+
+
+def test_a_link_lives_as_long_as_is_asked_for_within_the_limit_of_the_center(
+    installation: Installation,
+) -> None:
+    installation.configure(session_minutes=60, link_minutes=43_200)
+
+    def lives_for(link_minutes: int | None) -> timedelta:
+        session = installation.add_card(link_minutes=link_minutes)
+        return session.expires_at - session.created_at
+
+    assert lives_for(None) == timedelta(minutes=60)
+    assert lives_for(15) == timedelta(minutes=15)
+    assert lives_for(43_200) == timedelta(days=30)
+
+
+@pytest.mark.parametrize("link_minutes", [14, 61, 0, -60, True, 60.0, "60", [60], 10**30])
+def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
+    installation: Installation, link_minutes: object
+) -> None:
+    installation.configure(session_minutes=60)
+
+    with pytest.raises(InvalidField) as refused:
+        installation.add_card(link_minutes=link_minutes, idempotency_key="not one")
+    assert refused.value.message == "link_minutes must be a whole number from 15 to 60"
+    with pytest.raises(BillingInfoInvalid):
+        installation.add_card(link_minutes=link_minutes, billing_info=[])
+    installation.unconfigure()
+    with pytest.raises(PaymentConfigurationNotDone):
+        installation.add_card(link_minutes=43_200)
+
+
+# Shows F1.
+def test_the_same_key_and_request_give_the_same_session(installation: Installation) -> None:
+    asked: dict[str, Any] = {
+        "redirect_uri": "https://shop.example/all",
+        "source": 5,
+        "billing_info": {**GOOD_ADDRESS, "city": "Seattle"},
+        "link_minutes": 20,
+        "idempotency_key": "key",
+    }
+    first = installation.add_card(**asked)
+    installation.clock.advance(timedelta(hours=23))
+
+    assert installation.add_card(**asked) == first
+
+
+OTHERWISE: dict[str, list[object]] = {
+    "guest_id": [NOBODY, "x"],
+    "center_id": [OTHER_CENTER_ID],
+    "redirect_uri": ["https://shop.example/other"],
+    "source": [5],
+    "billing_info": [{"city": "Lyon"}],
+    "link_minutes": [15],
+}
+
+
+def test_every_part_of_a_request_is_asked_for_otherwise_below() -> None:
+    assert OTHERWISE.keys() | {"idempotency_key"} == {each.name for each in fields(AddCardRequest)}
+
+
+@pytest.mark.parametrize(
+    "changes", [{name: value} for name, values in OTHERWISE.items() for value in values]
+)
+def test_a_different_request_under_a_key_is_refused(
+    installation: Installation, changes: dict[str, Any]
+) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.add_card(idempotency_key="key")
+
+    with pytest.raises(IdempotencyKeyReused):
+        installation.add_card(idempotency_key="key", **changes)
+
+
+def test_a_key_is_free_again_after_a_day(installation: Installation) -> None:
+    first = installation.add_card(idempotency_key="key")
+    installation.clock.advance(timedelta(hours=24))
+
+    assert installation.add_card(idempotency_key="key", source=5).token_id != first.token_id
+
+
+def test_a_key_belongs_to_its_caller(installation: Installation) -> None:
+    other = replace(installation.caller, name=CallerName("other-shop"))
+    mine = installation.add_card(idempotency_key="key")
+    theirs = installation.add_card(other, idempotency_key="key")
+
+    assert mine.token_id != theirs.token_id
+
+
+def test_a_refused_request_leaves_its_key_free(installation: Installation) -> None:
+    with pytest.raises(GuestNotFound):
+        installation.add_card(idempotency_key="key", guest_id=NOBODY)
+
+    assert installation.add_card(idempotency_key="key").status is SessionStatus.OPEN
+
+
+def test_concurrent_sends_under_one_key_make_one_session(installation: Installation) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        sent = [
+            pool.submit(installation.add_card, idempotency_key="key", source=1) for _ in range(24)
+        ]
+    assert len({future.result().token_id for future in sent}) == 1
+
+
+def test_another_request_under_the_same_key_may_come_first_by_a_hair(
+    installation: Installation,
+) -> None:
+    installation.before_next_write(lambda: installation.add_card(idempotency_key="key", source=5))
+
+    with pytest.raises(IdempotencyKeyReused):
+        installation.add_card(idempotency_key="key")
+
+
+@given(
+    st.text(st.characters(min_codepoint=0x1F, max_codepoint=0x81), max_size=6)
+    | st.integers(250, 260).map("k".__mul__)
+    | st.text(max_size=3)
+)
+def test_an_idempotency_key_is_taken_as_it_is_or_refused(key: str) -> None:
+    is_key = 1 <= len(key) <= 255 and all("!" <= character <= "~" for character in key)
+    if is_key:
+        assert add_card._parse_idempotency_key(key) == key
+    else:
+        with pytest.raises(IdempotencyKeyInvalid):
+            add_card._parse_idempotency_key(key)

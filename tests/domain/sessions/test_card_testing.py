@@ -1,0 +1,451 @@
+"""Protection against card testing: what is counted, what is refused, and which centers stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.errors import CardLimitReached, GuestNotFound
+from domain.hosted_payments.link import LinkPaused
+from domain.identifiers import CallerName, GuestId
+from domain.permissions import Caller, Permission
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.limit import CardsAtCenter, CountedPer
+from domain.sessions.session import CardSession, Progress, SessionStatus
+from tests.adapters.postgresql.by_hand import execute
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.installation import (
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    GOOD_CARD,
+    MISMATCHING_CARD,
+    Installation,
+    Trouble,
+)
+from tests.postgresql import new_database
+from tests.waiting import wait_until
+
+DAY = timedelta(hours=24)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Iterator[Callable[[str], Installation]]:
+    """Return a function that makes an installation with two guests, two centers and limits."""
+    made: list[Installation] = []
+
+    def make(limits: str) -> Installation:
+        installed = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS=limits)
+        made.append(installed)
+        installed.has_guest(a_guest(id=OTHER_GUEST_ID))
+        installed.has_center(a_center(id=OTHER_CENTER_ID))
+        installed.configure(OTHER_CENTER_ID)
+        return installed
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def only(limit: str) -> str:
+    """Return the setting in which all limits but one are off."""
+    name = limit.partition("=")[0]
+    return ",".join([limit, *(f"{each}=off/off" for each in CountedPer if each != name)])
+
+
+@contextmanager
+def refused(counted: str, of: str, wait: timedelta) -> Iterator[None]:
+    with pytest.raises(CardLimitReached) as reached:
+        yield
+    assert (reached.value.counted, reached.value.of) == (counted, of)
+    assert reached.value.retry_after_seconds == wait.total_seconds()
+
+
+def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
+    """Return what the center had in the last 24 hours; a center without refusals is not listed."""
+    with installation.storage.read() as unit:
+        found = unit.refused_cards.at_centers(since=installation.clock.now() - DAY, at_least=1)
+    return (found[0].sessions, found[0].refused_cards) if found else (0, 0)
+
+
+# Shows S23.
+def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("")
+    for _ in range(10):
+        installation.add_card()
+        installation.clock.advance(MINUTE)
+
+    with refused("sessions per guest", GUEST_ID, DAY - 10 * MINUTE):
+        installation.add_card(KIOSK)
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+
+    # As the answer said: then the first session no longer counts, but the refused request never did.
+    installation.clock.advance(DAY - 10 * MINUTE - SECOND)
+    with refused("sessions per guest", GUEST_ID, SECOND):
+        installation.add_card()
+    installation.clock.advance(SECOND)
+    installation.add_card()
+    with refused("sessions per guest", GUEST_ID, MINUTE):
+        installation.add_card()
+
+
+# Shows S23, S27.
+@pytest.mark.parametrize(
+    ("limit", "counted", "free"),
+    [
+        ("guest=2/off", "sessions per guest", {"guest", "center"}),
+        ("guest=off/2", "refused cards per guest", {"guest", "center"}),
+        ("guest-everywhere=2/off", "sessions per guest-everywhere", {"guest"}),
+        ("guest-everywhere=off/2", "refused cards per guest-everywhere", {"guest"}),
+        ("caller=2/off", "sessions per caller", {"caller"}),
+        ("caller=off/2", "refused cards per caller", {"caller"}),
+        ("center=2/off", "sessions per center", {"center"}),
+        ("center=off/2", "refused cards per center", {"center"}),
+    ],
+)
+def test_each_limit_stops_those_that_it_is_about_and_no_other(
+    limited: Callable[[str], Installation], limit: str, counted: str, free: set[str]
+) -> None:
+    installation = limited(only(limit))
+    add = installation.add_card
+    others: dict[str, Callable[[], CardSession]] = {
+        "guest": lambda: add(guest_id=OTHER_GUEST_ID),
+        "caller": lambda: add(KIOSK),
+        "center": lambda: add(center_id=OTHER_CENTER_ID),
+    }
+    for _ in range(2):
+        session = installation.opened_session()
+        installation.type_card(session, DECLINED_CARD)
+        installation.return_to_shop(session)
+    whose = {"caller": installation.caller.name, "center": CENTER_ID}
+    of = whose.get(limit.partition("=")[0], GUEST_ID)
+
+    with refused(counted, of, DAY):
+        add()
+    for name, add_of_another in others.items():
+        if name in free:
+            add_of_another()
+        else:
+            with refused(counted, of, DAY):
+                add_of_another()
+
+    installation.clock.advance(DAY)
+    add()
+
+
+def test_without_limits_nothing_is_refused(installation: Installation) -> None:
+    for _ in range(11):
+        session = installation.opened_session()
+        installation.type_card(session, DECLINED_CARD)
+        installation.return_to_shop(session)
+    assert sessions_and_refused_cards(installation) == (11, 11)
+
+
+def test_a_repeated_request_is_neither_counted_nor_refused(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=2/off")
+    first = installation.add_card(idempotency_key="key")
+    assert installation.add_card(idempotency_key="key") == first
+    installation.add_card()
+
+    assert installation.add_card(idempotency_key="key") == first
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card(idempotency_key="another")
+
+
+def test_what_is_wrong_with_a_request_is_said_before_the_limit(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("caller=1/off")
+    installation.add_card()
+    with pytest.raises(GuestNotFound):
+        installation.add_card(guest_id=GuestId(a_uuid(999)))
+
+
+def test_the_wait_lasts_until_no_limit_is_reached(limited: Callable[[str], Installation]) -> None:
+    installation = limited("guest=1/off,center=2/off")
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+    installation.clock.advance(MINUTE)
+    installation.add_card()
+
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card()
+
+
+# Shows S23.
+def test_each_refused_card_of_a_page_is_counted_once(installation: Installation) -> None:
+    session = installation.opened_session()
+    for number, counted in ((DECLINED_CARD, 1), (DECLINED_CARD, 2), ("4242424242424241", 3)):
+        installation.type_card(session, number)
+        for _ in range(2):
+            installation.settle(session.token_id)
+            assert sessions_and_refused_cards(installation) == (1, counted)
+
+    installation.type_card(session, CHALLENGED_CARD)
+    installation.settle(session.token_id)
+    assert sessions_and_refused_cards(installation) == (1, 3)
+
+
+def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, CHALLENGED_CARD)
+    installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
+    installation.type_card(session, GOOD_CARD)
+    installation.return_to_shop(session)
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, DECLINED_CARD)
+    installation.clock.advance(MINUTE * 30)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_each_page_of_a_session_has_its_own_refused_cards(installation: Installation) -> None:
+    session = installation.opened_session()
+    for _ in range(2):
+        installation.type_card(session, DECLINED_CARD)
+        installation.psp.close_page(installation.page_reference(session))
+        installation.open_page(session)
+
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    session = installation.opened_session(billing_info=address)
+    installation.type_card(session, DECLINED_CARD)
+    installation.type_card(session, MISMATCHING_CARD)
+    for _ in range(2):
+        installation.settle(session.token_id)
+
+    assert installation.session(session.token_id).status is SessionStatus.FAILED
+    assert sessions_and_refused_cards(installation) == (1, 2)
+
+
+# Shows S23.
+def test_of_requests_at_once_a_guest_gets_no_more_than_the_limit(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=1/off")
+    # Both requests find no session; the other one stores the first.
+    installation.before_next_write(lambda: installation.add_card(idempotency_key="other"))
+    with refused("sessions per guest", GUEST_ID, DAY):
+        installation.add_card(idempotency_key="key")
+
+    installation.clock.advance(DAY)
+    installation.add_card(idempotency_key="key")
+
+
+def has_refused(installation: Installation, session: CardSession, cards: int) -> None:
+    """Let the bank refuse cards on the page of a session, and learn of them."""
+    for _ in range(cards):
+        installation.type_card(session, DECLINED_CARD)
+    installation.settle(session.token_id)
+
+
+def is_page_open(installation: Installation, session: CardSession) -> bool:
+    return not installation.psp.page(installation.page_reference(session)).is_over
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_another"),
+    [
+        ("guest=off/3", {"guest_id": OTHER_GUEST_ID}),
+        ("guest=off/3", {"center_id": OTHER_CENTER_ID}),
+        ("guest-everywhere=off/3", {"guest_id": OTHER_GUEST_ID}),
+        ("caller=off/3", {"caller": KIOSK}),
+        ("center=off/3", {"center_id": OTHER_CENTER_ID}),
+    ],
+)
+def test_links_made_before_open_no_page_once_a_limit_on_refused_cards_is_reached(
+    limited: Callable[[str], Installation], limit: str, of_another: dict[str, Any]
+) -> None:
+    installation = limited(only(limit))
+    installation.configure(link_minutes=3 * 24 * 60)
+    in_advance = installation.add_card(link_minutes=3 * 24 * 60)
+    for_another = installation.add_card(**of_another)
+    has_refused(installation, installation.opened_session(), 3)
+
+    with pytest.raises(LinkPaused) as paused:
+        installation.open_page(in_advance)
+    assert paused.value.reached.retry_after_seconds == DAY.total_seconds()
+    assert installation.session(in_advance.token_id) == in_advance
+    assert "/fake-psp/pages/" in installation.open_page(for_another)
+
+    installation.clock.advance(DAY)
+    assert "/fake-psp/pages/" in installation.open_page(in_advance)
+
+
+def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/10")
+    installation.configure(link_minutes=3 * 24 * 60)
+    first, last, idle = (installation.opened_session(link_minutes=4_320) for _ in range(3))
+    elsewhere = installation.opened_session(center_id=OTHER_CENTER_ID)
+    of_another = installation.opened_session(guest_id=OTHER_GUEST_ID)
+    has_refused(installation, first, 4)
+    has_refused(installation, first, 1)
+    has_refused(installation, last, 4)
+    assert is_page_open(installation, last)
+    assert is_page_open(installation, idle)
+
+    has_refused(installation, idle, 1)
+    installation.reconcile_until_idle()
+
+    assert not is_page_open(installation, last)
+    assert not is_page_open(installation, idle)
+    assert is_page_open(installation, elsewhere)
+    assert is_page_open(installation, of_another)
+    for session in (first, last, idle):
+        assert installation.session(session.token_id).status is SessionStatus.OPEN
+        with pytest.raises(LinkPaused):
+            installation.open_page(session)
+    # No question to the PSP is left over, and the links work again.
+    assert installation.reconcile().is_idle
+    installation.clock.advance(DAY)
+    assert "/fake-psp/pages/" in installation.open_page(idle)
+
+
+def test_an_open_page_whose_session_is_being_changed_is_closed_as_well(
+    tmp_path: Path, postgresql_server: str
+) -> None:
+    with (
+        new_database(postgresql_server) as url,
+        closing(
+            Installation(
+                tmp_path,
+                CARDONFILE_DATABASE_URL=url,
+                CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
+                CARDONFILE_CARD_TESTING_LIMITS=only("guest=off/1"),
+            )
+        ) as installation,
+        ThreadPoolExecutor() as threads,
+    ):
+        first, idle = installation.opened_session(), installation.opened_session()
+        with installation.storage.write() as unit:
+            changing = unit.sessions.get(idle.token_id)
+            assert changing is not None
+            settling = threads.submit(has_refused, installation, first, 1)
+            wait_until(
+                lambda: settling.done() or execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted")
+            )
+            unit.sessions.update(changing.with_progress(Progress.CANCELLED))
+            unit.commit()
+        settling.result()
+        installation.reconcile_until_idle()
+
+        assert not is_page_open(installation, first)
+        assert not is_page_open(installation, idle)
+        assert installation.session(idle.token_id).progress is Progress.CANCELLED
+
+
+def test_a_guest_is_stopped_everywhere_by_refused_cards_at_several_centers(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/4,guest-everywhere=off/6")
+    here = installation.opened_session()
+    elsewhere = installation.opened_session(center_id=OTHER_CENTER_ID)
+    has_refused(installation, here, 3)
+    has_refused(installation, elsewhere, 3)
+
+    installation.reconcile_until_idle()
+
+    assert not is_page_open(installation, here)
+    assert not is_page_open(installation, elsewhere)
+
+
+@pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
+def test_pages_of_other_guests_stay_open_when_a_caller_or_center_has_too_many_refused_cards(
+    limited: Callable[[str], Installation], limit: str
+) -> None:
+    installation = limited(only(limit))
+    typing = installation.opened_session(guest_id=OTHER_GUEST_ID)
+    has_refused(installation, installation.opened_session(), 1)
+    installation.reconcile_until_idle()
+
+    assert is_page_open(installation, typing)
+    assert "/fake-psp/pages/" in installation.open_page(typing)
+
+
+# Shows S27.
+def test_a_card_that_was_collected_before_its_page_is_closed_is_stored(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/3")
+    collected = installation.opened_session()
+    installation.type_card(collected)
+    has_refused(installation, installation.opened_session(), 3)
+    installation.reconcile_until_idle()
+
+    assert installation.session(collected.token_id).status is SessionStatus.COMPLETED
+    assert len(installation.accounts()) == 1
+
+
+def test_a_page_that_was_made_while_the_limit_was_reached_is_closed_as_well(
+    limited: Callable[[str], Installation],
+) -> None:
+    installation = limited("guest=off/3")
+    late = installation.add_card()
+    installation.provider.have(Trouble.AFTER_IT_ACTED, "start")
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(late)
+    installation.provider.recover()
+    has_refused(installation, installation.opened_session(), 3)
+
+    installation.settle(late.token_id)
+    assert not is_page_open(installation, late)
+
+
+@pytest.mark.parametrize(("refused_cards", "sessions"), [(19, 4), (20, 80), (20, 200)])
+def test_a_center_with_few_refused_cards_does_not_stand_out(
+    installation: Installation, refused_cards: int, sessions: int
+) -> None:
+    has_tried(installation, refused_cards, sessions)
+    assert installation.container.find_card_testing()() == []
+
+
+def test_a_center_where_unusually_many_cards_were_refused_stands_out_for_24_hours(
+    installation: Installation,
+) -> None:
+    has_tried(installation, refused_cards=20, sessions=79)
+    find = installation.container.find_card_testing()
+    assert find() == [CardsAtCenter(center_id=CENTER_ID, sessions=79, refused_cards=20)]
+    installation.clock.advance(DAY)
+    assert find() == []
+
+
+def has_tried(installation: Installation, refused_cards: int, sessions: int) -> None:
+    """Let guests try cards at the center, five on a page."""
+    for number in range(sessions):
+        session = installation.add_card()
+        tries = min(5, max(0, refused_cards - 5 * number))
+        if tries:
+            installation.open_page(session)
+            for _ in range(tries):
+                installation.type_card(session, DECLINED_CARD)
+            installation.settle(session.token_id)

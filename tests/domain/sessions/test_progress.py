@@ -1,0 +1,100 @@
+"""How far the guest of a session is: it is noted whatever else fails, and undoes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.errors import ServiceUnavailable
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import CardSession, Progress, SessionStatus
+from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
+
+
+def progress(installation: Installation, session: CardSession) -> Progress:
+    return installation.session(session.token_id).progress
+
+
+def cancel_page(installation: Installation, session: CardSession) -> str:
+    return installation.use_cases.cancel_hosted_page(token_id=session.token_id)
+
+
+def test_each_step_of_the_guest_is_noted(installation: Installation) -> None:
+    session = installation.add_card()
+    assert progress(installation, session) is Progress.CREATED
+    installation.open_page(session)
+    assert progress(installation, session) is Progress.OPENED
+    cancel_page(installation, session)
+    assert progress(installation, session) is Progress.CANCELLED
+    installation.open_page(session)
+    assert progress(installation, session) is Progress.OPENED
+    installation.type_card(session, DECLINED_CARD)
+    installation.return_to_shop(session)
+    assert progress(installation, session) is Progress.RETURNED
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
+def test_a_page_that_could_not_be_made_was_opened(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(session)
+
+    assert progress(installation, session) is Progress.OPENED
+
+
+def test_a_return_is_noted_while_the_psp_is_away(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.settle.providers.clear()
+
+    assert installation.return_to_shop(session) == REDIRECT_URI
+
+    assert progress(installation, session) is Progress.RETURNED
+
+
+@pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
+def test_what_another_process_stores_at_the_same_time_is_not_undone(
+    installation: Installation, leave: object
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.before_next_write(lambda: installation.settle(session.token_id))
+
+    assert callable(leave)
+    leave(installation, session)
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
+
+
+def test_an_outcome_does_not_undo_a_return_that_came_while_the_psp_was_asked(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.provider.meanwhile["outcome"] = lambda: cancel_page(installation, session)
+
+    installation.settle(session.token_id)
+
+    assert progress(installation, session) is Progress.CANCELLED
+
+
+def test_a_link_that_nobody_opened_cannot_be_left(installation: Installation) -> None:
+    session = installation.add_card()
+
+    cancel_page(installation, session)
+    installation.return_to_shop(session)
+
+    assert progress(installation, session) is Progress.CREATED
+
+
+def test_a_guest_who_cancels_is_sent_back_while_nothing_can_be_written(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+
+    def fail() -> None:
+        raise ServiceUnavailable
+
+    installation.before_next_write(fail)
+
+    assert cancel_page(installation, session) == REDIRECT_URI

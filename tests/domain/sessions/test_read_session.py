@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.errors import (
+    GuestIdNotUsable,
+    GuestNotFound,
+    SessionNotFound,
+    UserNotAuthorized,
+)
+from domain.pagination import Page
+from domain.permissions import Caller, Permission
+from domain.sessions.session import CardSession
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
+from tests.installation import Installation
+
+
+def test_a_session_is_read_by_its_guest_and_token(installation: Installation) -> None:
+    session = installation.add_card()
+
+    assert (
+        installation.use_cases.read_session(
+            installation.caller, guest_id=GUEST_ID, token_id=session.token_id
+        )
+        == session
+    )
+
+
+# Shows S2.
+def test_a_session_does_not_exist_for_others(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    elsewhere = installation.a_caller(centers=frozenset())
+
+    for caller, guest_id, token_id in (
+        (elsewhere, GUEST_ID, session.token_id),
+        (installation.caller, OTHER_GUEST_ID, session.token_id),
+        (installation.caller, GUEST_ID, a_uuid(9)),
+        (installation.caller, GUEST_ID, "x"),
+    ):
+        with pytest.raises(SessionNotFound):
+            installation.use_cases.read_session(caller, guest_id=guest_id, token_id=token_id)
+
+
+def test_a_limited_caller_reads_the_sessions_of_its_own_centers(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    read = installation.use_cases.read_session(
+        limited, guest_id=GUEST_ID, token_id=session.token_id
+    )
+
+    assert read == session
+
+
+def test_reading_needs_permission(installation: Installation) -> None:
+    session = installation.add_card()
+
+    with pytest.raises(UserNotAuthorized):
+        installation.use_cases.read_session(
+            installation.a_caller(Permission.GUESTS_DELETE),
+            guest_id=GUEST_ID,
+            token_id=session.token_id,
+        )
+
+
+def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation) -> None:
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.configure(OTHER_CENTER_ID)
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    sessions = []
+    for center_id in (CENTER_ID, OTHER_CENTER_ID, CENTER_ID):
+        sessions.append(installation.add_card(center_id=center_id))
+        installation.clock.advance(timedelta(seconds=1))
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    def listed(caller: Caller, page: str, size: str) -> Page[CardSession]:
+        return installation.use_cases.list_sessions(
+            caller, guest_id=GUEST_ID, pages=[page], sizes=[size]
+        )
+
+    assert listed(installation.caller, "1", "10").items == tuple(reversed(sessions))
+    second = listed(installation.caller, "2", "2")
+    assert (second.items, second.total) == ((sessions[0],), 3)
+    own = listed(limited, "1", "10")
+    assert (own.items, own.total) == ((sessions[2], sessions[0]), 2)
+
+
+def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) -> None:
+    for guest_id, refusal in (("x", GuestIdNotUsable), (a_uuid(999), GuestNotFound)):
+        with pytest.raises(refusal):
+            installation.use_cases.list_sessions(
+                installation.caller, guest_id=guest_id, pages=(), sizes=()
+            )
+    # The token of an open session leads to its page.
+    with pytest.raises(UserNotAuthorized):
+        installation.use_cases.list_sessions(
+            installation.a_caller(Permission.GUESTS_VIEW), guest_id=GUEST_ID, pages=(), sizes=()
+        )

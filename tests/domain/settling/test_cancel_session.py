@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.errors import (
+    InvalidField,
+    PaymentMethodAlreadyExists,
+    SessionNotFound,
+    UserNotAuthorized,
+)
+from domain.hosted_payments.link import LinkExpired
+from domain.identifiers import CallerName
+from domain.permissions import Caller, Permission
+from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.storage import Result, WriteUnit
+from tests.databases import transaction_of
+from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
+
+SECOND = timedelta(seconds=1)
+KIOSK = Caller(name=CallerName("kiosk"), permissions=frozenset(Permission))
+
+
+def cancel(installation: Installation, session: CardSession) -> CardSession:
+    return installation.use_cases.cancel_session(
+        installation.caller, guest_id=session.guest_id, token_id=session.token_id
+    )
+
+
+def cancel_all_of(installation: Installation) -> int:
+    """Cancel all open sessions of the caller, to whom a token was issued."""
+    installation.token_for(installation.caller)
+    return installation.container.cancel_sessions_of_caller()(installation.caller.name)
+
+
+def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(SECOND)
+
+    cancelled = cancel(installation, session)
+
+    now = installation.clock.now()
+    assert (cancelled.status, cancelled.progress) == (SessionStatus.EXPIRED, Progress.CANCELLED)
+    assert (cancelled.cancelled_at, cancelled.expires_at) == (now, now)
+    assert cancelled == installation.session(session.token_id)
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    assert installation.provider.calls == []
+
+
+def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installation) -> None:
+    session = installation.opened_session()
+
+    assert cancel(installation, session).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+# Shows I3.
+def test_a_card_collected_before_is_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    done = cancel(installation, session)
+
+    assert done.status is SessionStatus.COMPLETED
+    assert installation.account(done.account_id).token in installation.tokens_at_psp()
+
+
+# Shows I3.
+def test_a_card_collected_later_is_discarded(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    cancel(installation, session)
+    installation.clock.advance(SECOND)
+    installation.type_card(session)
+    installation.provider.recover()
+    installation.clock.advance(timedelta(seconds=30))
+
+    installation.reconcile_until_idle()
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.failure) == (SessionStatus.EXPIRED, None)
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+# Shows I3.
+def test_while_the_psp_is_away_the_cancellation_is_stored_and_the_reconciler_ends_it(
+    installation: Installation,
+) -> None:
+    for number in ("4242424242424242", None):
+        session = installation.opened_session()
+        if number:
+            installation.type_card(session, number)
+        installation.clock.advance(SECOND)
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+
+        waiting = cancel(installation, session)
+
+        assert (waiting.status, waiting.progress) == (SessionStatus.OPEN, Progress.CANCELLED)
+        with pytest.raises(LinkExpired):
+            installation.open_page(session)
+        installation.clock.advance(SECOND)
+        assert cancel(installation, session).cancelled_at == waiting.cancelled_at
+        installation.provider.recover()
+        installation.clock.advance(timedelta(seconds=30))
+        installation.reconcile_until_idle()
+        ended = installation.session(session.token_id)
+        assert ended.status is (SessionStatus.COMPLETED if number else SessionStatus.EXPIRED)
+        assert ended.expires_at == waiting.cancelled_at
+
+
+def test_a_page_that_comes_after_the_cancellation_prolongs_nothing(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.provider.meanwhile["start"] = lambda: cancel(installation, session)
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.expires_at) == (SessionStatus.EXPIRED, ended.cancelled_at)
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+
+    def cancel_while_the_psp_is_silent() -> None:
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        cancel(installation, session)
+        installation.provider.recover()
+
+    installation.provider.meanwhile["start"] = cancel_while_the_psp_is_silent
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(installation.page_reference(session)).is_over
+
+
+def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    cancel(installation, session)
+    installation.provider.recover()
+    installation.clock.advance(timedelta(minutes=-2))
+
+    with pytest.raises(LinkExpired):
+        installation.open_page(session)
+    installation.settle(session.token_id)
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+
+
+def test_a_refused_card_that_was_collected_before_ends_the_session_with_its_reason(
+    installation: Installation,
+) -> None:
+    installation.stored_card()
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    failure = cancel(installation, session).failure
+
+    assert failure is not None
+    assert failure.message == PaymentMethodAlreadyExists.message
+
+
+def test_the_second_time_and_after_the_end_nothing_changes(installation: Installation) -> None:
+    unopened, failed = installation.add_card(), installation.opened_session()
+    cancelled = cancel(installation, unopened)
+    installation.stored_card()
+    installation.type_card(failed)
+    installation.return_to_shop(failed)
+    installation.clock.advance(timedelta(hours=1))
+    late = installation.add_card()
+    installation.clock.advance(timedelta(hours=1))
+    installation.reconcile_until_idle()
+    calls = list(installation.provider.calls)
+
+    assert cancel(installation, unopened) == cancelled
+    for session, status in ((failed, SessionStatus.FAILED), (late, SessionStatus.EXPIRED)):
+        before = installation.session(session.token_id)
+        assert cancel(installation, session) == before
+        assert before.status is status
+        assert before.progress is not Progress.CANCELLED
+    assert installation.provider.calls == calls
+
+
+def test_cancelling_does_not_prolong_a_session_that_is_past_its_end(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(hours=1))
+
+    assert cancel(installation, session).expires_at == session.expires_at
+
+
+def test_a_guest_who_comes_back_later_changes_nothing(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    cancelled = cancel(installation, session)
+
+    assert installation.return_to_shop(session) == REDIRECT_URI
+    assert installation.session(session.token_id).progress is cancelled.progress
+
+
+def test_another_session_of_the_guest_goes_on(installation: Installation) -> None:
+    session, other = installation.opened_session(), installation.opened_session()
+    cancel(installation, session)
+    installation.type_card(other, OTHER_GOOD_CARD)
+
+    installation.return_to_shop(other)
+
+    assert installation.session(other.token_id).status is SessionStatus.COMPLETED
+
+
+def test_cancelling_needs_the_permission_to_add_cards_and_the_center(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    refused = (
+        (installation.a_caller(Permission.GUESTS_VIEW), GUEST_ID, UserNotAuthorized),
+        (installation.a_caller(centers=frozenset()), GUEST_ID, SessionNotFound),
+        (installation.caller, OTHER_GUEST_ID, SessionNotFound),
+    )
+
+    for caller, guest_id, refusal in refused:
+        with pytest.raises(refusal):
+            installation.use_cases.cancel_session(
+                caller, guest_id=guest_id, token_id=session.token_id
+            )
+    with pytest.raises(SessionNotFound):
+        installation.use_cases.cancel_session(installation.caller, guest_id=GUEST_ID, token_id="x")
+    assert installation.session(session.token_id) == session
+
+
+class TestOfACaller:
+    def test_every_open_session_is_cancelled_and_settled_by_the_worker(
+        self, installation: Installation
+    ) -> None:
+        stored = installation.stored_card()
+        kept = installation.add_card(KIOSK)
+        unopened, opened, collected = (
+            installation.add_card(),
+            installation.opened_session(),
+            installation.opened_session(),
+        )
+        installation.type_card(collected, OTHER_GOOD_CARD)
+        installation.clock.advance(SECOND)
+
+        assert cancel_all_of(installation) == 3
+        with pytest.raises(LinkExpired):
+            installation.open_page(unopened)
+        assert installation.session(opened.token_id).progress is Progress.CANCELLED
+        installation.reconcile_until_idle()
+
+        assert [
+            installation.session(each).status
+            for each in (unopened.token_id, opened.token_id, collected.token_id, stored.token_id)
+        ] == [
+            *(SessionStatus.EXPIRED, SessionStatus.EXPIRED),
+            *(SessionStatus.COMPLETED, SessionStatus.COMPLETED),
+        ]
+        assert installation.psp.page(installation.page_reference(opened)).is_over
+        assert installation.session(kept.token_id) == kept
+        assert cancel_all_of(installation) == 0
+
+    def test_each_is_cancelled_in_a_unit_of_its_own(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sessions = [installation.add_card() for _ in range(3)]
+        units: list[object] = []
+        transact = installation.storage.transact
+
+        def counted(work: Callable[[WriteUnit], Result]) -> Result:
+            units.append(work)
+            return transact(work)
+
+        monkeypatch.setattr(installation.storage, "transact", counted)
+
+        assert cancel_all_of(installation) == 3
+        assert len(units) == 3 + 1  # that of the token
+        assert all(installation.session(each.token_id).cancelled_at for each in sessions)
+
+    def test_a_session_that_ends_meanwhile_is_left_as_it_is(
+        self, installation: Installation
+    ) -> None:
+        session = installation.opened_session()
+        installation.type_card(session)
+        cancel_sessions_of_caller = installation.container.cancel_sessions_of_caller()
+        installation.token_for(installation.caller)
+        installation.before_next_write(lambda: installation.settle(session.token_id))
+
+        assert cancel_sessions_of_caller(installation.caller.name) == 0
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+    def test_one_that_cannot_be_read_does_not_keep_the_others_open(
+        self, installation: Installation
+    ) -> None:
+        unreadable, readable = installation.add_card(), installation.add_card()
+        with installation.storage.write() as unit:
+            transaction_of(unit).execute(
+                "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
+                {"token_id": unreadable.token_id},
+            )
+            unit.commit()
+
+        assert cancel_all_of(installation) == 1
+        assert installation.session(readable.token_id).cancelled_at is not None
+
+    def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
+        session = installation.add_card()
+        with pytest.raises(InvalidField):
+            installation.container.cancel_sessions_of_caller()("web-shop ")
+        assert installation.session(session.token_id) == session

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, NOW, a_page_request, a_uuid
+from domain.billing import AvsResult
+from domain.cards.discard import UnkeptToken
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from domain.events.event import EventType
+from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
+from domain.psps.card import Card
+from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
+from domain.sessions.session import POLL_EVERY, Failure, SessionStatus
+from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card
+from tests.builders import a_configuration, a_discard, a_payment_account, a_session, an_attempt
+
+NEW_ID: Final = AccountId(a_uuid(900))
+LATER: Final = NOW + timedelta(minutes=1)
+
+OPENED: Final = a_session(attempt=an_attempt())
+ON_NEXT_PAGE: Final = replace(OPENED, attempt=an_attempt(request=a_page_request(attempt=2)))
+SETTLED: Final = OPENED.completed(NEW_ID, NOW)
+EXPIRED: Final = replace(OPENED, status=SessionStatus.EXPIRED)
+
+CARD: Final = Card(
+    guest_reference=GuestReference("guest-at-psp"),
+    token=CardToken("new-token"),
+    fingerprint="fingerprint-1",
+    card_logo="visa",
+    last_four="4242",
+    expiry_month=9,
+    expiry_year=2035,
+)
+COLLECTED: Final = CardCollected(card=CARD, avs=AvsResult.MATCH, collected_at=LATER)
+TOKEN: Final = UnkeptToken(
+    OPENED.configuration.psp_account, CARD.guest_reference, CARD.token, COLLECTED.collected_at
+)
+NO_CARD: Final = NoCardCollected(
+    guest_reference=CARD.guest_reference, token=CARD.token, collected_at=LATER
+)
+SAME_CARD: Final = a_payment_account(1)
+OTHER_CARD: Final = a_payment_account(2)
+
+# `changes` is Any: fields of any type, whose names replace() checks.
+
+
+def on_file(**changes: Any) -> OnFile:
+    """Return what is stored for a guest without a card."""
+    stored = OnFile(
+        accounts=(), discard=None, has_guest=True, has_center=True, has_configuration=True
+    )
+    return replace(stored, **changes)
+
+
+def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored: Any) -> Verdict:
+    return judge_card(session, collected, on_file(**stored), account_id=NEW_ID, now=LATER)
+
+
+def is_refused(verdict: Verdict, refusal: Refusal) -> bool:
+    """Return whether the session failed, its token is discarded, and nothing else happens."""
+    failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
+    session = replace(
+        OPENED,
+        status=SessionStatus.FAILED,
+        failure=failure,
+        ended_at=LATER,
+        due_at=None,
+        configuration=verdict.session.configuration,
+    )
+    return verdict == Verdict(session=session, unkept=TOKEN)
+
+
+class TestStoring:
+    def test_a_new_card_becomes_an_account(self) -> None:
+        verdict = judged()
+
+        account = verdict.added
+        assert account is not None
+        assert asdict(account).items() >= asdict(CARD).items()
+        assert (account.account_id, account.token_id) == (NEW_ID, OPENED.token_id)
+        assert (account.guest_id, account.center_id) == (GUEST_ID, OPENED.center_id)
+        assert (account.consented_at, account.created_at) == (LATER, LATER)
+        assert verdict.session == OPENED.completed(NEW_ID, LATER)
+        assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
+        assert list(verdict.account_events) == [(EventType.ACCOUNT_STORED, account)]
+
+    @pytest.mark.parametrize("has_default", [False, True])
+    def test_the_default_is_new_where_there_is_none(self, has_default: bool) -> None:
+        account = judged(accounts=[replace(OTHER_CARD, is_default=has_default)]).added
+
+        assert account is not None
+        assert account.is_default is not has_default
+
+    def test_a_session_that_has_expired_is_completed_after_all(self) -> None:
+        assert judged(EXPIRED).session.status is SessionStatus.COMPLETED
+
+    def test_the_same_card_at_another_merchant_account_is_another(self) -> None:
+        elsewhere = replace(SAME_CARD, merchant_account=MerchantAccount("second"))
+
+        assert judged(accounts=[elsewhere]).added is not None
+
+
+class TestRenewing:
+    def test_another_expiry_renews_the_account(self) -> None:
+        stored = replace(SAME_CARD, consent_version="an earlier one")
+
+        verdict = judged(accounts=[OTHER_CARD, stored])
+
+        renewed = replace(
+            stored,
+            **asdict(CARD),
+            consent_version="2026-11",
+            consented_at=LATER,
+            expiry_notice_at=CARD.next_expiry_notice(LATER),
+        )
+        assert verdict == Verdict(
+            session=OPENED.completed(stored.account_id, LATER),
+            renewed=renewed,
+            unkept=UnkeptToken.of(stored),
+        )
+        assert list(verdict.account_events) == [(EventType.ACCOUNT_RENEWED, renewed)]
+
+    def test_a_guest_who_may_have_one_card_can_renew_it(self) -> None:
+        one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
+
+        assert judged(one, accounts=[SAME_CARD]).renewed is not None
+
+    def test_the_same_expiry_is_refused(self) -> None:
+        same = replace(SAME_CARD, expiry_month=9, expiry_year=2035)
+
+        assert is_refused(judged(accounts=[same]), PaymentMethodAlreadyExists())
+
+    def test_a_stale_result_is_refused(self) -> None:
+        renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
+
+        assert is_refused(judged(accounts=[renewed_since]), PaymentMethodAlreadyExists())
+
+    def test_a_result_of_the_same_second_is_not_stale(self) -> None:
+        """PSPs report the time in seconds, and a guest may correct an expiry date at once."""
+        assert judged(accounts=[replace(SAME_CARD, consented_at=LATER)]).renewed is not None
+
+
+class TestRefusing:
+    @pytest.mark.parametrize(
+        ("gone", "refusal"),
+        [
+            ("has_guest", GuestNotFound()),
+            ("has_center", InvalidCenterId()),
+            ("has_configuration", PaymentConfigurationNotDone()),
+        ],
+    )
+    def test_no_card_is_stored_for_what_is_gone(self, gone: str, refusal: Refusal) -> None:
+        stored = on_file(**{gone: False})
+        verdict = judge_card(OPENED, COLLECTED, stored, account_id=NEW_ID, now=LATER)
+
+        assert is_refused(verdict, refusal)
+
+    def test_a_second_card_is_refused_where_one_is_allowed(self) -> None:
+        one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
+
+        assert is_refused(judged(one, accounts=[OTHER_CARD]), PaymentMethodAlreadyExists())
+        assert judged(OPENED, accounts=[OTHER_CARD]).added is not None
+
+    @pytest.mark.parametrize("avs", [True, False])
+    def test_a_wrong_address_is_refused_if_avs_is_on(self, avs: bool) -> None:
+        session = replace(OPENED, configuration=a_configuration(avs=avs))
+        verdict = judged(session, replace(COLLECTED, avs=AvsResult.MISMATCH))
+
+        assert is_refused(verdict, IncorrectBillingAddress()) is avs
+        assert (verdict.added is None) is avs
+
+    def test_a_session_that_has_expired_stays_expired(self) -> None:
+        verdict = judged(EXPIRED, has_guest=False)
+
+        assert verdict == Verdict(session=EXPIRED.postponed(None), unkept=TOKEN)
+
+    @pytest.mark.parametrize(("seconds", "is_stored"), [(-1, False), (0, True)])
+    def test_a_card_counts_if_it_was_collected_before_cancelling(
+        self, seconds: int, is_stored: bool
+    ) -> None:
+        cancelled = OPENED.cancelled(LATER + timedelta(seconds=seconds))
+
+        verdict = judged(cancelled)
+
+        assert (verdict.added is not None) is is_stored
+        assert verdict.unkept == (None if is_stored else TOKEN)
+        expected = SessionStatus.COMPLETED if is_stored else SessionStatus.EXPIRED
+        assert verdict.session.status is expected
+
+
+class TestTokensThatAreDiscarded:
+    def test_a_discard_that_has_not_begun_is_withdrawn(self) -> None:
+        waiting = a_discard(token=CARD.token)
+
+        verdict = judged(discard=waiting)
+
+        assert verdict.added is not None
+        assert verdict.withdrawn == waiting
+
+    @pytest.mark.parametrize(
+        ("next_try", "waits"),
+        [
+            (timedelta(0), WAIT_FOR_DISCARD),
+            (timedelta(minutes=1), timedelta(minutes=1)),
+            (timedelta(hours=1), POLL_EVERY),
+        ],
+    )
+    def test_a_discard_under_way_is_waited_for(self, next_try: timedelta, waits: timedelta) -> None:
+        begun = a_discard(token=CARD.token, begun_at=NOW, due_at=LATER + next_try)
+
+        assert judged(discard=begun) == Verdict(session=OPENED.postponed(LATER + waits))
+
+    @pytest.mark.parametrize(("seconds", "is_dead"), [(-1, False), (0, True)])
+    def test_a_card_collected_before_the_discard_is_not_stored(
+        self, seconds: int, is_dead: bool
+    ) -> None:
+        done = a_discard(token=CARD.token).done(LATER + timedelta(seconds=seconds))
+
+        verdict = judged(discard=done)
+
+        if is_dead:
+            assert verdict == Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
+        else:
+            assert verdict.added is not None
+            assert verdict.withdrawn == done
+
+
+class TestWithoutACardOfTheCurrentPage:
+    @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD])
+    @pytest.mark.parametrize(
+        "current", [ON_NEXT_PAGE, replace(SETTLED, attempt=ON_NEXT_PAGE.attempt)]
+    )
+    def test_what_an_earlier_page_collected_is_discarded(
+        self, outcome: Outcome, current: Any
+    ) -> None:
+        assert judge(OPENED, current, outcome, LATER) == Verdict(session=current, unkept=TOKEN)
+
+    @pytest.mark.parametrize("outcome", [COLLECTED, NO_CARD, PageClosed(), Pending(), None])
+    def test_a_settled_session_does_not_change(self, outcome: Outcome | None) -> None:
+        assert judge(OPENED, SETTLED, outcome, LATER) is None
+
+    @pytest.mark.parametrize("outcome", [PageClosed(), Pending(), None])
+    def test_an_earlier_attempt_does_not_change_the_next(self, outcome: Outcome | None) -> None:
+        assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
+
+    def test_what_is_no_card_is_discarded_and_ends_its_page(self) -> None:
+        expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
+
+        assert judge(OPENED, OPENED, NO_CARD, LATER) == expected
+
+    def test_a_page_without_a_card_keeps_no_token(self) -> None:
+        for outcome, session in (
+            (PageClosed(), OPENED.without_card(LATER)),
+            (Pending(), OPENED.still_pending(LATER)),
+            (None, OPENED.psp_unavailable(LATER)),
+        ):
+            assert judge(OPENED, OPENED, outcome, LATER) == Verdict(session=session)

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.signatures import sign
+from adapters.psp.contract.samples import a_uuid
+from domain.identifiers import MerchantAccount, ProviderName, TokenId
+from domain.psps.hosted_page import EvidenceOrigin, WebhookDelivery, WebhookNotice
+from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.sessions.session import CardSession, SessionStatus
+from tests.installation import MERCHANT, Installation
+
+
+def delivery(installation: Installation, session: CardSession) -> WebhookDelivery:
+    """Return the webhook that the PSP would send about the session's page just now."""
+    now = installation.clock.now()
+    event = installation.psp.take_due_event(now, until=now + timedelta(minutes=1))
+    assert event is not None
+    assert session.token_id.encode() in event.body
+    signature = sign(event.body, secret=installation.psp.webhook_secret, now=now)
+    return WebhookDelivery(headers={"fake-psp-signature": signature}, body=event.body)
+
+
+def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+
+    installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
+
+    assert installation.provider.calls == ["start"]
+    assert installation.session(session.token_id).status is SessionStatus.OPEN
+    installation.reconcile_until_idle()
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+# Shows F27.
+@pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
+def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
+    installation: Installation, webhook: str
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    told = delivery(installation, session)
+
+    def receive() -> None:
+        installation.use_cases.receive_webhook(FAKE, told)
+
+    if webhook in ("before", "instead"):
+        receive()
+    if webhook == "during":
+        installation.provider.meanwhile["outcome"] = receive
+    if webhook != "instead":
+        installation.return_to_shop(session)
+    if webhook == "after":
+        receive()
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+    (account,) = installation.accounts()
+    assert installation.tokens_at_psp() == {account.token}
+
+
+# Shows F25.
+def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    same = delivery(installation, session)
+    for _ in range(100):
+        installation.use_cases.receive_webhook(FAKE, same)
+        installation.reconcile()
+
+    assert len(installation.accounts()) == 1
+
+
+# Shows F4, F25.
+def test_evidence_is_kept_once(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    same = delivery(installation, session)
+    for _ in range(3):
+        installation.use_cases.receive_webhook(FAKE, same)
+
+    with installation.storage.read() as unit:
+        assert len(unit.evidence.of(session.token_id)) == 1
+
+
+# Shows I5.
+def test_a_webhook_of_another_merchant_account_is_rejected(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    theirs = replace(
+        installation.session(session.token_id).configuration,
+        merchant_account=MerchantAccount("other"),
+    )
+    with installation.storage.write() as unit:
+        current = unit.sessions.get(session.token_id)
+        assert current is not None
+        unit.sessions.update(replace(current, configuration=theirs))
+        unit.commit()
+
+    with pytest.raises(WebhookRejected, match=r"^the sessions belong to another merchant account$"):
+        installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
+
+
+def test_a_forged_webhook_changes_nothing(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    before = installation.session(session.token_id)
+    genuine = delivery(installation, session)
+
+    with pytest.raises(WebhookRejected):
+        installation.use_cases.receive_webhook(FAKE, replace(genuine, body=genuine.body + b" "))
+    assert installation.session(session.token_id) == before
+
+
+def test_a_webhook_about_nothing_we_know_is_ignored(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    unknown = delivery(installation, session)
+    installation.loses("card_sessions")
+
+    installation.use_cases.receive_webhook(FAKE, unknown)
+
+    assert installation.accounts() == ()
+
+
+def test_a_psp_that_is_not_set_up_sends_no_webhooks(installation: Installation) -> None:
+    with pytest.raises(ProviderUnavailable, match=r"^no PSP named other is set up here$"):
+        installation.use_cases.receive_webhook(
+            ProviderName("other"), WebhookDelivery(headers={}, body=b"")
+        )
+
+
+# Shows F4, F30, F31.
+def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installation) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    late = delivery(installation, session)
+    installation.return_to_shop(session)
+    done = installation.session(session.token_id)
+
+    installation.use_cases.receive_webhook(FAKE, late)
+
+    assert installation.session(session.token_id) == done
+
+
+def of_another_merchant_account(installation: Installation) -> CardSession:
+    """Have a session whose center takes cards through another merchant account."""
+    session = installation.opened_session()
+    configuration = replace(session.configuration, merchant_account=MerchantAccount("other"))
+    theirs = replace(session, configuration=configuration)
+    with installation.storage.write() as unit:
+        unit.sessions.update(theirs)
+        unit.commit()
+    return theirs
+
+
+def a_notice_about(token_id: TokenId) -> WebhookNotice:
+    return WebhookNotice(merchant_account=MERCHANT, content="event", token_id=token_id)
+
+
+# Shows F32.
+def test_a_notice_that_changes_nothing_does_not_keep_the_others_out(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = of_another_merchant_account(installation)
+    settled, mine = installation.opened_session(), installation.opened_session()
+    installation.type_card(settled)
+    installation.settle(settled.token_id)
+    named = (TokenId(a_uuid(999)), settled.token_id, theirs.token_id, mine.token_id)
+    notices = [a_notice_about(token_id) for token_id in named]
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+
+    installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    assert installation.session(mine.token_id).due_at == installation.clock.now()
+    assert installation.session(theirs.token_id).due_at == theirs.due_at
+    assert installation.session(settled.token_id).due_at is None
+
+
+def test_a_webhook_that_is_meant_for_others_throughout_is_rejected(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+
+    with pytest.raises(WebhookRejected):
+        installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+
+def test_a_notice_may_name_the_page_alone(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = installation.opened_session()
+    notice = WebhookNotice(
+        merchant_account=MERCHANT,
+        content="event",
+        page_reference=installation.page_reference(session),
+    )
+    monkeypatch.setattr(installation.provider, "read_webhook", lambda _: [notice])
+
+    installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    assert installation.session(session.token_id).due_at == installation.clock.now()
+
+
+# Shows F29.
+def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    late = delivery(installation, session)
+    expired = installation.session(session.token_id)
+    with installation.storage.write() as unit:
+        unit.sessions.update(expired.without_card(expired.expires_at))
+        unit.commit()
+
+    installation.use_cases.receive_webhook(FAKE, late)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+
+def test_returns_without_end_leave_room_for_webhooks(installation: Installation) -> None:
+    session = installation.opened_session()
+    for number in range(60):
+        installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"result": str(number)}
+        )
+    installation.type_card(session)
+
+    with installation.storage.read() as unit:
+        assert len(unit.evidence.of(session.token_id)) == 50
+    installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
+    with installation.storage.read() as unit:
+        assert [each.origin for each in unit.evidence.of(session.token_id)][50:] == [
+            EvidenceOrigin.WEBHOOK
+        ]
