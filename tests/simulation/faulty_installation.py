@@ -132,7 +132,7 @@ class FaultyInstallation(Installation):
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
         self.reconcile = self._process.reconcile
-        self.forget_old_records = self._process.forget_old_records
+        self.forget_old_records = self._process.container.forget_old_records()
 
     def has_limits(self, *limits: CardLimit) -> None:
         """Start the process again with these limits against card testing."""

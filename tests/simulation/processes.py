@@ -15,6 +15,7 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
 from domain.outside import Clock
+from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
 from entrypoints.container import Container
 from tests.simulation.endpoints import Endpoints, LeaseCheck
 from tests.simulation.ports import (
@@ -97,8 +98,14 @@ class Process:
         self.use_cases = container.use_cases()
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()
-        self.forget_old_records = container.forget_old_records()
         self.is_dead = False
+
+    def forget_idempotency_keys(self) -> None:
+        """Delete old keys, but no deliveries: the invariants look for the events of all times."""
+        if self.clock.is_steady():
+            with self.container.storage().write() as unit:
+                unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
+                unit.commit()
 
     def stop(self) -> None:
         """Release everything that is in memory."""

@@ -505,7 +505,7 @@ class Simulation:
             done = process.reconcile()
             if done.unavailable is not None:
                 raise done.unavailable
-            process.forget_old_records()
+            process.forget_idempotency_keys()
             return done
 
         result = self._call(
