@@ -42,8 +42,6 @@ def without_card_number(field: str, value: str) -> str:
 # take for the end of a line. Joiners and direction marks (Cf) are part of people's names. Characters
 # that override the direction of the text after them (Unicode Standard Annex 9) are not.
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
-
-
 _DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from adapters.sql import repositories
+from adapters.sql.repositories.access import SqlAccessTokens
+from adapters.sql.repositories.cards import SqlDiscards, SqlPaymentAccounts
+from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
+from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
+from adapters.sql.repositories.guests import SqlGuests
+from adapters.sql.repositories.products import SqlProducts
+from adapters.sql.repositories.psps import SqlGuestReferences, SqlMerchantIdentities
+from adapters.sql.repositories.sessions import (
+    SqlCardSessions,
+    SqlEvidenceLog,
+    SqlIdempotencyKeys,
+    SqlRefusedCards,
+)
+from adapters.sql.repositories.worker import SqlWorkerHeartbeats
 from adapters.sql.transaction import Transaction
 from domain.storage import WriteUnit
 
@@ -10,21 +23,21 @@ from domain.storage import WriteUnit
 def unit_of_work(transaction: Transaction) -> WriteUnit:
     """Return the repositories over a transaction. One that only reads refuses writes and commits."""
     return WriteUnit(
-        centers=repositories.SqlCenters(transaction),
-        guests=repositories.SqlGuests(transaction),
-        products=repositories.SqlProducts(transaction),
-        configurations=repositories.SqlPaymentConfigurations(transaction),
-        sessions=repositories.SqlCardSessions(transaction),
-        refused_cards=repositories.SqlRefusedCards(transaction),
-        evidence=repositories.SqlEvidenceLog(transaction),
-        idempotency_keys=repositories.SqlIdempotencyKeys(transaction),
-        accounts=repositories.SqlPaymentAccounts(transaction),
-        guest_references=repositories.SqlGuestReferences(transaction),
-        merchant_identities=repositories.SqlMerchantIdentities(transaction),
-        discards=repositories.SqlDiscards(transaction),
-        event_endpoints=repositories.SqlEventEndpoints(transaction),
-        event_deliveries=repositories.SqlEventDeliveries(transaction),
-        access_tokens=repositories.SqlAccessTokens(transaction),
-        worker_heartbeats=repositories.SqlWorkerHeartbeats(transaction),
+        centers=SqlCenters(transaction),
+        guests=SqlGuests(transaction),
+        products=SqlProducts(transaction),
+        configurations=SqlPaymentConfigurations(transaction),
+        sessions=SqlCardSessions(transaction),
+        refused_cards=SqlRefusedCards(transaction),
+        evidence=SqlEvidenceLog(transaction),
+        idempotency_keys=SqlIdempotencyKeys(transaction),
+        accounts=SqlPaymentAccounts(transaction),
+        guest_references=SqlGuestReferences(transaction),
+        merchant_identities=SqlMerchantIdentities(transaction),
+        discards=SqlDiscards(transaction),
+        event_endpoints=SqlEventEndpoints(transaction),
+        event_deliveries=SqlEventDeliveries(transaction),
+        access_tokens=SqlAccessTokens(transaction),
+        worker_heartbeats=SqlWorkerHeartbeats(transaction),
         commit=transaction.commit,
     )

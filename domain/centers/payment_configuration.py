@@ -102,8 +102,6 @@ class PaymentConfiguration:
 
 
 MIN_LINK_MINUTES: Final = 15
-
-
 MAX_LINK_MINUTES: Final = 30 * 24 * 60
 
 

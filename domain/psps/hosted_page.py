@@ -46,7 +46,6 @@ CONSENT_VERSION: Final = "2026-11"
 CONSENT_LANGUAGE: Final = "en"
 """The language of the consent text (RFC 5646). The page should be in the same language."""
 
-
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
 """The longest life that a page is asked for. A link that lives longer leads to several pages."""
 
@@ -215,7 +214,6 @@ Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | P
 `refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
 further call. A smaller number than before is ignored.
 """
-
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")

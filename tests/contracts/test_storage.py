@@ -24,7 +24,7 @@ from adapters.psp.contract.samples import (
     a_page_request,
     a_uuid,
 )
-from adapters.sql.repositories import _ACCOUNTS, _DISCARDS
+from adapters.sql.repositories.cards import _ACCOUNTS, _DISCARDS
 from domain.billing import BillingInfo
 from domain.cards.discard import Discard
 from domain.centers.payment_configuration import CardsPerGuest

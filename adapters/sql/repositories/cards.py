@@ -1,0 +1,155 @@
+"""Cards on file and discards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import date, datetime
+
+from typing_extensions import override
+
+from adapters.sql.repositories.queues import QueuesAtPsps
+from adapters.sql.repositories.repository import ById
+from adapters.sql.rows import Rows
+from domain.cards.account import PaymentAccount, PaymentAccounts
+from domain.cards.discard import Discard, Discards
+from domain.identifiers import (
+    AccountId,
+    CardToken,
+    CenterId,
+    GuestId,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
+from domain.pagination import Page, PageRequest
+
+_ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
+_DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
+
+
+class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
+    """Cards on file."""
+
+    _rows = _ACCOUNTS
+    _is_locked = True
+    _expiry_notice_due = "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
+
+    @override
+    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
+        # Per guest, not per center: a guest's accounts get their sequence in the order of commit.
+        self._transaction.lock("accounts", guest_id)
+        return _ACCOUNTS.find(
+            self._transaction,
+            "WHERE guest_id = :guest_id AND center_id = :center_id AND removed_at IS NULL "
+            "ORDER BY sequence" + self._transaction.for_update,
+            {"guest_id": guest_id, "center_id": center_id},
+        )
+
+    @override
+    def is_held(
+        self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
+    ) -> bool:
+        self._transaction.lock("token", provider, merchant_account, token)
+        return self._is_any(
+            "SELECT 1 FROM payment_accounts WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND token = :token "
+            "AND removed_at IS NULL LIMIT 1",
+            {"provider": provider, "merchant_account": merchant_account, "token": token},
+        )
+
+    @override
+    def page(
+        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+    ) -> Page[PaymentAccount]:
+        return self._page_of_guest(
+            "guest_id = :guest_id AND removed_at IS NULL",
+            guest_id,
+            centers,
+            order="sequence",
+            request=request,
+        )
+
+    @override
+    def is_expiry_notice_due(self, now: datetime) -> bool:
+        return self._is_any(
+            f"SELECT 1 FROM payment_accounts {self._expiry_notice_due}", {"now": now, "at_most": 1}
+        )
+
+    @override
+    def with_expiry_notice_due(
+        self, now: datetime, *, at_most: int, unreadable_until: datetime
+    ) -> Sequence[PaymentAccount | None]:
+        rows = self._transaction.execute(
+            _ACCOUNTS.select + self._expiry_notice_due + self._dialect.skip_locked,
+            {"now": now, "at_most": at_most},
+        ).fetchall()
+        accounts = [_ACCOUNTS.record_or_none(row) for row in rows]
+        for row, account in zip(rows, accounts, strict=True):
+            if account is None:
+                self._transaction.execute(
+                    "UPDATE payment_accounts SET expiry_notice_at = :until "
+                    "WHERE account_id = :account_id",
+                    {**_ACCOUNTS.key_of(row), "until": unreadable_until},
+                )
+        return accounts
+
+    @override
+    def page_expiring(
+        self, center_id: CenterId, *, before: date, request: PageRequest
+    ) -> Page[PaymentAccount]:
+        # The last day of a month is before a date if the month is before the date's month.
+        return self._page(
+            "WHERE center_id = :center_id AND removed_at IS NULL "
+            "AND (expiry_year, expiry_month) < (:year, :month) ",
+            {"center_id": center_id, "year": before.year, "month": before.month},
+            order="expiry_year, expiry_month, sequence",
+            request=request,
+            # It serves all guests of a center.
+            find=_ACCOUNTS.find_readable,
+        )
+
+
+class SqlDiscards(QueuesAtPsps[Discard], Discards):
+    """Tokens to discard at their PSP, and those that have been discarded."""
+
+    _rows = _DISCARDS
+    _name = "(provider || '/' || merchant_account || '/')"
+    _latest = ":silent"
+
+    @override
+    def add(self, discard: Discard) -> None:
+        self._transaction.execute(
+            _DISCARDS.insert + "ON CONFLICT DO NOTHING", _DISCARDS.row(discard)
+        )
+
+    @override
+    def get(
+        self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
+    ) -> Discard | None:
+        self._transaction.lock("token", provider, merchant_account, token)
+        return _DISCARDS.get(
+            self._transaction,
+            lock=True,
+            provider=provider,
+            merchant_account=merchant_account,
+            token=token,
+        )
+
+    @override
+    def remove(self, discard: Discard) -> None:
+        _DISCARDS.delete(
+            self._transaction,
+            provider=discard.provider,
+            merchant_account=discard.merchant_account,
+            token=discard.token,
+        )
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Discard | None:
+        queues = self._in_turn(now, except_at)
+        while taken := self._take(queues, _DISCARDS.listed, until):
+            if discard := _DISCARDS.record_or_none(taken):
+                return discard
+        return None

@@ -1,0 +1,55 @@
+"""Centers and payment configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from adapters.sql.repositories.repository import ById, Repository
+from adapters.sql.rows import Rows
+from domain.centers.center import Center, Centers
+from domain.centers.payment_configuration import PaymentConfiguration, PaymentConfigurations
+from domain.identifiers import CenterId
+from domain.pagination import Page, PageRequest
+
+_CENTERS = Rows("centers", Center, key=("id",))
+
+_CONFIGURATIONS = Rows(
+    "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
+)
+
+
+class SqlCenters(ById[CenterId, Center], Centers):
+    """The centers on file."""
+
+    _rows = _CENTERS
+
+    @override
+    def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
+        condition = "" if centers is None else f"WHERE id {self._dialect.among_centers} "
+        values = {"centers": sorted(centers or ())}
+        return self._page(condition, values, order="name, id", request=request)
+
+
+class SqlPaymentConfigurations(Repository, PaymentConfigurations):
+    """The payment configuration of each center."""
+
+    @override
+    def get(self, center_id: CenterId) -> PaymentConfiguration | None:
+        return _CONFIGURATIONS.get(self._transaction, center_id=center_id)
+
+    @override
+    def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
+        self._transaction.execute(
+            _CONFIGURATIONS.insert + _CONFIGURATIONS.or_replace,
+            _CONFIGURATIONS.row(configuration) | {"center_id": center_id},
+        )
+
+    @override
+    def remove(self, center_id: CenterId) -> None:
+        _CONFIGURATIONS.delete(self._transaction, center_id=center_id)
+
+    @override
+    def all(self) -> Sequence[PaymentConfiguration]:
+        return _CONFIGURATIONS.find_readable(self._transaction, "", {})

@@ -1,0 +1,109 @@
+"""Event endpoints and deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from adapters.sql.repositories.queues import Queues
+from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById
+from adapters.sql.rows import Rows
+from domain.events.event import (
+    DueDelivery,
+    EventDeliveries,
+    EventDelivery,
+    EventEndpoint,
+    EventEndpoints,
+)
+from domain.identifiers import EndpointId, EventId
+
+_ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
+
+_DELIVERIES = Rows(
+    "event_deliveries",
+    EventDelivery,
+    key=("event_id", "endpoint_id"),
+    beside=("event_id", "occurred_at"),
+)
+
+
+class SqlEventEndpoints(ById[EndpointId, EventEndpoint], EventEndpoints):
+    """The endpoints that take events."""
+
+    _rows = _ENDPOINTS
+    _is_locked = True
+
+    @override
+    def all(self) -> Sequence[EventEndpoint]:
+        return _ENDPOINTS.find_readable(
+            self._transaction,
+            "WHERE removed_at IS NULL ORDER BY created_at, endpoint_id",
+            {},
+        )
+
+
+class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
+    """The deliveries of events."""
+
+    _rows = _DELIVERIES
+    _name = (
+        "(endpoint_id || CASE WHEN event ->> 'type' = 'account.expiring' THEN '/1' ELSE '/0' END)"
+    )
+    _latest = ":undelivered"
+
+    @override
+    def _row(self, delivery: EventDelivery) -> dict[str, object]:
+        event = delivery.event
+        return super()._row(delivery) | {
+            "event_id": event.event_id,
+            "occurred_at": event.occurred_at,
+        }
+
+    @override
+    def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
+        return _DELIVERIES.get(
+            self._transaction, lock=True, event_id=event_id, endpoint_id=endpoint_id
+        )
+
+    @override
+    def of(self, event_id: EventId) -> Sequence[EventDelivery]:
+        return _DELIVERIES.find(
+            self._transaction,
+            "WHERE event_id = :event_id ORDER BY endpoint_id" + self._transaction.for_update,
+            {"event_id": event_id},
+        )
+
+    @override
+    def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
+        condition = "WHERE status = 'failed' " if only_failed else ""
+        return _DELIVERIES.find_readable(
+            self._transaction,
+            f"{condition}ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC LIMIT :limit",
+            {"limit": limit},
+        )
+
+    @override
+    def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:
+        return bool(self._due(now, except_to))
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
+    ) -> DueDelivery | None:
+        queues = sorted(
+            self._due(now, except_to), key=lambda each: (each.kind, each.since, each.target)
+        )
+        taken = self._take(queues, self._rows.key, until)
+        return taken and DueDelivery(taken[0], taken[1], until)
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        forgotten = self._transaction.execute(
+            "DELETE FROM event_deliveries WHERE (event_id, endpoint_id) IN ("
+            "SELECT event_id, endpoint_id FROM event_deliveries WHERE occurred_at < :before "
+            f"AND due_at IS NULL ORDER BY occurred_at LIMIT :limit{self._dialect.skip_locked})",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        return forgotten.rowcount

@@ -1,0 +1,60 @@
+"""What is remembered of PSPs."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from adapters.sql.repositories.repository import Repository
+from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.psps.hosted_page import PspGuest
+from domain.psps.references import GuestReferences, MerchantIdentities
+
+
+class SqlGuestReferences(Repository, GuestReferences):
+    """The PSPs' own references for our guests."""
+
+    @override
+    def get(self, guest: PspGuest) -> GuestReference | None:
+        row = self._transaction.execute(
+            "SELECT reference FROM psp_guests WHERE provider = :provider "
+            "AND merchant_account = :merchant_account AND guest_id = :guest_id "
+            "AND center_id = :center_id AND prefill = :prefill",
+            guest._asdict(),
+        ).fetchone()
+        return None if row is None else GuestReference(row[0])
+
+    @override
+    def keep(self, guest: PspGuest, reference: GuestReference) -> None:
+        self._transaction.execute(
+            "INSERT INTO psp_guests "
+            "(provider, merchant_account, guest_id, center_id, prefill, reference) VALUES "
+            "(:provider, :merchant_account, :guest_id, :center_id, :prefill, :reference) "
+            "ON CONFLICT (provider, merchant_account, guest_id, center_id, prefill) "
+            "DO UPDATE SET reference = excluded.reference",
+            {**guest._asdict(), "reference": reference},
+        )
+
+
+class SqlMerchantIdentities(Repository, MerchantIdentities):
+    """The identity at the PSP behind each merchant account's keys."""
+
+    @override
+    def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
+        row = self._transaction.execute(
+            "SELECT identity FROM merchant_identities WHERE provider = :provider "
+            "AND merchant_account = :merchant_account",
+            {"provider": provider, "merchant_account": merchant_account},
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    @override
+    def claim(
+        self, provider: ProviderName, merchant_account: MerchantAccount, identity: str
+    ) -> str:
+        # This waits for an uncommitted claim of the same merchant account.
+        self._transaction.execute(
+            "INSERT INTO merchant_identities (provider, merchant_account, identity) "
+            "VALUES (:provider, :merchant_account, :identity) ON CONFLICT DO NOTHING",
+            {"provider": provider, "merchant_account": merchant_account, "identity": identity},
+        )
+        return self.get(provider, merchant_account) or identity

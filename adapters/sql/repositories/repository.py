@@ -1,0 +1,109 @@
+"""What the repositories have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from adapters.sql.rows import Record, Rows
+from adapters.sql.transaction import Transaction, Values
+from domain.identifiers import (
+    CenterId,
+    GuestId,
+)
+from domain.pagination import Page, PageRequest
+from domain.storage import AlreadyStored
+
+MAX_FORGOTTEN: Final = 1_000
+"""How many old rows one call deletes at most, to keep units of work short."""
+
+RecordId = TypeVar("RecordId", bound=str)
+
+
+class Repository:
+    """The repository of one kind of record, over a transaction."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._dialect = transaction.dialect
+
+    def _is_any(self, statement: str, values: Values) -> bool:
+        return self._transaction.execute(statement, values).fetchone() is not None
+
+
+class Table(Repository, Generic[Record]):
+    """Records in a table of their own."""
+
+    _rows: Rows[Record]
+
+    def add(self, record: Record) -> None:
+        """Store a new record. Raises AlreadyStored when a unique constraint refuses it."""
+        added = self._transaction.execute(
+            self._rows.insert + "ON CONFLICT DO NOTHING", self._row(record)
+        )
+        if added.rowcount == 0:
+            raise AlreadyStored
+
+    def update(self, record: Record) -> None:
+        """Store a record that exists."""
+        self._transaction.execute(self._rows.update, self._row(record))
+
+    def _row(self, record: Record) -> dict[str, object]:
+        return self._rows.row(record)
+
+    def _page(
+        self,
+        condition: str,
+        values: Values,
+        *,
+        order: str,
+        request: PageRequest,
+        find: Callable[[Transaction, str, Values], tuple[Record, ...]] | None = None,
+    ) -> Page[Record]:
+        """Return a page of the records that a condition selects; `find` replaces `_rows.find`."""
+        (total,) = self._transaction.one(
+            f"SELECT count(*) FROM {self._rows.table} {condition}", values
+        )
+        if request.before >= total:
+            return Page(items=(), total=total, request=request)
+        items = (find or self._rows.find)(
+            self._transaction,
+            f"{condition}ORDER BY {order} LIMIT :size OFFSET :before",
+            {**values, "size": request.size, "before": request.before},
+        )
+        return Page(items=items, total=total, request=request)
+
+    def _page_of_guest(
+        self,
+        condition: str,
+        guest_id: GuestId,
+        centers: frozenset[CenterId] | None,
+        *,
+        order: str,
+        request: PageRequest,
+    ) -> Page[Record]:
+        """Return a page of a guest's records at these centers; None means all centers."""
+        at_centers = "" if centers is None else f"AND center_id {self._dialect.among_centers} "
+        return self._page(
+            f"WHERE {condition} {at_centers}",
+            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            order=order,
+            request=request,
+        )
+
+
+class ById(Table[Record], Generic[RecordId, Record]):
+    """Records that are found by their id; in a write unit, their row is locked if `_is_locked`."""
+
+    _is_locked = False
+
+    def get(self, record_id: RecordId) -> Record | None:
+        """Return the record, or None."""
+        key = {self._rows.key: record_id}
+        return self._rows.get(self._transaction, lock=self._is_locked, **key)
+
+    def put_many(self, records: Iterable[Record]) -> None:
+        """Insert records, and update those that exist."""
+        self._transaction.execute_many(
+            self._rows.insert + self._rows.or_replace, map(self._rows.row, records)
+        )

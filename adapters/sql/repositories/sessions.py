@@ -1,0 +1,297 @@
+"""Card-addition sessions, their evidence and idempotency keys, and refused cards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from adapters.sql.repositories.queues import QueuesAtPsps
+from adapters.sql.repositories.repository import MAX_FORGOTTEN, Repository
+from adapters.sql.rows import Rows
+from domain.identifiers import (
+    CallerName,
+    CenterId,
+    GuestId,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    TokenId,
+    plain_uuid,
+)
+from domain.pagination import Page, PageRequest
+from domain.psps.hosted_page import Evidence
+from domain.sessions.limit import (
+    COUNTED_FOR,
+    CardLimit,
+    CardsAtCenter,
+    Counted,
+    CountedPer,
+    RefusedCard,
+    RefusedCards,
+)
+from domain.sessions.session import (
+    CardSession,
+    CardSessions,
+    DueSession,
+    EvidenceLog,
+    IdempotencyKeys,
+    SessionStatus,
+)
+
+MAX_REFUSED_CARDS_LOOKED_AT: Final = 10_000
+"""How many of the latest refused cards are counted by center."""
+
+_SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
+_REFUSED_CARDS = Rows("refused_cards", RefusedCard, key=("token_id", "attempt", "number"))
+
+_COUNTED: Final = {
+    Counted.SESSIONS: ("card_sessions", "created_at"),
+    Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
+}
+"""The table of what a limit counts, and its time."""
+
+_COUNTED_PER: Final = {
+    # Written with NOT, so that SQLite searches the few of the guest and not the many of the center.
+    CountedPer.GUEST: "guest_id = :guest_id AND NOT center_id <> :center_id",
+    CountedPer.GUEST_EVERYWHERE: "guest_id = :guest_id",
+    CountedPer.CALLER: "caller = :caller",
+    CountedPer.CENTER: "center_id = :center_id",
+}
+
+_EVIDENCE = Rows(
+    "evidence",
+    Evidence,
+    key=("token_id", "origin", "content_hash"),
+    beside=("token_id", "content_hash"),
+)
+
+
+class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
+    """Card-addition sessions."""
+
+    _rows = _SESSIONS
+    # A configuration that cannot be decoded may lack the names.
+    _name = (
+        "(coalesce(configuration ->> 'provider', '') || '/' || "
+        "coalesce(configuration ->> 'merchant_account', '') || "
+        "CASE WHEN unanswered_since IS NOT NULL THEN '/silent' "
+        "WHEN attempt -> 'over' = 'false' OR due_at > expires_at THEN '/opened' ELSE '/link' END)"
+    )
+    _latest = (
+        "CASE substr(queue, length(queue) - 6) "
+        "WHEN '/silent' THEN :silent WHEN '/opened' THEN :opened END"
+    )
+
+    @override
+    def get(self, token_id: TokenId) -> CardSession | None:
+        if plain_uuid(token_id) is None:
+            # An event of a PSP may name anything, and PostgreSQL's column takes only UUIDs.
+            return None
+        return _SESSIONS.get(self._transaction, lock=True, token_id=token_id)
+
+    @override
+    def with_page(
+        self, provider: ProviderName, merchant_account: MerchantAccount, page_reference: str
+    ) -> CardSession | None:
+        return _SESSIONS.find_one(
+            self._transaction,
+            f"WHERE {self._dialect.page_reference} = :page_reference "
+            "AND configuration ->> 'provider' = :provider "
+            "AND configuration ->> 'merchant_account' = :merchant_account"
+            + self._transaction.for_update,
+            {
+                "provider": provider,
+                "merchant_account": merchant_account,
+                "page_reference": page_reference,
+            },
+        )
+
+    @override
+    def make_pages_due(self, guest_id: GuestId, now: datetime) -> None:
+        is_open = (
+            f"status = '{SessionStatus.OPEN}' AND {self._dialect.page_reference} IS NOT NULL "
+            "AND attempt -> 'over' = 'false'"
+        )
+        found = self._transaction.execute(
+            f"SELECT token_id FROM card_sessions WHERE guest_id = :guest_id AND {is_open}",
+            {"guest_id": guest_id},
+        )
+        self._transaction.execute_many(
+            f"UPDATE card_sessions SET due_at = :now WHERE token_id = :token_id AND {is_open}",
+            [{"token_id": token_id, "now": now} for (token_id,) in sorted(found.fetchall())],
+        )
+
+    @override
+    def open_of(self, caller: CallerName) -> Sequence[TokenId]:
+        # All open sessions are in a queue, and they are few. Written with NOT, so that SQLite
+        # searches these, and not whatever the caller ever had.
+        found = self._transaction.execute(
+            f"SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL AND {self._name} > '' "
+            "AND NOT caller <> :caller AND status = :open AND cancelled_at IS NULL",
+            {"caller": caller, "open": SessionStatus.OPEN},
+        )
+        return [token_id for (token_id,) in found.fetchall()]
+
+    @override
+    def page(
+        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+    ) -> Page[CardSession]:
+        return self._page_of_guest(
+            "guest_id = :guest_id",
+            guest_id,
+            centers,
+            order="created_at DESC, token_id DESC",
+            request=request,
+        )
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> DueSession | None:
+        taken = self._take(
+            self._in_turn(now, except_at),
+            "token_id, coalesce(configuration ->> 'provider', ''), "
+            "coalesce(configuration ->> 'merchant_account', '')",
+            until,
+        )
+        return taken and DueSession(taken[0], PspAccount(*taken[1:]))
+
+
+class SqlRefusedCards(Repository, RefusedCards):
+    """Cards that were refused, and the limits on them and on sessions."""
+
+    @override
+    def add(self, cards: Iterable[RefusedCard]) -> int:
+        return self._transaction.execute_many(
+            _REFUSED_CARDS.insert + "ON CONFLICT DO NOTHING", map(_REFUSED_CARDS.row, cards)
+        )
+
+    @override
+    def reached(
+        self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
+    ) -> Mapping[CardLimit, datetime]:
+        self._transaction.lock("card limits", session.guest_id)
+        # One statement, because on PostgreSQL each costs a round trip.
+        full_since = self._transaction.one(
+            f"SELECT {', '.join(map(_nth_latest, limits))}",
+            {
+                "guest_id": session.guest_id,
+                "caller": session.caller,
+                "center_id": session.center_id,
+                "since": since,
+                "until": since + COUNTED_FOR,
+            },
+        )
+        return {
+            limit: msgspec.convert(time, datetime)
+            for limit, time in zip(limits, full_since, strict=True)
+            if time is not None
+        }
+
+    @override
+    def at_centers(self, *, since: datetime, at_least: int) -> Sequence[CardsAtCenter]:
+        refused = self._transaction.execute(
+            "SELECT center_id FROM refused_cards WHERE refused_at > :since "
+            "ORDER BY refused_at DESC LIMIT :limit",
+            {"since": since, "limit": MAX_REFUSED_CARDS_LOOKED_AT},
+        ).fetchall()
+        return [
+            CardsAtCenter(
+                center_id=CenterId(center_id),
+                sessions=self._sessions_at(center_id, since),
+                refused_cards=cards,
+            )
+            for (center_id,), cards in Counter(refused).items()
+            if cards >= at_least
+        ]
+
+    def _sessions_at(self, center_id: CenterId, since: datetime) -> int:
+        (sessions,) = self._transaction.one(
+            "SELECT count(*) FROM card_sessions "
+            "WHERE center_id = :center_id AND created_at > :since",
+            {"center_id": center_id, "since": since},
+        )
+        return int(sessions)
+
+
+def _nth_latest(limit: CardLimit) -> str:
+    """Return the query for the time from which on a limit is full, or NULL."""
+    table, time = _COUNTED[limit.counted]
+    return (
+        f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
+        f"AND {time} > :since AND {time} <= :until ORDER BY {time} DESC LIMIT 1 OFFSET {limit.at_most - 1})"
+    )
+
+
+class SqlEvidenceLog(Repository, EvidenceLog):
+    """What PSPs sent about sessions by webhook or browser."""
+
+    @override
+    def add(self, token_id: TokenId, evidence: Evidence, *, at_most: int) -> None:
+        self._transaction.lock("evidence", token_id)
+        (kept,) = self._transaction.one(
+            "SELECT count(*) FROM evidence WHERE token_id = :token_id AND origin = :origin",
+            {"token_id": token_id, "origin": evidence.origin},
+        )
+        if kept < at_most:
+            content_hash = sha256(evidence.content.encode()).hexdigest()
+            self._transaction.execute(
+                _EVIDENCE.insert + "ON CONFLICT DO NOTHING",
+                _EVIDENCE.row(evidence) | {"token_id": token_id, "content_hash": content_hash},
+            )
+
+    @override
+    def of(self, token_id: TokenId) -> Sequence[Evidence]:
+        return _EVIDENCE.find(
+            self._transaction,
+            f"WHERE token_id = :token_id ORDER BY received_at, {self._dialect.order_of_creation}",
+            {"token_id": token_id},
+        )
+
+
+class SqlIdempotencyKeys(Repository, IdempotencyKeys):
+    """The session that each caller's Idempotency-Key belongs to."""
+
+    @override
+    def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
+        row = self._transaction.execute(
+            "SELECT token_id FROM idempotency_keys "
+            "WHERE caller = :caller AND key = :key AND used_at > :since",
+            {"caller": caller, "key": key, "since": since},
+        ).fetchone()
+        return None if row is None else TokenId(row[0])
+
+    @override
+    def claim(
+        self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
+    ) -> TokenId:
+        # This waits for an uncommitted claim of the same key, and locks the row either way.
+        self._transaction.execute(
+            "INSERT INTO idempotency_keys AS kept (caller, key, token_id, used_at) "
+            "VALUES (:caller, :key, :token_id, :now) "
+            "ON CONFLICT (caller, key) DO UPDATE "
+            "SET token_id = excluded.token_id, used_at = excluded.used_at "
+            "WHERE kept.used_at <= :since",
+            {"caller": caller, "key": key, "token_id": token_id, "now": now, "since": since},
+        )
+        (current,) = self._transaction.one(
+            "SELECT token_id FROM idempotency_keys WHERE caller = :caller AND key = :key",
+            {"caller": caller, "key": key},
+        )
+        return TokenId(current)
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        forgotten = self._transaction.execute(
+            "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
+            "SELECT caller, key FROM idempotency_keys WHERE used_at < :before "
+            f"ORDER BY used_at LIMIT :limit{self._dialect.skip_locked})",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        return forgotten.rowcount
