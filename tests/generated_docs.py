@@ -130,7 +130,7 @@ def _schema(name: str, schemas: Json) -> str:
     for other, schema in schemas.items():
         if other != name and _is_contained(schema["properties"], fields):
             fields = {key: kind for key, kind in fields.items() if key not in schema["properties"]}
-            lines.append(f"- as {_inline({'$ref': other}, schemas)}\n")
+            lines.append(f"- {_inline({'$ref': other}, schemas)}, and\n")
     for field, schema in fields.items():
         lines.extend(_fields(field, schema, schemas, required=_required(name, schemas)))
     return "".join(lines)
