@@ -850,7 +850,7 @@ def _check_consent_length(container: Container, name: ProviderName, center: Cent
     from domain.psps.hosted_page import consent_for
 
     length = len(consent_for(center.name).text)
-    longest = container.settings().psps[name].plugin.max_consent_length
+    longest = container.settings().psps[name].plugin.capabilities.max_consent_length
     if length > longest:
         raise click.ClickException(
             f"CENTER_ID: the text that guests agree to names the center and has {length} "

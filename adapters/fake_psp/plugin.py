@@ -10,6 +10,7 @@ from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
+from domain.psps.capabilities import Capabilities
 
 # Heavy modules are imported where they are used, so that commands start fast.
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _how_to_set_up(_: MerchantAccount) -> str:
 
 PLUGIN: Final = PspPlugin(
     name=NAME,
-    max_consent_length=MAX_CONSENT_LENGTH,
+    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH),
     settings=(ALLOW, DATABASE),
     read=read,
     accounts=lambda _: None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from adapters.psp.settings import AccountSettings
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
+from domain.psps.capabilities import Capabilities
 from domain.psps.payment_provider import PaymentProvider
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     """One PSP, registered as an entry point of the group `cardonfile.psps` with the same name.
 
     `name` is what operators type: lower-case letters, digits and underscores.
-    `max_consent_length` is the most characters of consent that its page shows.
+    `capabilities` says what the PSP can do.
     `read` returns the settings, or None if the PSP is not set up. Their `repr` shows none of them
     but addresses, not even a merchant's id. It raises SettingsError, with one sentence, for wrong
     settings.
@@ -75,7 +76,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     """
 
     name: ProviderName
-    max_consent_length: int
+    capabilities: Capabilities
     read: Callable[[Surroundings], PspSettings | None]
     accounts: Callable[[PspSettings], Collection[MerchantAccount] | None]
     how_to_set_up: Callable[[MerchantAccount], str]

@@ -12,6 +12,7 @@ from adapters.psp.settings import AccountSettings, SettingsError, is_https_or_lo
 from adapters.stripe.keys import API_BASE, StripeKeys
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
+from domain.psps.capabilities import Capabilities
 from domain.redirects import parse_allowed_origin
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _live_setting(settings: StripeSettings) -> str | None:
 
 PLUGIN: Final = PspPlugin(
     name=NAME,
-    max_consent_length=MAX_CONSENT_LENGTH,
+    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH),
     account_settings=ACCOUNT_SETTINGS,
     settings=(API_BASE_SETTING,),
     read=read,

@@ -17,11 +17,12 @@ from entrypoints.settings import Settings, unknown_settings
 GOOD = """
 from adapters.psp.plugin import PspPlugin
 from adapters.psp.settings import AccountSettings
+from domain.psps.capabilities import Capabilities
 
 ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
 PLUGIN = PspPlugin(
     name="acme",
-    max_consent_length=1000,
+    capabilities=Capabilities(max_consent_length=1000),
     account_settings=ACCOUNTS,
     read=lambda here: ACCOUNTS.read(here.environment) or None,
     accounts=lambda settings: settings.keys(),

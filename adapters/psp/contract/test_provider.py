@@ -177,7 +177,9 @@ class TestPage:
         self, psp: PspUnderTest, session: Session
     ) -> None:
         assert session.request.consent.text in psp.read_page(session.page)
-        consent = Consent(version="long", text="a" * (psp.plugin.max_consent_length - 1) + "z")
+        consent = Consent(
+            version="long", text="a" * (psp.plugin.capabilities.max_consent_length - 1) + "z"
+        )
 
         assert consent.text in psp.read_page(session.another(consent=consent).page)
 
@@ -947,7 +949,7 @@ class TestPlugin:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
     def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
-        assert psp.plugin.max_consent_length >= len(consent_for("Harbor Spa").text)
+        assert psp.plugin.capabilities.max_consent_length >= len(consent_for("Harbor Spa").text)
 
 
 @needs(Ability.REMOTE)

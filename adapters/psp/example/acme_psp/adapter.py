@@ -18,6 +18,7 @@ from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT as DEFAULT
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, TokenId
 from domain.outside import Clock
 from domain.psps import hosted_page as pages
+from domain.psps.capabilities import Capabilities
 from domain.psps.card import Card
 from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable, WebhookRejected
 
@@ -156,7 +157,7 @@ def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
 
 PLUGIN = PspPlugin(
     name=ProviderName("acme"),
-    max_consent_length=2000,
+    capabilities=Capabilities(max_consent_length=2000),
     account_settings=ACCOUNTS,
     read=read,
     accounts=lambda accounts: accounts.keys(),
