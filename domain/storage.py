@@ -1,7 +1,6 @@
-"""The ports: what the domain needs of the outside, and what each adapter promises.
+"""The storage port: units of work that join the repositories of all capabilities.
 
-Each storage and each PSP adapter passes a contract suite: `tests/contracts/` and
-`adapters/psp/contract/`. The other ports are tested with their adapters.
+Each repository's port stands beside its noun. Each storage passes the suite in `tests/contracts/`.
 """
 
 from __future__ import annotations

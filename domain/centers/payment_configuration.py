@@ -15,6 +15,9 @@ from domain.redirects import parse_allowed_origin
 
 MAX_SESSION_MINUTES: Final = 24 * 60
 
+MIN_LINK_MINUTES: Final = 15
+MAX_LINK_MINUTES: Final = 30 * 24 * 60
+
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -99,10 +102,6 @@ class PaymentConfiguration:
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
         """Return how long a link may wait to be opened; None means as configured."""
         return timedelta(minutes=link_minutes or self.session_minutes)
-
-
-MIN_LINK_MINUTES: Final = 15
-MAX_LINK_MINUTES: Final = 30 * 24 * 60
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.link import find_session
-from domain.hosted_payments.open_hosted_page import store_change
+from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.hosted_page import MAX_EVIDENCE, Evidence, EvidenceOrigin
 from domain.psps.payment_provider import Providers, ProviderUnavailable

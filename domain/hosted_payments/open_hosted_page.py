@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from domain.hosted_payments.link import (
     LinkUnknown,
     find_session,
 )
+from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest, consent_for
 from domain.psps.payment_provider import ProviderUnavailable
@@ -164,19 +165,3 @@ class OpenHostedPage:
         )
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)
-
-
-def store_change(
-    storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
-) -> bool:
-    """Change the stored session, and return True; or False if `change` returns None."""
-
-    def store(unit: WriteUnit) -> bool:
-        session = unit.sessions.get(seen.token_id) or seen
-        changed = change(session)
-        if changed is not None and changed != session:
-            unit.sessions.update(changed)
-            unit.commit()
-        return changed is not None
-
-    return storage.transact(store)

@@ -19,10 +19,11 @@ from domain.psps.hosted_page import CardCollected, Evidence, NoCardCollected, Ou
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
-from domain.sessions.limit import CardLimit, RefusedCard
+from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession, SessionStatus
 from domain.settling.judge import OnFile, judge, judge_card
 from domain.settling.note_end import note_end_of_session
+from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
 from domain.storage import Storage, WriteUnit
 
@@ -156,57 +157,3 @@ def _on_file(unit: WriteUnit, session: CardSession, collected: CardCollected) ->
         has_center=unit.centers.get(session.center_id) is not None,
         has_configuration=unit.configurations.get(session.center_id) is not None,
     )
-
-
-MAX_REFUSED_ON_PAGE: Final = 100
-"""How many refused cards of one page are noted, whatever the PSP reports."""
-
-
-def note_refused_cards(
-    unit: WriteUnit,
-    asked: CardSession,
-    outcome: Outcome | None,
-    changed: CardSession,
-    *,
-    now: datetime,
-) -> None:
-    """Note the cards that the page of `asked` has refused, and the one that made it fail.
-
-    `changed` is the session after the outcome was applied, and stored. May be called again: each
-    card is noted once. The caller commits, and then calls `close_pages_at_limit`.
-    """
-    by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
-    refused = [(asked, number) for number in range(1, by_page + 1)]
-    if changed.status is SessionStatus.FAILED:
-        refused.append((changed, 0))
-    unit.refused_cards.add(
-        RefusedCard(
-            token_id=session.token_id,
-            attempt=session.current_attempt.request.attempt,
-            number=number,
-            guest_id=session.guest_id,
-            caller=session.caller,
-            center_id=session.center_id,
-            refused_at=now,
-        )
-        for session, number in refused
-    )
-
-
-def close_pages_at_limit(
-    storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
-) -> None:
-    """Make the guest's open pages due if too many cards were refused: settling closes them.
-
-    May be called again. If the process dies before, each page is closed at its next poll.
-    """
-    with storage.read() as unit:
-        if not must_close_page(unit, limits, session, now):
-            return
-
-    def make_due(unit: WriteUnit) -> None:
-        # Alone in its unit: two that held a session each and waited for the other's would deadlock.
-        unit.sessions.make_pages_due(session.guest_id, now)
-        unit.commit()
-
-    storage.transact(make_due)

@@ -36,7 +36,8 @@ class LeaveHeartbeat:
 class IsWorkerMissing:
     """Use case: return whether the last heartbeat is over a minute old. Raises ServiceUnavailable.
 
-    One that is over a minute ahead, left by a clock that was wrong, is none. `watching_since` is when this process started: a worker has a minute from then to start.
+    One that is over a minute ahead, left by a clock that was wrong, is none. `watching_since` is
+    when this process started: a worker has a minute from then to start.
     """
 
     storage: Storage

@@ -1,0 +1,24 @@
+"""Change a session by a request of the guest's browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domain.sessions.session import CardSession
+from domain.storage import Storage, WriteUnit
+
+
+def store_change(
+    storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
+) -> bool:
+    """Change the stored session, and return True; or False if `change` returns None."""
+
+    def store(unit: WriteUnit) -> bool:
+        session = unit.sessions.get(seen.token_id) or seen
+        changed = change(session)
+        if changed is not None and changed != session:
+            unit.sessions.update(changed)
+            unit.commit()
+        return changed is not None
+
+    return storage.transact(store)

@@ -1,0 +1,66 @@
+"""Note the cards that a page has refused, and close a guest's pages after too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from domain.psps.hosted_page import Outcome
+from domain.sessions.card_testing import must_close_page
+from domain.sessions.limit import CardLimit, RefusedCard
+from domain.sessions.session import CardSession, SessionStatus
+from domain.storage import Storage, WriteUnit
+
+MAX_REFUSED_ON_PAGE: Final = 100
+"""How many refused cards of one page are noted, whatever the PSP reports."""
+
+
+def note_refused_cards(
+    unit: WriteUnit,
+    asked: CardSession,
+    outcome: Outcome | None,
+    changed: CardSession,
+    *,
+    now: datetime,
+) -> None:
+    """Note the cards that the page of `asked` has refused, and the one that made it fail.
+
+    `changed` is the session after the outcome was applied, and stored. May be called again: each
+    card is noted once. The caller commits, and then calls `close_pages_at_limit`.
+    """
+    by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
+    refused = [(asked, number) for number in range(1, by_page + 1)]
+    if changed.status is SessionStatus.FAILED:
+        refused.append((changed, 0))
+    unit.refused_cards.add(
+        RefusedCard(
+            token_id=session.token_id,
+            attempt=session.current_attempt.request.attempt,
+            number=number,
+            guest_id=session.guest_id,
+            caller=session.caller,
+            center_id=session.center_id,
+            refused_at=now,
+        )
+        for session, number in refused
+    )
+
+
+def close_pages_at_limit(
+    storage: Storage, limits: Sequence[CardLimit], session: CardSession, now: datetime
+) -> None:
+    """Make the guest's open pages due if too many cards were refused: settling closes them.
+
+    May be called again. If the process dies before, each page is closed at its next poll.
+    """
+    with storage.read() as unit:
+        if not must_close_page(unit, limits, session, now):
+            return
+
+    def make_due(unit: WriteUnit) -> None:
+        # Alone in its unit: two that held a session each and waited for the other's would deadlock.
+        unit.sessions.make_pages_due(session.guest_id, now)
+        unit.commit()
+
+    storage.transact(make_due)
