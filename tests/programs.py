@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS: Final = 40
 _PORTS: Final = range(20_000, 30_000)
 """Below the ports that systems hand out by themselves."""
-SERVE: Final = 'from entrypoints.cli import main; main(prog_name="cardonfile")'
+SERVE: Final = 'from entrypoints.cli.main import main; main(prog_name="cardonfile")'
 
 
 class Server:

@@ -21,7 +21,7 @@ from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.operations import OPERATIONS
 from domain.permissions import Permission
 from domain.sessions.session import NEXT_STATUS, SessionStatus
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from entrypoints.container import build
 from entrypoints.csv_import import KINDS
 from entrypoints.psps import load_psps

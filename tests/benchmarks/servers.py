@@ -62,7 +62,7 @@ entrypoint()
 
 _COMMANDS: Final = """
 import json, sys
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 for arguments in json.loads(sys.argv[1]):
     main(arguments, standalone_mode=False)
 """

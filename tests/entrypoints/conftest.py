@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from typing_extensions import override
 
 from adapters.sqlite.storage import SqliteStorage
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from tests.databases import make_database
 from tests.programs import SERVE
 

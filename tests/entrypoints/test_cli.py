@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from adapters.psp.contract.samples import GUEST_ID
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID, a_center, a_session
 from tests.entrypoints.conftest import ROOT, CommandLine
@@ -101,7 +101,7 @@ class TestHelp:
             assert f"{what:8}  {','.join(kind.columns)}\n" in text
 
     def test_imports_nothing_that_is_heavy(self) -> None:
-        program = "import sys, entrypoints.cli; print(*sys.modules)"
+        program = "import sys, entrypoints.cli.main; print(*sys.modules)"
         printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
 
         assert {"falcon", "sqlite_utils", "structlog", "waitress"}.isdisjoint(printed.split())

@@ -25,7 +25,7 @@ from domain.guests.guest import Guest
 from domain.identifiers import GuestId
 from domain.pagination import PageRequest
 from domain.products.product import Product
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from entrypoints.csv_import import (
     KINDS,
     MAX_RECORD_BYTES,

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from adapters.sqlite.storage import SqliteStorage
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from entrypoints.demo import HIGHEST_PORT, HOST, run_demo
 from entrypoints.serve import ServeError
 from tests.demo import ADA, Demo, running_demo

@@ -299,7 +299,7 @@ class TestComplaints:
         program = (
             "import sys; sys.modules['psycopg'] = None\n"
             "from contextlib import suppress\n"
-            "from entrypoints.cli import main\n"
+            "from entrypoints.cli.main import main\n"
             f"for arguments in {commands}:\n"
             "    with suppress(SystemExit): main(arguments, prog_name='cardonfile')\n"
         )

@@ -123,7 +123,7 @@ def test_the_sdk_leaves_nothing_in_the_home_folder(
 
 def test_only_the_provider_imports_the_sdk() -> None:
     program = (
-        "import sys; import entrypoints.cli, adapters.stripe.webhooks; "
+        "import sys; import entrypoints.cli.main, adapters.stripe.webhooks; "
         "from entrypoints.container import build; from entrypoints.settings import Settings; "
         "build(Settings.read({})); "
         "assert 'stripe' not in sys.modules"

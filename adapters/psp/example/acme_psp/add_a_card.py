@@ -15,7 +15,7 @@ from falcon.testing import TestClient
 
 from acme_psp.fake_acme import GOOD, FakeAcme, Merchant
 from adapters.psp.stand_in import StandInServer
-from entrypoints.cli import main
+from entrypoints.cli.main import main
 from entrypoints.wsgi import create_application
 
 SERVICE = "http://127.0.0.1:8000"

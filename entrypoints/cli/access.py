@@ -1,0 +1,130 @@
+"""`cardonfile token`: access tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import click
+
+from domain.access.token import AccessToken
+from domain.permissions import Permission
+from entrypoints.cli.installation import installation
+from entrypoints.cli.terminal import echo_table, listed, shown
+
+_TTL = re.compile(r"([0-9]{1,9})([smhd])")
+_TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@click.group()
+def token() -> None:
+    """Issue, list and revoke access tokens.
+
+    \b
+    Example:
+      cardonfile token issue --caller web-store --permission guests:add
+    """
+
+
+@token.command()
+@click.option("--caller", metavar="NAME", required=True, help="Who is to use the token.")
+@click.option(
+    "--permission",
+    "permissions",
+    type=click.Choice([each.value for each in Permission]),
+    multiple=True,
+    required=True,
+    help="What the caller may do; may be repeated.",
+)
+@click.option(
+    "--center",
+    "centers",
+    metavar="ID",
+    multiple=True,
+    help="A center that the caller may act for; may be repeated.  [default: all centers]",
+)
+@click.option(
+    "--ttl",
+    "lifetime",
+    metavar="TTL",
+    default="24h",
+    show_default=True,
+    help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
+)
+def issue(
+    *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: str
+) -> None:
+    """Issue a token and print it alone.
+
+    Only its hash is stored, so it cannot be shown again.
+
+    \b
+    Example:
+      cardonfile token issue --caller web-store --permission guests:add --ttl 30d
+    """
+    with installation() as container:
+        issued = container.issue_token()(
+            caller=caller,
+            permissions=frozenset(map(Permission, permissions)),
+            centers=centers or None,
+            lifetime=_read_ttl(lifetime),
+        )
+        click.echo(issued)
+
+
+@token.command("list")
+def list_() -> None:
+    """List the issued tokens, oldest first.
+
+    PREFIX is the beginning of a token.
+
+    \b
+    Example:
+      cardonfile token list
+    """
+    with installation() as container:
+        now = container.clock().now()
+        echo_table(
+            ("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE"),
+            (_row(each, now) for each in container.list_tokens()()),
+        )
+
+
+@token.command()
+@click.argument("prefix", metavar="PREFIX")
+def revoke(prefix: str) -> None:
+    """Revoke a token, from the next request on.
+
+    PREFIX is the beginning of the token, as `cardonfile token list` shows it, or the whole token.
+
+    \b
+    Example:
+      cardonfile token revoke cof_Jx2vQ9aT
+    """
+    with installation() as container:
+        revoked = container.revoke_token()(prefix)
+        if not (revoked.prefix.startswith(prefix) or revoked.is_token(prefix)):
+            click.echo(f"compared only {revoked.prefix}: the rest of a token is not kept", err=True)
+        click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
+
+
+def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
+    caller = token.caller
+    return (
+        token.prefix,
+        caller.name,
+        ",".join(sorted(caller.permissions)),
+        listed(caller.centers),
+        shown(token.issued_at),
+        shown(token.expires_at),
+        token.state(now),
+    )
+
+
+def _read_ttl(text: str) -> timedelta:
+    match = _TTL.fullmatch(text)
+    if match is None:
+        raise click.ClickException("--ttl must look like 90m, 24h or 30d")
+    return timedelta(seconds=int(match[1]) * _TTL_UNIT_SECONDS[match[2]])

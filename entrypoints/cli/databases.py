@@ -1,0 +1,179 @@
+"""`cardonfile migrate`, `import` and `copy-database`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import click
+
+from entrypoints.cli.installation import installation
+from entrypoints.csv_import import KINDS, CsvImport, CsvRefused
+from entrypoints.plain_errors import plain_errors
+from entrypoints.settings import Settings, parse_database_url
+
+INTERRUPTED: Final = 130
+"""The exit status that shells give to a command ended by Ctrl-C."""
+
+
+@click.command()
+def migrate() -> None:
+    """Create the database, or bring it up to date.
+
+    Run it before the first start and after each upgrade; running it again changes nothing.
+
+    \b
+    Example:
+      cardonfile migrate
+    """
+    from entrypoints import databases
+
+    with plain_errors():
+        applied = databases.migrate(Settings.read(os.environ).database)
+        for name in applied:
+            click.echo(f"applied {name}")
+        if not applied:
+            click.echo("the database is up to date")
+
+
+@click.command("import")
+@click.argument("what", type=click.Choice(list(KINDS)))
+@click.argument("file", metavar="FILE.csv", type=click.Path(path_type=Path))
+def import_(what: str, file: Path) -> None:
+    """Import centers, guests or products.
+
+    The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
+    nothing is imported. A row with a known id updates the record. The service may run meanwhile;
+    an import that was interrupted is completed by running it again.
+
+    \b
+    Columns:
+      centers   id,name
+      guests    id,first_name,last_name,email
+      products  center_id,id,code,name,description,amount,currency
+
+    \b
+    Example:
+      cardonfile import guests guests.csv
+    """
+    try:
+        with (
+            _interruptible("nothing was imported"),
+            installation() as container,
+            file.open("rb") as opened,
+            closing(CsvImport(container.storage(), KINDS[what])) as rows,
+        ):
+            size = os.fstat(opened.fileno()).st_size
+            with _progress(f"checking {what}", size) as move:
+                count = rows.check(opened, on_read=move)
+            with (
+                _interruptible("run the same command again to import the rest"),
+                _progress(f"importing {what}", count) as move,
+            ):
+                stored, interrupted = 0, _note_interrupts()
+                try:
+                    for number in rows.store():
+                        stored += number
+                        move(number)
+                        if interrupted.is_set() and stored < count:
+                            raise KeyboardInterrupt
+                except BaseException:
+                    click.echo(f"imported {stored} of {count} {what}", err=True)
+                    raise
+    except CsvRefused as refused:
+        raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
+    except sqlite3.Error as error:
+        # Not of the storages, whose SQLite is another one.
+        raise click.ClickException(
+            f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
+        ) from error
+    click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
+
+
+# Click's message on an extra argument would show it, and it may be an address with its password.
+@click.command(context_settings={"allow_extra_args": True})
+@click.argument("from_url", metavar="FROM_URL")
+@click.argument("to_url", metavar="TO_URL")
+@click.pass_context
+def copy_database(context: click.Context, *, from_url: str, to_url: str) -> None:
+    """Move an installation from SQLite to PostgreSQL.
+
+    Everything is copied into the empty database TO_URL, or nothing. FROM_URL does not change. Stop
+    the service first: during the copy, neither database can be written to.
+
+    \b
+    Example:
+      cardonfile copy-database sqlite:///cardonfile.db postgresql://cardonfile@db.example/cardonfile
+    """
+    from entrypoints import databases
+
+    if context.args:
+        raise click.UsageError("give FROM_URL and TO_URL, and nothing else")
+    with _interruptible("nothing was copied"), plain_errors():
+        source = parse_database_url(from_url, "FROM_URL")
+        target = parse_database_url(to_url, "TO_URL")
+        if not isinstance(source, Path) or isinstance(target, Path):
+            raise click.ClickException(
+                "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL database"
+            )
+        if databases.pending(source):
+            raise click.ClickException(
+                f"the database {source} is missing or not up to date: run `cardonfile migrate`"
+            )
+        databases.pending(target)
+        # Its import needs the client of PostgreSQL, which is certain to be installed by now.
+        from entrypoints.copy_database import CopyFailed, copying
+
+        with plain_errors(CopyFailed), copying(source, target) as copy:
+            with _progress("copying rows", copy.total) as move:
+                counted = copy.run(on_copied=move)
+            _ignore_interrupts()
+            copy.commit()
+        click.echo(f"{'TABLE':24}{'SQLITE':>12}{'POSTGRESQL':>12}")
+        for each in counted:
+            click.echo(f"{each.table:24}{each.in_sqlite:12}{each.in_postgresql:12}")
+
+
+@contextmanager
+def _interruptible(sentence: str) -> Iterator[None]:
+    """End the command with a sentence on Ctrl-C."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {sentence}", err=True)
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _note_interrupts() -> Event:
+    """Set an event on Ctrl-C, and do not interrupt, until the end of `_interruptible`."""
+    noted = Event()
+    signal.signal(signal.SIGINT, lambda *_: noted.set())
+    return noted
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C until the end of `_interruptible`: a commit cannot be taken back."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; yields the function that moves it."""
+    with click.progressbar(
+        length=length,
+        label=label,
+        file=sys.stderr,
+        hidden=not (length and sys.stderr.isatty()),
+        update_min_steps=length // 1_000,
+    ) as bar:
+        yield bar.update

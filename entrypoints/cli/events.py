@@ -1,0 +1,168 @@
+"""`cardonfile events`: endpoints and deliveries of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from domain.events.event import EventType
+from entrypoints.cli.installation import installation
+from entrypoints.cli.terminal import echo_table, listed, shown
+
+
+@click.group()
+def events() -> None:
+    """Send signed events to clients, and see what became of them.
+
+    \b
+    Example:
+      cardonfile events add https://shop.example/events --type account.stored
+    """
+
+
+@events.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "--type",
+    "types",
+    type=click.Choice([each.value for each in EventType]),
+    multiple=True,
+    required=True,
+    help="What the endpoint is told; may be repeated.",
+)
+@click.option(
+    "--center",
+    "centers",
+    metavar="ID",
+    multiple=True,
+    help="A center whose events it gets; may be repeated.  [default: all centers]",
+)
+def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
+    """Add an endpoint, and print its secret alone.
+
+    Events that happen from now on are sent to it by a running `cardonfile serve` or `work`. URL is
+    https, or http while the service itself is on this machine. It must lead to a public address,
+    or to a network in CARDONFILE_EVENT_NETWORKS.
+
+    \b
+    Example:
+      cardonfile events add https://shop.example/events --type account.stored
+    """
+    with installation() as container:
+        endpoint = container.add_event_endpoint()(url=url, types=types, centers=centers or None)
+        click.echo(f"added {endpoint.endpoint_id}; its secret is not shown again:", err=True)
+        click.echo(endpoint.secrets.current)
+        why = container.event_sender().why_unreachable(endpoint.url)
+        if why is not None:
+            click.echo(f"Warning: with these settings nothing is sent there: {why}", err=True)
+
+
+@events.command("list")
+def list_endpoints() -> None:
+    """List the endpoints, oldest first.
+
+    \b
+    Example:
+      cardonfile events list
+    """
+    with installation() as container:
+        echo_table(
+            ("ENDPOINT", "URL", "TYPES", "CENTERS", "ADDED", "STATE"),
+            (
+                (
+                    each.endpoint_id,
+                    each.url,
+                    ",".join(each.types),
+                    listed(each.centers),
+                    shown(each.created_at),
+                    "active" if each.is_active else "disabled",
+                )
+                for each in container.list_event_endpoints()()
+            ),
+        )
+
+
+@events.command()
+@click.argument("endpoint_id", metavar="ENDPOINT")
+def remove(endpoint_id: str) -> None:
+    """Remove an endpoint: nothing more is sent to it.
+
+    ENDPOINT is an id that `cardonfile events list` shows.
+
+    \b
+    Example:
+      cardonfile events remove 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
+    """
+    with installation() as container:
+        removed = container.remove_event_endpoint()(endpoint_id)
+        click.echo(f"removed {removed.endpoint_id}, {removed.url}")
+
+
+@events.command("roll-secret")
+@click.argument("endpoint_id", metavar="ENDPOINT")
+def roll_secret(endpoint_id: str) -> None:
+    """Make a new secret, and print it alone.
+
+    For 24 hours events are signed with both secrets, so that the receiver can change over. Rolling
+    again in that time ends the older one at once.
+
+    \b
+    Example:
+      cardonfile events roll-secret 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
+    """
+    with installation() as container:
+        click.echo(container.roll_event_secret()(endpoint_id).secrets.current)
+
+
+@events.command("deliveries")
+@click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many at most.",
+)
+def deliveries(*, failed: bool, limit: int) -> None:
+    """List the deliveries of the last 30 days, newest first.
+
+    RESULT is the HTTP status of the last attempt, or why there was no response.
+
+    \b
+    Example:
+      cardonfile events deliveries --failed
+    """
+    with installation() as container:
+        echo_table(
+            ("EVENT", "TYPE", "HAPPENED", "ENDPOINT", "STATE", "ATTEMPTS", "NEXT", "RESULT"),
+            (
+                (
+                    each.event.event_id,
+                    each.event.type,
+                    shown(each.event.occurred_at),
+                    each.endpoint_id,
+                    each.status,
+                    str(each.attempts),
+                    "-" if each.due_at is None else shown(each.due_at),
+                    each.last_result or "-",
+                )
+                for each in container.list_event_deliveries()(limit=limit, only_failed=failed)
+            ),
+        )
+
+
+@events.command()
+@click.argument("event_id", metavar="EVENT")
+def replay(event_id: str) -> None:
+    """Send an event again, to every endpoint that takes such events now.
+
+    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`.
+
+    \b
+    Example:
+      cardonfile events replay evt_5d1c0f0e-8a53-4f53-b9d4-0c8f6a3e2b71
+    """
+    with installation() as container:
+        count = container.replay_event()(event_id)
+        click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")

@@ -1,0 +1,62 @@
+"""The installation that a command works on."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
+from domain.centers.center import CenterNotFound
+from domain.errors import InvalidField
+from domain.events.add_event_endpoint import TooManyEndpoints
+from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.replay_event import EventNotFound
+from entrypoints.plain_errors import plain_errors
+from entrypoints.settings import Settings
+
+if TYPE_CHECKING:
+    from entrypoints.container import Container
+
+
+@contextmanager
+def installation(
+    read: Callable[[Mapping[str, str]], Settings] = Settings.read,
+) -> Iterator[Container]:
+    """Yield the container of the installation that the environment describes, ready for use.
+
+    Errors of the installation and refusals of the domain become sentences.
+    """
+    with plain_errors(
+        *(CenterNotFound, TokenNotFound, TokenAmbiguous),
+        *(EndpointNotFound, EventNotFound, TooManyEndpoints),
+    ):
+        from entrypoints import databases
+        from entrypoints.container import build
+        from entrypoints.logs import configure_logs
+
+        settings = read(os.environ)
+        # To standard error, so that what a command prints stays as it is.
+        configure_logs(settings.log_format, at_least=logging.ERROR)
+        databases.require_up_to_date(settings.database)
+        container = build(settings)
+        try:
+            yield container
+        except InvalidField as error:
+            raise click.ClickException(
+                f"{_parameter_of(error.field)} must be {error.expected}"
+            ) from error
+        finally:
+            container.storage().close()
+
+
+def _parameter_of(field: str) -> str:
+    """Return how the user writes a parameter of this command: `--account` or `CENTER_ID`."""
+    parameters = click.get_current_context().command.params
+    parameter = next(each for each in parameters if each.name == field)
+    is_option = isinstance(parameter, click.Option)
+    return parameter.opts[0] if is_option else parameter.human_readable_name

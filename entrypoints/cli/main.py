@@ -1,0 +1,54 @@
+"""The `cardonfile` command line.
+
+What a user can put right ends in one sentence on stderr and exit status 1. Arguments of the wrong
+form end in click's usage message and exit status 2.
+"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from adapters.psp.settings import SettingsError
+from entrypoints.cli.access import token
+from entrypoints.cli.centers import configure_payments
+from entrypoints.cli.databases import copy_database, import_, migrate
+from entrypoints.cli.events import events
+from entrypoints.cli.service import demo, reconcile, serve, work
+from entrypoints.cli.sessions import session
+from entrypoints.settings import unknown_settings
+
+
+@click.group()
+@click.version_option(package_name="cardonfile")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Add payment cards to guests' profiles through a hosted page.
+
+    Settings come from the environment, CARDONFILE_DATABASE_URL among them (by default
+    sqlite:///cardonfile.db, a file in the current folder).
+
+    \b
+    Example, from nothing to a running service:
+      cardonfile migrate
+      cardonfile import centers centers.csv
+      cardonfile serve
+    """
+    # `serve` refuses to start with unknown settings.
+    if context.invoked_subcommand != serve.name:
+        try:
+            sentences = unknown_settings(os.environ)
+        except SettingsError as error:
+            # Commands that need the PSPs refuse to run.
+            sentences = [str(error)]
+        for sentence in sentences:
+            click.echo(f"Warning: {sentence}", err=True)
+
+
+for command in (
+    *(migrate, import_, copy_database),
+    *(configure_payments, token, session, events),
+    *(serve, work, reconcile, demo),
+):
+    main.add_command(command)

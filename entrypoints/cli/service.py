@@ -1,0 +1,127 @@
+"""`cardonfile serve`, `work`, `reconcile` and `demo`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import click
+
+from entrypoints.cli.installation import installation
+from entrypoints.plain_errors import plain_errors
+from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Settings
+
+_HOST = re.compile(r"[A-Za-z0-9.:%_-]+")
+_PORT = click.IntRange(1, 65_535)
+
+
+def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.ClickException(
+            "--processes was removed: `serve` is one process; for more, run the application with "
+            "granian (docs/scaling.md)"
+        )
+
+
+@click.command()
+@click.option(
+    "--host", metavar="HOST", default=DEFAULT_HOST, show_default=True, help="Where to listen."
+)
+@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+@click.option("--no-worker", is_flag=True, help="Leave the background work to `cardonfile work`.")
+@click.option(
+    "--processes", metavar="N", hidden=True, expose_value=False, callback=_refuse_processes
+)
+def serve(*, host: str, port: int, no_worker: bool) -> None:
+    """Run the service in one process.
+
+    It runs until Ctrl-C, SIGTERM or SIGHUP, and finishes the requests in flight.
+
+    \b
+    Example:
+      cardonfile serve --port 8080
+    """
+    from entrypoints import serve as service
+    from entrypoints.logs import configure_logs
+
+    if not _HOST.fullmatch(host):
+        # With an empty host the service would listen on every address.
+        raise click.ClickException("--host must be an IP address or the name of this machine")
+    with (
+        plain_errors(service.ServeError),
+        installation(
+            lambda environment: Settings.read_to_serve(environment, host=host, port=port)
+        ) as container,
+    ):
+        configure_logs(container.settings().log_format)
+        service.serve(container, host, port, with_worker=not no_worker)
+
+
+@click.command()
+def work() -> None:
+    """Run the background worker alone.
+
+    It settles sessions, discards cards and sends events for services without a worker: under
+    granian, or with `cardonfile serve --no-worker`. CARDONFILE_PUBLIC_BASE_URL must be set. It runs
+    until Ctrl-C, SIGTERM or SIGHUP.
+
+    \b
+    Example:
+      cardonfile work
+    """
+    from entrypoints import serve as service
+    from entrypoints.logs import configure_logs
+
+    with (
+        plain_errors(service.ServeError),
+        installation(service.settings_with_base_url) as container,
+    ):
+        configure_logs(container.settings().log_format, name_process=True)
+        service.work(container)
+
+
+@click.command()
+def reconcile() -> None:
+    """Finish the work that is due, then stop.
+
+    Due sessions are settled or expired, cards that are not kept are discarded at the PSP, and due
+    events are sent. A running `cardonfile serve` does this by itself.
+
+    \b
+    Example:
+      cardonfile reconcile
+    """
+    with installation() as container:
+        from entrypoints.logs import configure_logs
+        from entrypoints.reconciler import run_until_idle
+
+        configure_logs(container.settings().log_format)
+        # This process does not live long enough to see whether the clock is steady.
+        container.clock.add_kwargs(steady_after=timedelta(0))
+        rounds = run_until_idle(
+            container.reconcile(),
+            chores=[container.notice_expiry(), container.forget_old_records()],
+        )
+        sessions = sum(each.sessions for each in rounds)
+        discards = sum(each.discards for each in rounds)
+        faults = sum(len(each.faults) for each in rounds)
+        click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
+        attempts = sum(each.events for each in rounds)
+        if attempts:
+            click.echo(f"tried to deliver {attempts} events")
+
+
+@click.command()
+@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+def demo(*, port: int) -> None:
+    """Start the service and a demo shop with sample data on this machine.
+
+    \b
+    Example:
+      cardonfile demo --port 8080
+    """
+    from entrypoints.demo import run_demo
+    from entrypoints.serve import ServeError
+
+    with plain_errors(ServeError):
+        run_demo(port)
