@@ -20,15 +20,15 @@ from adapters.http.health import WorkerWatch
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.use_cases import UseCases
-from adapters.identity.opaque_tokens import OpaqueTokens
+from adapters.identity import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp.settings import SettingsError
-from adapters.psp_calls import Bulkhead, GuardedProvider
+from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
+from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from adapters.system.clock import SystemClock
-from adapters.system.ids import RandomIds
+from adapters.system import RandomIds, SystemClock
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
@@ -66,8 +66,8 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
+from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.reconcile import Reconcile
-from domain.worker.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.databases import storage_in
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import Settings
@@ -88,7 +88,7 @@ def guard(
     outages: OutageLog,
     merchants: MerchantCheck,
 ) -> Providers:
-    """Wrap each adapter so that its calls pass everything in `adapters.psp_calls`."""
+    """Wrap each adapter so that its calls pass everything in `adapters.psp_calls.guarded_provider`."""
     return Providers(
         {
             name: GuardedProvider(

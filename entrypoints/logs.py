@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from adapters.psp_calls import PSP_NOTE
+from adapters.psp_calls.guarded_provider import PSP_NOTE
 from entrypoints.settings import LogFormat
 
 FRAMES_SHOWN: Final = 8

@@ -26,7 +26,7 @@ from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.psps import Missing, what_is_missing
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
-from entrypoints.worker import Worker
+from entrypoints.worker.worker import Worker
 
 THREADS: Final = 8
 MAX_CONNECTIONS: Final = 1000

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
-from entrypoints.demo_sample import GUESTS
+from entrypoints.demo.sample import GUESTS
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -93,7 +93,7 @@ def running_demo(
     printed, log = folder / "printed", folder / "log"
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from entrypoints.demo import run_demo; run_demo({port})"],
+            [sys.executable, "-c", f"from entrypoints.demo.demo import run_demo; run_demo({port})"],
             cwd=folder,
             env={**environment, **(settings or {}), "PYTHONPATH": str(ROOT)},
             stdout=stdout,

@@ -1,6 +1,6 @@
 """Process the sessions, discards and events that are due, as `cardonfile reconcile` does.
 
-`serve` and `work` do the same with several threads, in `entrypoints/reconciler.py`.
+`serve` and `work` do the same with several threads, in `entrypoints/worker/job_runner.py`.
 """
 
 from __future__ import annotations

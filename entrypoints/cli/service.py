@@ -93,7 +93,7 @@ def reconcile() -> None:
     """
     with installation() as container:
         from entrypoints.logs import configure_logs
-        from entrypoints.reconciler import run_until_idle
+        from entrypoints.worker.job_runner import run_until_idle
 
         configure_logs(container.settings().log_format)
         # This process does not live long enough to see whether the clock is steady.
@@ -120,7 +120,7 @@ def demo(*, port: int) -> None:
     Example:
       cardonfile demo --port 8080
     """
-    from entrypoints.demo import run_demo
+    from entrypoints.demo.demo import run_demo
     from entrypoints.serve import ServeError
 
     with plain_errors(ServeError):

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 from adapters.psp.contract.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
-from adapters.system.clock import SystemClock
+from adapters.system import SystemClock
 from domain.cards.account import PaymentAccount
 from domain.identifiers import GuestId, TokenId
 from tests.benchmarks.results import Row

@@ -14,8 +14,7 @@ from playwright.sync_api import Browser, Route
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
-from adapters.system.clock import SystemClock
-from adapters.system.ids import RandomIds
+from adapters.system import RandomIds, SystemClock
 from domain.identifiers import TokenId
 from domain.psps.hosted_page import CardCollected, Pending
 from tests.adapters.stripe.in_test_mode import api_base, key_of_test_mode

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from playwright.sync_api import Page, ViewportSize, expect
 from pysqlite3 import dbapi2
 
-from adapters.system.clock import SystemClock
+from adapters.system import SystemClock
 from entrypoints.cli.main import main
-from entrypoints.demo_sample import CLINIC, SPA, SampleCenter
+from entrypoints.demo.sample import CLINIC, SPA, SampleCenter
 from tests.browser.pages import assert_accessible, assert_fits, type_into
 from tests.demo import ADA, Demo, running_demo
 from tests.fake_stripe.server import FakeStripeServer, running

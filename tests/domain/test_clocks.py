@@ -18,7 +18,7 @@ from domain.errors import CardLimitReached
 from domain.events.event import LONGEST_WAIT, DeliveryStatus, EventType
 from domain.hosted_payments.link import LinkExpired
 from domain.sessions.session import CardSession, SessionStatus
-from domain.worker.worker_heartbeat import IsWorkerMissing
+from domain.worker.leave_heartbeat import IsWorkerMissing
 from tests.builders import a_discard
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble

@@ -11,7 +11,7 @@ from adapters.fake_psp.psp import PageState
 from adapters.psp.contract.samples import a_uuid
 from domain.identifiers import GuestId, TokenId
 from domain.sessions.session import CardSession
-from entrypoints.worker import Worker
+from entrypoints.worker.worker import Worker
 from tests.adapters.fake_psp.conftest import Browser
 from tests.builders import CALLER, a_guest, a_session
 from tests.entrypoints.conftest import CommandLine

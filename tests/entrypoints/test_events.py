@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from adapters.system.ids import RandomIds
+from adapters.system import RandomIds
 from domain.cards.note_card_event import note_account_event
 from domain.events.event import EventType
 from tests.adapters.events.receiver import read_event

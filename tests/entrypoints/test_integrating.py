@@ -20,7 +20,7 @@ import playwright
 import pytest
 import requests
 
-from entrypoints.demo_sample import SPA
+from entrypoints.demo.sample import SPA
 from tests.browser.chromium import prepare_driver
 from tests.demo import running_demo
 from tests.event_receiver import EventReceiver, Received

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from adapters.identity.opaque_tokens import OpaqueTokens
+from adapters.identity import OpaqueTokens
 from adapters.psp.contract.samples import GUEST_ID
-from adapters.system.clock import SystemClock
+from adapters.system import SystemClock
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_access_token

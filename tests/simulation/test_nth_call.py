@@ -55,8 +55,8 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
+from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.reconcile import Reconcile
-from domain.worker.worker_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.installation import CHALLENGED_CARD, DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI

@@ -15,7 +15,7 @@ import domain.errors
 from adapters.http.errors import MethodNotAllowed
 from domain.errors import Refusal
 from domain.pagination import PageRequest
-from entrypoints.demo_sample import CARD, GUESTS, SPA, store_sample
+from entrypoints.demo.sample import CARD, GUESTS, SPA, store_sample
 from tests.adapters.http.api import DOCUMENT, Api
 from tests.installation import Installation
 

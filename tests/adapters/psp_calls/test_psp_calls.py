@@ -10,13 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp_calls import Bulkhead, GuardedProvider
+from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import (
     HANGS_BEFORE_PAUSE,
     PAUSE_SECONDS,
     CircuitBreaker,
     CircuitBreakers,
 )
+from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable

@@ -31,7 +31,7 @@ from adapters.stripe.calls import API_VERSION
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.provider import StripeProvider
 from adapters.stripe.transport import Transport, trusted_by_the_sdk
-from adapters.system.ids import RandomIds
+from adapters.system import RandomIds
 from domain.identifiers import GuestReference, MerchantAccount
 from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.psps.payment_provider import PaymentProvider

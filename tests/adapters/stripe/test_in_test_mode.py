@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, a_page_request
-from adapters.system.clock import SystemClock
+from adapters.system import SystemClock
 from domain.identifiers import GuestReference
 from domain.psps.hosted_page import Pending
 from tests.adapters.stripe.in_test_mode import KEY_SETTING, StripeInTestMode

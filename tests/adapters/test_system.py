@@ -4,8 +4,7 @@ from base64 import urlsafe_b64decode
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from adapters.system.clock import SystemClock
-from adapters.system.ids import RandomIds
+from adapters.system import RandomIds, SystemClock
 from tests.waiting import wait_until
 
 

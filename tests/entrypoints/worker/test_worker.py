@@ -19,8 +19,9 @@ from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
 from domain.identifiers import PspAccount
-from entrypoints.reconciler import Chore, Reconciler, sessions_and_discards
-from entrypoints.worker import CardTestingLog, Worker
+from entrypoints.worker.job_runner import Chore, Reconciler, sessions_and_discards
+from entrypoints.worker.reports import CardTestingLog
+from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID, a_refused_card
 from tests.event_receiver import EventReceiver

@@ -21,8 +21,8 @@ from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.permissions import Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
-from entrypoints.demo_sample import BILLING_INFO, GUESTS, SPA, store_sample
-from entrypoints.demo_shop.shop import EVENTS, CardApi, Shop
+from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, store_sample
+from entrypoints.demo.shop import EVENTS, CardApi, Shop
 from entrypoints.logs import configure_logs
 from entrypoints.serve import (
     ServeError,

@@ -18,7 +18,7 @@ from uuid import uuid4
 import falcon
 from jinja2 import Environment, FileSystemLoader
 
-from entrypoints.demo_shop.events import verified_event
+from entrypoints.demo.events import verified_event
 
 COOKIE: Final = "card_session"
 REMOVED: Final = "card_removed"

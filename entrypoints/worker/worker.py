@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import structlog
 
 from domain.events.event import MAX_ENDPOINTS
-from domain.identifiers import CenterId
-from domain.outside import Clock
-from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.limit import WINDOW
-from domain.worker.worker_heartbeat import BEAT_EVERY
+from domain.worker.leave_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
-from entrypoints.reconciler import (
-    Chore,
-    Reconciler,
-    WorkLog,
-    deliveries,
-    sessions_and_discards,
-)
+from entrypoints.worker.job_runner import Chore, Reconciler, deliveries, sessions_and_discards
+from entrypoints.worker.reports import CardTestingLog, WorkLog
 
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
@@ -111,32 +102,6 @@ class Worker:
         """Leave a heartbeat, a write by which work that failed before is back."""
         self._leave_heartbeat()
         self._work_log.succeeded(*self._kinds)
-
-
-class CardTestingLog:
-    """Logs the centers where unusually many cards were refused, each once in 24 hours."""
-
-    def __init__(self, find: FindCardTesting, clock: Clock) -> None:
-        self._find = find
-        self._clock = clock
-        self._logged_at: dict[CenterId, datetime] = {}
-
-    def __call__(self) -> None:
-        """Look once. Raises ServiceUnavailable."""
-        now = self._clock.now()
-        for center in self._find():
-            logged_at = self._logged_at.get(center.center_id)
-            if logged_at is not None and abs(now - logged_at) < WINDOW:
-                continue
-            self._logged_at[center.center_id] = now
-            log.warning(
-                "card_testing_suspected",
-                center_id=center.center_id,
-                refused_cards=center.refused_cards,
-                sessions=center.sessions,
-                do="find the caller that adds these cards, and revoke its token or have it stop; "
-                "see card testing in docs/operations.md",
-            )
 
 
 def _log_faults(do: Callable[[], None]) -> None:

@@ -19,14 +19,9 @@ from domain.identifiers import CenterId, MerchantAccount
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import Storage
 from domain.worker.reconcile import MAX_PER_ROUND
-from entrypoints import reconciler
-from entrypoints.reconciler import (
-    EndpointLog,
-    Reconciler,
-    WorkLog,
-    run_until_idle,
-    sessions_and_discards,
-)
+from entrypoints.worker import job_runner, reports
+from entrypoints.worker.job_runner import Reconciler, run_until_idle, sessions_and_discards
+from entrypoints.worker.reports import EndpointLog, WorkLog
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_event_delivery
 from tests.event_receiver import EventReceiver
 from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
@@ -167,8 +162,9 @@ def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_writ
 
     sessions = sessions_with_a_card(installation, 5)
     installation.provider.before = stumble_at_first
-    for level in ("info", "warning", "error"):
-        monkeypatch.setattr(reconciler.log, level, broken, raising=False)
+    for log in (job_runner.log, reports.log):
+        for level in ("info", "warning", "error"):
+            monkeypatch.setattr(log, level, broken, raising=False)
 
     with running(installation):
         wait_until(lambda: settled(installation, sessions).count(True) == 4)

@@ -1,15 +1,17 @@
-"""The system clock."""
+"""The system clock and the random source of the operating system."""
 
 from __future__ import annotations
 
+import secrets
 import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from typing_extensions import override
 
-from domain.outside import Clock
+from domain.outside import Clock, Ids
 from domain.retries import CLOCKS_DIFFER_BY
 
 STEADY_AFTER: Final = timedelta(minutes=10)
@@ -40,3 +42,15 @@ class SystemClock(Clock):
     @override
     def is_steady(self) -> bool:
         return self.now() - self._even_since[0] >= self._steady_after
+
+
+class RandomIds(Ids):
+    """Identifiers that cannot be guessed."""
+
+    @override
+    def uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    @override
+    def secret(self) -> str:
+        return secrets.token_urlsafe(32)

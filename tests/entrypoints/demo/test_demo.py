@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli.main import main
-from entrypoints.demo import HIGHEST_PORT, HOST, run_demo
+from entrypoints.demo.demo import HIGHEST_PORT, HOST, run_demo
 from entrypoints.serve import ServeError
 from tests.demo import ADA, Demo, running_demo
 from tests.programs import free_port

@@ -21,7 +21,7 @@ from adapters.psp.contract.samples import GUEST_ID
 from domain.events.event import Secrets
 from domain.identifiers import TokenId
 from domain.sessions.session import CardSession
-from entrypoints.demo_shop.shop import COOKIE, EVENTS, MAX_LOOKS, REMOVED, CardApi, Shop
+from entrypoints.demo.shop import COOKIE, EVENTS, MAX_LOOKS, REMOVED, CardApi, Shop
 from tests.builders import CENTER_ID, a_guest, an_event_delivery
 from tests.installation import MISMATCHING_CARD, Installation
 

@@ -1,1 +1,0 @@
-"""Authentication of access tokens."""

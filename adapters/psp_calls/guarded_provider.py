@@ -1,0 +1,132 @@
+"""The wrapper of every PSP: bulkhead, circuit breaker, outage log, check of the merchant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Final
+
+from typing_extensions import override
+
+from adapters.psp_calls.bulkhead import Bulkhead
+from adapters.psp_calls.circuit_breaker import CircuitBreakers
+from adapters.psp_calls.merchants import MerchantCheck
+from adapters.psp_calls.outages import OutageLog
+from domain.identifiers import (
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
+from domain.psps.hosted_page import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    Outcome,
+    WebhookDelivery,
+    WebhookNotice,
+    is_credible,
+    is_credible_page,
+)
+from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
+
+PSP_NOTE: Final = "PSP: "
+"""Begins the note in an exception that names the PSP whose adapter raised it."""
+
+
+class GuardedProvider(PaymentProvider):
+    """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
+
+    A response with values that cannot be true counts as none.
+    Outages are logged. A call stopped by the bulkhead or the breaker never reached the PSP, so it
+    is not logged as an outage.
+    """
+
+    def __init__(
+        self,
+        name: ProviderName,
+        provider: PaymentProvider,
+        *,
+        bulkhead: Bulkhead | None,
+        breakers: CircuitBreakers,
+        outages: OutageLog,
+        merchants: MerchantCheck,
+    ) -> None:
+        self._name = name
+        self._provider = provider
+        self._bulkhead = bulkhead
+        self._breakers = breakers
+        self._outages = outages
+        self._merchants = merchants
+
+    @contextmanager
+    def _call(self, merchant_account: MerchantAccount, operation: str) -> Iterator[PaymentProvider]:
+        account = PspAccount(self._name, merchant_account)
+        with (
+            self._naming_this_psp(),
+            self._bulkhead.around_call() if self._bulkhead else nullcontext(),
+            self._breakers.of(account).around_call(),
+            self._outages.around_call(account, operation),
+        ):
+            self._merchants.require_known(account, self._provider)
+            yield self._provider
+
+    @property
+    @override
+    def return_parameters(self) -> frozenset[str]:
+        return self._provider.return_parameters
+
+    @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        return self._provider.identity(merchant_account)
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        with self._call(request.merchant_account, "start") as psp:
+            page = psp.start(request)
+            _require(is_credible_page(page))
+            return page
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        with self._call(request.merchant_account, "outcome") as psp:
+            outcome = psp.outcome(request, page, evidence)
+            _require(is_credible(outcome, page))
+            return outcome
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        with self._call(request.merchant_account, "close") as psp:
+            psp.close(request, page)
+
+    @override
+    def discard(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> None:
+        with self._call(merchant_account, "discard") as psp:
+            psp.discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        # No call is made, and the webhook secret shows which merchant it belongs to.
+        with self._naming_this_psp():
+            return self._provider.read_webhook(delivery)
+
+    @contextmanager
+    def _naming_this_psp(self) -> Iterator[None]:
+        """Name the PSP in whatever the adapter raises, for the log."""
+        try:
+            yield
+        except Exception as fault:
+            fault.add_note(f"{PSP_NOTE}{self._name}")
+            raise
+
+
+def _require(is_credible: bool) -> None:
+    if not is_credible:
+        raise ProviderUnavailable(
+            "the response holds what cannot be true", details=FailureDetails(error="NotCredible")
+        )

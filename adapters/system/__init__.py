@@ -1,1 +1,0 @@
-"""The system clock and the random source of the operating system."""

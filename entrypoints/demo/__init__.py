@@ -1,0 +1,1 @@
+"""The demo: the service with sample records, and a shop beside it."""

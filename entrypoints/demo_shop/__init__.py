@@ -1,1 +1,0 @@
-"""A small shop that uses the HTTP API like any other client: an example to copy from."""

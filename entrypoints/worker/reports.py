@@ -1,0 +1,148 @@
+"""What the worker logs: work that fails, endpoints that are away, card testing, and its rounds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from domain.errors import ServiceUnavailable
+from domain.events.deliver_event import Attempt, EndpointState
+from domain.events.event import DeliveryStatus
+from domain.identifiers import CenterId, EndpointId
+from domain.outside import Clock
+from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.limit import WINDOW
+from domain.worker.reconcile import Round
+from entrypoints.databases import cause_of
+
+LINE_EVERY_SECONDS: Final = 60
+BACK_AFTER_SECONDS: Final = 90
+"""Longer than a lease, after which a job that failed is tried again."""
+
+log = structlog.get_logger()
+
+
+class WorkLog:
+    """Logs which work cannot be done, and when it can be done again.
+
+    Each once, and one line a minute at most. Reconcilers of one process share it.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Take a function that returns seconds."""
+        self._now = now
+        self._lock = threading.Lock()
+        self._failed_at: dict[str, float] = {}
+        self._next_line_at = now()
+
+    def failed(self, work: str, fault: Exception) -> None:
+        """Note that work could not be done. It is tried again."""
+        with self._lock:
+            now, is_known = self._now(), work in self._failed_at
+            if is_known or now >= self._next_line_at:
+                self._failed_at[work] = now
+            if is_known or now < self._next_line_at:
+                return
+            self._next_line_at = now + LINE_EVERY_SECONDS
+        if isinstance(fault, ServiceUnavailable):
+            log.error(
+                "reconciler_without_storage",
+                work=work,
+                cause=cause_of(fault),
+                note="nothing is lost; look at the disk, permissions and other writers",
+            )
+        else:
+            log.error("reconciler_fault", work=work, exc_info=fault)
+
+    def succeeded(self, *works: str) -> None:
+        """Note that works can be done. One that failed lately may only be waiting for its lease."""
+        with self._lock:
+            now = self._now()
+            latest = now - BACK_AFTER_SECONDS
+            back = sorted(each for each in works if self._failed_at.get(each, now) <= latest)
+            if not back or now < self._next_line_at:
+                return
+            for each in back:
+                del self._failed_at[each]
+            self._next_line_at = now + LINE_EVERY_SECONDS
+        log.warning("reconciler_storage_back", work=back)
+
+
+class EndpointLog:
+    """Logs when an endpoint stops taking events and when it takes them again, once each."""
+
+    def __init__(self) -> None:
+        self._away: set[EndpointId] = set()
+
+    def __call__(self, attempt: Attempt) -> None:
+        """Log what an operator must know of the result of an attempt."""
+        delivery, state = attempt
+        endpoint, result = delivery.endpoint_id, delivery.last_result
+        if state is EndpointState.TAKES_EVENTS:
+            if endpoint in self._away:
+                self._away.discard(endpoint)
+                log.warning("event_endpoint_back", endpoint=endpoint)
+        elif state is EndpointState.GONE:
+            log.error(
+                "event_endpoint_disabled",
+                endpoint=endpoint,
+                note="it responded 410; to send events there again, remove it and add it",
+            )
+        elif delivery.status is DeliveryStatus.PENDING:
+            if endpoint not in self._away:
+                self._away.add(endpoint)
+                log.warning(
+                    "event_endpoint_away",
+                    endpoint=endpoint,
+                    result=result,
+                    note="events to it are tried ten times in three days",
+                )
+        elif state is EndpointState.AWAY:
+            log.error(
+                "event_not_delivered",
+                endpoint=endpoint,
+                event_id=delivery.event.event_id,
+                result=result,
+                note="when the endpoint works: cardonfile events replay ID",
+            )
+
+
+def report(done: Round) -> None:
+    """Log a round, if it did anything."""
+    for fault in done.faults:
+        log.error("reconciling_one_failed", exc_info=fault)
+    if done.silent:
+        log.error("psp_silent_for_24_hours", silent=done.silent)
+    if not done.is_idle:
+        log.info("reconciled", sessions=done.sessions, discards=done.discards, events=done.events)
+
+
+class CardTestingLog:
+    """Logs the centers where unusually many cards were refused, each once in 24 hours."""
+
+    def __init__(self, find: FindCardTesting, clock: Clock) -> None:
+        self._find = find
+        self._clock = clock
+        self._logged_at: dict[CenterId, datetime] = {}
+
+    def __call__(self) -> None:
+        """Look once. Raises ServiceUnavailable."""
+        now = self._clock.now()
+        for center in self._find():
+            logged_at = self._logged_at.get(center.center_id)
+            if logged_at is not None and abs(now - logged_at) < WINDOW:
+                continue
+            self._logged_at[center.center_id] = now
+            log.warning(
+                "card_testing_suspected",
+                center_id=center.center_id,
+                refused_cards=center.refused_cards,
+                sessions=center.sessions,
+                do="find the caller that adds these cards, and revoke its token or have it stop; "
+                "see card testing in docs/operations.md",
+            )
