@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from adapters.psp.interface import INTERFACE
 from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
@@ -200,14 +201,23 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
 
 
 def _plugin(found: EntryPoint) -> AnyPspPlugin:
-    where = f"{PSPS_SETTING}: the PSP {found.name} of {_distribution(found)}"
+    distribution = _distribution(found)
+    where = f"{PSPS_SETTING}: the PSP {found.name} of {distribution}"
+    right_one = f"install a release of {distribution} for interface {INTERFACE}"
     try:
         plugin = found.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
         # The text of other errors may hold a secret.
-        text = f": {error}" if isinstance(error, _ABOUT_CODE) else ""
+        is_about_code = isinstance(error, _ABOUT_CODE)
+        text = f": {error}" if is_about_code else ""
         why = repr(f"{type(error).__name__}{text}"[:MAX_FAULT_LENGTH])[1:-1]
-        raise SettingsError(f"{where} cannot be loaded: {why}") from None
+        advice = f"; if it is for another interface, {right_one}" if is_about_code else ""
+        raise SettingsError(f"{where} cannot be loaded: {why}{advice}") from None
+    if isinstance(plugin, PspPlugin) and plugin.interface != INTERFACE:
+        raise SettingsError(
+            f"{where} is for the PSP interface {plugin.interface!a}, and this cardonfile has "
+            f"{INTERFACE}: {right_one}"
+        )
     if not isinstance(plugin, PspPlugin) or not isinstance(plugin.settings, tuple):
         raise SettingsError(f"{where} is no PspPlugin: {found.value}")
     if plugin.name != found.name or not _NAME.fullmatch(found.name):

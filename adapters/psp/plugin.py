@@ -56,6 +56,7 @@ def _nothing(_: object) -> None:
 class PspPlugin(Generic[PspSettings, Adapter]):
     """One PSP, registered as an entry point of the group `cardonfile.psps` with the same name.
 
+    `interface` is the number in `adapters/psp/interface.py` for which it was written, as a literal.
     `name` is what operators type: lower-case letters, digits and underscores.
     `capabilities` says what the PSP can do.
     `read` returns the settings, or None if the PSP is not set up. Their `repr` shows none of them
@@ -75,6 +76,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     `background` returns what it runs beside the worker; it receives the URL of its webhooks.
     """
 
+    interface: int
     name: ProviderName
     capabilities: Capabilities
     read: Callable[[Surroundings], PspSettings | None]

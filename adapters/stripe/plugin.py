@@ -111,6 +111,7 @@ def _live_setting(settings: StripeSettings) -> str | None:
 
 
 PLUGIN: Final = PspPlugin(
+    interface=1,
     name=NAME,
     capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH),
     account_settings=ACCOUNT_SETTINGS,

@@ -21,6 +21,7 @@ from domain.psps.capabilities import Capabilities
 
 ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
 PLUGIN = PspPlugin(
+    interface=1,
     name="acme",
     capabilities=Capabilities(max_consent_length=1000),
     account_settings=ACCOUNTS,
@@ -125,6 +126,30 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     assert len(str(refused.value)) < 500
     assert str(refused.value).isprintable()
     assert "sk_live_secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import domain.ports", "No module named 'domain.ports'; if it is for another interface, "),
+        (GOOD.replace("interface=1,", ""), "'interface'; if it is for another interface, "),
+        (
+            GOOD.replace("interface=1", "interface=2"),
+            "cardonfile-acme is for the PSP interface 2, and this cardonfile has 1: ",
+        ),
+    ],
+    ids=["earlier module", "not stated", "later"],
+)
+def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
+    site: Site, code: str, why: str
+) -> None:
+    site.install("cardonfile-acme", code)
+
+    with pytest.raises(SettingsError) as refused:
+        load_psps("acme")
+
+    advice = "install a release of cardonfile-acme for interface 1"
+    assert str(refused.value).endswith(f"{why}{advice}")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
 
 
 PLUGIN = PspPlugin(
+    interface=1,
     name=ProviderName("acme"),
     capabilities=Capabilities(max_consent_length=2000),
     account_settings=ACCOUNTS,

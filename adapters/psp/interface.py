@@ -1,0 +1,58 @@
+"""What an adapter of another distribution may rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+INTERFACE: Final = 1
+"""The number of what follows. It grows when a name of NAMES is renamed, goes, or means another thing.
+
+A plugin states the number that it was written for, and not this constant.
+"""
+
+NAMES: Final[Mapping[str, str]] = {
+    "adapters.first_reads": "prepare",
+    "adapters.psp.countries": "ALPHA_3 NUMERIC",
+    "adapters.psp.fields": "AwareTime LastFour Month Year",
+    "adapters.psp.http": "HttpClient JsonApi NotFound Response RetryPolicy is_passing retry_after",
+    "adapters.psp.plugin": "BackgroundWork PspPlugin Surroundings",
+    "adapters.psp.settings": (
+        "AccountSettings SettingsError is_https_or_loopback is_loopback keys_of require_https "
+        "values_of"
+    ),
+    "adapters.psp.webhooks": ("TOLERANCE decode_webhook is_recent is_signed require_secrets sign"),
+    "domain.billing": "AvsResult BillingInfo MAX_LENGTHS",
+    "domain.card_numbers": "holds_card_number passes_luhn",
+    "domain.fields": "is_clean",
+    "domain.identifiers": (
+        "CardToken CenterId DEFAULT_MERCHANT_ACCOUNT GuestId GuestReference MerchantAccount "
+        "ProviderName TokenId"
+    ),
+    "domain.outside": "Clock Ids",
+    "domain.psps.capabilities": "Capabilities",
+    "domain.psps.card": "Card",
+    "domain.psps.hosted_page": (
+        "CONSENT_LANGUAGE CardCollected CardRefused Consent Evidence EvidenceOrigin HostedPage "
+        "HostedPageRequest NoCardCollected Outcome PageClosed Pending WebhookDelivery WebhookNotice"
+    ),
+    "domain.psps.payment_provider": (
+        "FailureDetails NO_DETAILS PaymentProvider ProviderRefused ProviderUnavailable "
+        "WebhookRejected"
+    ),
+    "domain.redirects": "parse_allowed_origin redirect_origin",
+    # For the tests of an adapter.
+    "adapters.psp.contract.clock": "SettableClock",
+    "adapters.psp.contract.ids": "SeededIds",
+    "adapters.psp.contract.pages": "text_of",
+    "adapters.psp.contract.remote": "RemotePspUnderTest",
+    "adapters.psp.contract.under_test": (
+        "Ability EXPIRY Facts GuestCard GuestDetails MAIN Method OTHER OTHER_SECRET PrintedCard "
+        "PspUnderTest SECRET START Trouble WaysOut"
+    ),
+    "adapters.psp.stand_in": (
+        "Request Response StandInServer Trouble change drip drop_call drop_response html_response "
+        "json_response lose_call redirect respond_with"
+    ),
+}
+"""The names that an adapter may import, by module. Others may change with any release."""

@@ -1,0 +1,75 @@
+"""The names that adapters may import, against those that adapters do import."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+
+from adapters.psp.interface import NAMES
+from tests.programs import ROOT
+
+PROMISED: Final = {(module, name) for module, names in NAMES.items() for name in names.split()}
+EXAMPLE: Final = ROOT / "adapters/psp/example"
+GUIDE: Final = ROOT / "docs/adding-a-provider.md"
+OWN: Final = ("adapters.fake_psp", "adapters.stripe", "acme_psp", "tests")
+
+
+def adapters() -> Iterator[Path]:
+    """Return the modules of every adapter and what tests it, and the guide."""
+    yield GUIDE
+    yield from (ROOT / "tests/adapters").glob("*/under_test.py")
+    for folder in (EXAMPLE, ROOT / "adapters/fake_psp", ROOT / "adapters/stripe"):
+        yield from (path for path in folder.rglob("*.py") if path.stem != "add_a_card")
+
+
+def imported(code: str) -> Iterator[tuple[str, str]]:
+    """Return the names that code imports of cardonfile, also as attributes of a module."""
+    tree = ast.parse(code)
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if whole in NAMES:
+                    modules[alias.asname or alias.name] = whole
+                else:
+                    yield str(node.module), alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id in modules:
+                yield modules[node.value.id], node.attr
+
+
+@pytest.mark.parametrize("path", list(adapters()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_adapter_imports_only_names_that_are_promised(path: Path) -> None:
+    text = path.read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if path == GUIDE else [text]
+
+    found = {each for block in code for each in imported(block)}
+
+    ours = {each for each in found if each[0].startswith(("domain", "adapters", "entrypoints"))}
+    assert {each for each in ours if not each[0].startswith(OWN)} <= PROMISED
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_every_name_that_is_promised_exists(module: str) -> None:
+    assert set(NAMES[module].split()) <= vars(import_module(module)).keys()
+
+
+def test_the_example_accepts_this_version_and_not_the_next() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    accepted = Requirement(project["dependencies"][0]).specifier
+
+    assert accepted.contains(version, prereleases=True)
+    assert not accepted.contains(f"0.{int(version.split('.')[1]) + 1}.0")
