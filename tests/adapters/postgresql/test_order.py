@@ -22,7 +22,7 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
 )
-from tests.contracts.test_storage import ADD, UPDATE, kind
+from tests.contracts.storage.records import ADD, UPDATE, kind
 from tests.databases import transaction_of
 
 ADDED: Final = (31, 33, 32)

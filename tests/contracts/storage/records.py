@@ -1,0 +1,85 @@
+"""What the tests of several repositories share: records of every type are written and read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from domain.identifiers import TokenId
+from domain.pagination import PageRequest
+from domain.storage import Storage, UnitOfWork, WriteUnit
+from tests.builders import CENTER_ID
+
+MINUTE: Final = timedelta(minutes=1)
+DAY: Final = timedelta(days=1)
+MICROSECOND: Final = timedelta(microseconds=1)
+OTHER_TOKEN_ID: Final = TokenId(a_uuid(22))
+AWKWARD: Final = (
+    "\U0001f600 Zo\u00eb \u200dZe\u0301"
+    "O'Neill; DROP TABLE guests; --"
+    '"quoted" and \\backslashed\\ \\N \\.'
+    "100 % %s %(id)s %% $1 {0} :id ::uuid ?"
+    "\ttab and line\r\n"
+)
+
+
+@contextmanager
+def committed(storage: Storage) -> Iterator[WriteUnit]:
+    """Provide a write unit that is committed at the end."""
+    with storage.write() as unit:
+        yield unit
+        unit.commit()
+
+
+# Records of many types go through the same functions, so their types are Any.
+ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
+    "Center": lambda unit, each: unit.centers.put_many([each]),
+    "Guest": lambda unit, each: unit.guests.put_many([each]),
+    "Product": lambda unit, each: unit.products.put_many([each]),
+    "PaymentConfiguration": lambda unit, each: unit.configurations.put(CENTER_ID, each),
+    "CardSession": lambda unit, each: unit.sessions.add(each),
+    "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
+    "PaymentAccount": lambda unit, each: unit.accounts.add(each),
+    "Discard": lambda unit, each: unit.discards.add(each),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
+    "AccessToken": lambda unit, each: unit.access_tokens.add(each),
+}
+
+
+UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
+    **{each: ADD[each] for each in ("Center", "Guest", "Product", "PaymentConfiguration")},
+    "CardSession": lambda unit, each: unit.sessions.update(each),
+    "PaymentAccount": lambda unit, each: unit.accounts.update(each),
+    "Discard": lambda unit, each: unit.discards.update(each),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
+    "AccessToken": lambda unit, each: unit.access_tokens.update(each),
+}
+GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
+    "Center": lambda unit, each: unit.centers.get(each.id),
+    "Guest": lambda unit, each: unit.guests.get(each.id),
+    "Product": lambda unit, each: next(
+        (found for found in unit.products.page(CENTER_ID, PageRequest()).items if found == each),
+        None,
+    ),
+    "PaymentConfiguration": lambda unit, _: unit.configurations.get(CENTER_ID),
+    "CardSession": lambda unit, each: unit.sessions.get(each.token_id),
+    "Evidence": lambda unit, _: next(iter(unit.evidence.of(TOKEN_ID)), None),
+    "PaymentAccount": lambda unit, each: unit.accounts.get(each.account_id),
+    "Discard": lambda unit, each: unit.discards.get(
+        each.provider, each.merchant_account, each.token
+    ),
+    "EventEndpoint": lambda unit, each: unit.event_endpoints.get(each.endpoint_id),
+    "EventDelivery": lambda unit, each: unit.event_deliveries.get(
+        each.event.event_id, each.endpoint_id
+    ),
+    "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
+}
+
+
+def kind(record: object) -> str:
+    return type(record).__name__

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from functools import partial
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
+from domain.identifiers import (
+    AccountId,
+    CardToken,
+    CenterId,
+    GuestId,
+    MerchantAccount,
+    ProviderName,
+)
+from domain.pagination import PageRequest
+from domain.storage import AlreadyStored, Storage, WriteUnit
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, a_payment_account
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
+
+
+def accounts_of(
+    storage: Storage, centers: frozenset[CenterId] | None = None, *, page: int = 1, size: int = 100
+) -> tuple[list[AccountId], int]:
+    with storage.read() as unit:
+        found = unit.accounts.page(GUEST_ID, centers, PageRequest(page=page, size=size))
+    return [account.account_id for account in found.items], found.total
+
+
+# Shows I2.
+def test_the_same_card_is_not_stored_twice(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1))
+        with pytest.raises(AlreadyStored):
+            unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
+        unit.accounts.add(a_payment_account(3))
+    assert accounts_of(storage) == ([a_uuid(101), a_uuid(103)], 2)
+
+
+# Shows I2.
+def test_a_session_stores_one_account_even_after_its_removal(storage: Storage) -> None:
+    with storage.write() as unit:
+        first = a_payment_account(1, removed_at=NOW)
+        unit.accounts.add(first)
+        with pytest.raises(AlreadyStored):
+            unit.accounts.add(a_payment_account(2, token_id=first.token_id))
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"guest_id": OTHER_GUEST_ID},
+        {"center_id": OTHER_CENTER_ID},
+        {"provider": ProviderName("other")},
+        {"merchant_account": MerchantAccount("other")},
+        {"fingerprint": "other"},
+        {"removed_at": NOW},
+    ],
+    ids=lambda difference: next(iter(difference)),
+)
+def test_a_difference_in_one_field_makes_another_card(
+    storage: Storage, difference: dict[str, object]
+) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1))
+        unit.accounts.add(a_payment_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
+
+
+def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1))
+        unit.accounts.update(a_payment_account(1, removed_at=NOW))
+        unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
+    assert accounts_of(storage) == ([a_uuid(102)], 1)
+
+
+# Shows I9.
+def test_one_active_card_of_a_guest_at_a_center_is_the_default(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1, is_default=True))
+        unit.accounts.add(a_payment_account(2))
+        unit.accounts.add(a_payment_account(3, is_default=True, guest_id=OTHER_GUEST_ID))
+        unit.accounts.add(a_payment_account(4, is_default=True, center_id=OTHER_CENTER_ID))
+        unit.accounts.add(a_payment_account(5, is_default=True, removed_at=NOW))
+        with pytest.raises(AlreadyStored):
+            unit.accounts.add(a_payment_account(9, is_default=True))
+    with pytest.raises(Exception, match="payment_accounts"), storage.write() as unit:
+        unit.accounts.update(a_payment_account(2, is_default=True))
+    with committed(storage) as unit:
+        unit.accounts.update(a_payment_account(1))
+        unit.accounts.update(a_payment_account(2, is_default=True))
+    with storage.read() as reading:
+        active = reading.accounts.active_at(GUEST_ID, CENTER_ID)
+    assert list(active) == [a_payment_account(1), a_payment_account(2, is_default=True)]
+
+
+# Shows I2, F36.
+def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> None:
+    def add(number: int) -> bool:
+        try:
+            with committed(storage) as unit:
+                unit.accounts.add(a_payment_account(number, fingerprint="the same"))
+        except AlreadyStored:
+            return False
+        return True
+
+    assert at_once(8, add).count(True) == 1
+    assert accounts_of(storage)[1] == 1
+
+
+def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1))
+        unit.accounts.add(a_payment_account(2, removed_at=NOW))
+    with storage.read() as unit:
+        held = unit.accounts.is_held
+        assert held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
+        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-2"))
+        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-3"))
+        assert not held(PROVIDER, MerchantAccount("other"), CardToken("token-1"))
+        assert not held(ProviderName("other"), MERCHANT_ACCOUNT, CardToken("token-1"))
+
+
+def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for account in (
+            *map(a_payment_account, [5, 3]),
+            a_payment_account(9, removed_at=NOW),
+            a_payment_account(8, guest_id=OTHER_GUEST_ID),
+            a_payment_account(7, center_id=OTHER_CENTER_ID),
+            a_payment_account(4),
+        ):
+            unit.accounts.add(account)
+    assert accounts_of(storage, size=2) == ([a_uuid(105), a_uuid(103)], 4)
+    assert accounts_of(storage, page=2, size=2) == ([a_uuid(107), a_uuid(104)], 4)
+    assert accounts_of(storage, page=10**4000) == ([], 4)
+    with storage.read() as unit:
+        active = unit.accounts.active_at(GUEST_ID, CENTER_ID)
+    assert list(active) == [a_payment_account(number) for number in (5, 3, 4)]
+
+
+def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
+    def expiring(month: int, year: int, *, page: int = 1) -> tuple[list[AccountId], int]:
+        request = PageRequest(page=page, size=2)
+        with storage.read() as unit:
+            found = unit.accounts.page_expiring(
+                CENTER_ID, before=date(year, month, 28), request=request
+            )
+        return [account.account_id for account in found.items], found.total
+
+    with committed(storage) as unit:
+        for account in (
+            a_payment_account(5, expiry_month=1, expiry_year=2028),
+            a_payment_account(9, expiry_month=12, expiry_year=2026),
+            a_payment_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
+            a_payment_account(1, expiry_month=11, expiry_year=2026),
+            a_payment_account(3, expiry_month=1, expiry_year=2026, removed_at=NOW),
+            a_payment_account(4, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
+        ):
+            unit.accounts.add(account)
+    assert expiring(11, 2026) == ([], 0)
+    assert expiring(12, 2026) == ([a_uuid(101)], 1)
+    assert expiring(1, 2028) == ([a_uuid(101), a_uuid(109)], 3)
+    assert expiring(1, 2028, page=2) == ([a_uuid(102)], 3)
+    assert expiring(2, 2028, page=2) == ([a_uuid(102), a_uuid(105)], 4)
+    assert expiring(12, 9999, page=3) == ([], 4)
+
+
+# Shows S2.
+def test_accounts_of_other_centers_are_neither_shown_nor_counted(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.accounts.add(a_payment_account(1))
+        unit.accounts.add(a_payment_account(2, center_id=OTHER_CENTER_ID))
+    both = frozenset({CENTER_ID, OTHER_CENTER_ID})
+    assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
+    assert accounts_of(storage, both) == ([a_uuid(101), a_uuid(102)], 2)
+    assert accounts_of(storage, frozenset()) == ([], 0)
+    # More than a statement may have parameters.
+    many = frozenset(CenterId(a_uuid(number)) for number in range(2, 70_000))
+    assert accounts_of(storage, many) == ([a_uuid(102)], 1)
+
+
+def test_accounts_with_a_due_notice_are_found_soonest_first(storage: Storage) -> None:
+    waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
+    with storage.write() as unit:
+        for number, wait in waits.items():
+            unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW + wait))
+        unit.accounts.add(a_payment_account(4))
+        find = partial(unit.accounts.with_expiry_notice_due, NOW, unreadable_until=NOW + DAY)
+        assert [each and each.account_id for each in find(at_most=3)] == [
+            a_payment_account(number).account_id for number in (2, 1)
+        ]
+        assert len(find(at_most=1)) == 1
+        assert unit.accounts.is_expiry_notice_due(NOW)
+        assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
+
+
+def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -> None:
+    numbers = range(40)
+    with committed(storage) as unit:
+        for number in numbers:
+            unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW))
+
+    def tell_all(_: int) -> list[AccountId]:
+        told: list[AccountId] = []
+        for _ in numbers:
+            with committed(storage) as unit:
+                for account in unit.accounts.with_expiry_notice_due(
+                    NOW, at_most=3, unreadable_until=NOW + DAY
+                ):
+                    assert account is not None
+                    unit.accounts.update(replace(account, expiry_notice_at=None))
+                    told.append(account.account_id)
+        return told
+
+    told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
+    assert sorted(told) == sorted(a_payment_account(number).account_id for number in numbers)
+
+
+def test_a_guest_who_may_have_one_card_gets_one_of_many_at_once(storage: Storage) -> None:
+    def add_only_card(taker: int) -> list[bool]:
+        def add(unit: WriteUnit, guest_id: GuestId, number: int) -> bool:
+            if unit.accounts.active_at(guest_id, CENTER_ID):
+                return False
+            unit.accounts.add(a_payment_account(number, guest_id=guest_id))
+            unit.commit()
+            return True
+
+        return [
+            storage.transact(
+                partial(add, guest_id=GuestId(a_uuid(2_000 + guest)), number=100 * guest + taker)
+            )
+            for guest in range(5)
+        ]
+
+    added = at_once(8, add_only_card)
+    assert [sum(of_guest) for of_guest in zip(*added, strict=True)] == [1] * 5
+
+
+def test_the_order_of_listed_accounts_never_changes(storage: Storage) -> None:
+    adding = set(range(1, 7))
+
+    def add(unit: WriteUnit, number: int) -> None:
+        center_id = (CENTER_ID, OTHER_CENTER_ID)[number % 2]
+        unit.accounts.active_at(GUEST_ID, center_id)
+        unit.accounts.add(a_payment_account(number, center_id=center_id))
+        unit.commit()
+
+    def add_or_list(number: int) -> None:
+        seen: list[AccountId] = []
+        while number == 0 and adding:
+            listed, _ = accounts_of(storage)
+            assert listed[: len(seen)] == seen
+            seen = listed
+        try:
+            for again in range(8 if number else 0):
+                storage.transact(partial(add, number=number * 10 + again))
+        finally:
+            adding.discard(number)
+
+    at_once(7, add_or_list)
+    assert accounts_of(storage)[1] == 6 * 8

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from adapters.psp.contract.samples import a_uuid
+from domain.identifiers import CenterId, MerchantAccount
+from domain.pagination import PageRequest
+from domain.storage import Storage
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_configuration
+from tests.contracts.storage.records import committed
+
+FIRST, SECOND = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
+THIRD = a_center(id=CenterId(a_uuid(404)), name="C")
+
+
+def test_centers_are_listed_by_name(storage: Storage) -> None:
+    with storage.write() as unit:
+        unit.centers.put_many([THIRD, SECOND, FIRST])
+        page = unit.centers.page(None, PageRequest(page=2, size=2))
+    assert (page.items, page.total) == ((THIRD,), 3)
+
+
+def test_pages_hold_the_centers_asked_for_only(storage: Storage) -> None:
+    with storage.write() as unit:
+        unit.centers.put_many([THIRD, SECOND, FIRST])
+        page = unit.centers.page(frozenset({FIRST.id, SECOND.id}), PageRequest())
+        assert (page.items, page.total) == ((FIRST, SECOND), 2)
+        assert unit.centers.page(frozenset(), PageRequest()).total == 0
+
+
+def test_centers_of_one_name_are_on_one_page_each(storage: Storage) -> None:
+    numbers = (31, 33, 32)
+    with committed(storage) as unit:
+        unit.centers.put_many(a_center(id=CenterId(a_uuid(number))) for number in numbers)
+    with storage.read() as reading:
+        pages = [reading.centers.page(None, PageRequest(page=n, size=1)) for n in (1, 2, 3)]
+    assert [each.id for page in pages for each in page.items] == [*map(a_uuid, sorted(numbers))]
+
+
+def test_a_configuration_may_be_removed_more_than_once(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for center_id in (CENTER_ID, OTHER_CENTER_ID):
+            unit.configurations.put(center_id, a_configuration())
+    for _ in range(2):
+        with committed(storage) as unit:
+            unit.configurations.remove(CENTER_ID)
+    with storage.read() as unit:
+        assert unit.configurations.get(CENTER_ID) is None
+        assert unit.configurations.get(OTHER_CENTER_ID) == a_configuration()
+
+
+def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:
+    first = a_configuration()
+    second = a_configuration(merchant_account=MerchantAccount("harbor"), redirect_origins=())
+    with storage.write() as unit:
+        assert unit.configurations.all() == ()
+        unit.configurations.put(CENTER_ID, first)
+        unit.configurations.put(OTHER_CENTER_ID, second)
+        assert sorted(unit.configurations.all(), key=repr) == sorted([first, second], key=repr)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from functools import partial
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW
+from domain.identifiers import CardToken, MerchantAccount, ProviderName
+from domain.storage import Storage, WriteUnit
+from tests.builders import PROVIDER, a_discard, a_payment_account
+from tests.contracts.storage.records import DAY
+
+
+def test_a_second_discard_of_a_token_changes_nothing(storage: Storage) -> None:
+    begun = a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY)
+    with storage.write() as unit:
+        unit.discards.add(begun)
+        unit.discards.add(a_discard())
+        assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) == begun
+
+
+def test_a_removal_leaves_other_tokens(storage: Storage) -> None:
+    others = [
+        a_discard(token=CardToken("token-2")),
+        a_discard(merchant_account=MerchantAccount("other")),
+        a_discard(provider=ProviderName("other")),
+    ]
+    with storage.write() as unit:
+        for discard in [a_discard(), *others]:
+            unit.discards.add(discard)
+        unit.discards.remove(a_discard(begun_at=NOW))
+        left = [
+            unit.discards.get(each.provider, each.merchant_account, each.token)
+            for each in [a_discard(), *others]
+        ]
+    assert left == [None, *others]
+
+
+def test_a_removed_discard_is_not_brought_back_by_an_update(storage: Storage) -> None:
+    with storage.write() as unit:
+        unit.discards.add(a_discard())
+        for _ in range(2):
+            unit.discards.remove(a_discard())
+        unit.discards.update(a_discard(begun_at=NOW))
+        assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")) is None
+
+
+# Shows I7.
+def test_a_token_is_never_both_stored_and_discarded(storage: Storage) -> None:
+    def discard(unit: WriteUnit, number: int) -> bool:
+        token = CardToken(f"token-{number}")
+        if unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token):
+            return False
+        unit.discards.add(a_discard(token=token))
+        unit.commit()
+        return True
+
+    def store(unit: WriteUnit, number: int) -> bool:
+        token = CardToken(f"token-{number}")
+        if unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, token) is not None:
+            return False
+        unit.accounts.add(a_payment_account(number))
+        unit.commit()
+        return True
+
+    def discard_or_store(each: int) -> list[bool]:
+        work = (discard, store)[each % 2]
+        return [
+            storage.transact(partial(work, number=number))
+            for number in range(each // 2 * 10, each // 2 * 10 + 10)
+        ]
+
+    done = at_once(8, discard_or_store)
+    for discarded, stored in zip(done[::2], done[1::2], strict=True):
+        assert [sum(both) for both in zip(discarded, stored, strict=True)] == [1] * 10

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from functools import partial
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import NOW, TOKEN_ID, a_uuid
+from domain.identifiers import TokenId
+from domain.psps.hosted_page import EvidenceOrigin
+from domain.storage import Storage, WriteUnit
+from tests.builders import an_evidence
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, committed
+
+
+def test_evidence_comes_back_oldest_first(storage: Storage) -> None:
+    late = an_evidence(content="late", received_at=NOW + MINUTE)
+    early = an_evidence(content="early", origin=EvidenceOrigin.RETURN)
+    # In no order of their hashes.
+    together = [an_evidence(content=content) for content in ("b", "d", "c", "a")]
+    with committed(storage) as unit:
+        for evidence in (late, early, *together):
+            unit.evidence.add(TOKEN_ID, evidence, at_most=50)
+        unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=50)
+    with storage.read() as unit:
+        assert list(unit.evidence.of(TOKEN_ID)) == [early, *together, late]
+
+
+def test_the_same_piece_is_kept_once_for_each_origin(storage: Storage) -> None:
+    returned = an_evidence(origin=EvidenceOrigin.RETURN)
+    for evidence in (returned, an_evidence(), an_evidence(received_at=NOW + MINUTE)):
+        with committed(storage) as unit:
+            unit.evidence.add(TOKEN_ID, evidence, at_most=50)
+    with storage.read() as unit:
+        assert list(unit.evidence.of(TOKEN_ID)) == [returned, an_evidence()]
+
+
+def test_a_session_gets_no_more_pieces_than_it_may_have(storage: Storage) -> None:
+    with storage.write() as unit:
+        for number in range(5):
+            unit.evidence.add(TOKEN_ID, an_evidence(content=str(number)), at_most=3)
+        unit.evidence.add(TokenId(a_uuid(22)), an_evidence(), at_most=3)
+        unit.commit()
+    with storage.read() as reading:
+        kept = [evidence.content for evidence in reading.evidence.of(TOKEN_ID)]
+        assert kept == ["0", "1", "2"]
+        assert len(reading.evidence.of(TokenId(a_uuid(22)))) == 1
+
+
+def test_a_session_gets_no_more_pieces_from_many_units_at_once(storage: Storage) -> None:
+    def add_ten(number: int) -> None:
+        def add(unit: WriteUnit, content: str) -> None:
+            unit.evidence.add(TOKEN_ID, an_evidence(content=content), at_most=50)
+            unit.commit()
+
+        for again in range(10):
+            storage.transact(partial(add, content=f"{number}-{again}"))
+
+    at_once(8, add_ten)
+    with storage.read() as unit:
+        assert len(unit.evidence.of(TOKEN_ID)) == 50

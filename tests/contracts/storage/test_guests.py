@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from domain.guests.guest import Guest
+from domain.storage import AlreadyStored, Storage
+from tests.builders import a_guest
+from tests.contracts.storage.records import committed
+
+
+def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
+        unit.guests.put_many([a_guest(last_name="Li"), a_guest(last_name="Ríos")])
+    with storage.read() as reading:
+        assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
+        assert reading.guests.get(OTHER_GUEST_ID) == a_guest(id=OTHER_GUEST_ID)
+
+
+def test_a_guest_that_exists_is_not_added_again(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.add(a_guest())
+    with pytest.raises(AlreadyStored), storage.write() as unit:
+        unit.guests.add(a_guest(last_name="Li"))
+    with committed(storage) as unit:
+        unit.guests.update(a_guest(last_name="Ríos"))
+    with storage.read() as reading:
+        assert reading.guests.get(GUEST_ID) == a_guest(last_name="Ríos")
+
+
+def test_a_guest_added_many_times_at_once_is_added_once(storage: Storage) -> None:
+    def add(number: int) -> bool:
+        try:
+            with committed(storage) as unit:
+                unit.guests.add(a_guest(last_name=str(number)))
+        except AlreadyStored:
+            return False
+        return True
+
+    assert sum(at_once(8, add)) == 1
+
+
+def test_guests_before_an_error_of_the_source_are_not_stored(storage: Storage) -> None:
+    def guests() -> Iterator[Guest]:
+        yield a_guest()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), storage.write() as unit:
+        unit.guests.put_many(guests())
+    with storage.read() as reading:
+        assert reading.guests.get(GUEST_ID) is None

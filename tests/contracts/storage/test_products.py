@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from domain.identifiers import CenterId
+from domain.pagination import PageRequest
+from domain.products.product import Product
+from domain.storage import AlreadyStored, Storage
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
+from tests.contracts.storage.records import committed
+
+
+def put_products(storage: Storage, *products: Product) -> None:
+    with committed(storage) as unit:
+        unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
+        unit.products.put_many(products)
+
+
+def products_of(
+    storage: Storage, center_id: CenterId = CENTER_ID, *, page: int = 1, size: int = 100
+) -> tuple[Product, ...]:
+    with storage.read() as unit:
+        return unit.products.page(center_id, PageRequest(page=page, size=size)).items
+
+
+def test_an_import_with_a_product_of_another_center_is_refused(storage: Storage) -> None:
+    put_products(storage, a_product(0))
+    with pytest.raises(AlreadyStored):
+        put_products(storage, a_product(1), a_product(0, center_id=OTHER_CENTER_ID))
+    assert products_of(storage) == (a_product(0),)
+    assert products_of(storage, OTHER_CENTER_ID) == ()
+
+
+def test_pages_are_in_the_order_of_creation(storage: Storage) -> None:
+    put_products(storage, *map(a_product, [7, 3, 9, 1, 5]))
+    put_products(storage, *map(a_product, [8, 2]))
+    pages = [products_of(storage, page=page, size=3) for page in (1, 2, 3, 4)]
+    assert pages == [
+        (a_product(7), a_product(3), a_product(9)),
+        (a_product(1), a_product(5), a_product(8)),
+        (a_product(2),),
+        (),
+    ]
+
+
+def test_centers_have_pages_of_their_own(storage: Storage) -> None:
+    sold_elsewhere = a_product(2, center_id=OTHER_CENTER_ID)
+    put_products(storage, a_product(1), sold_elsewhere, a_product(3))
+    assert products_of(storage) == (a_product(1), a_product(3))
+    assert products_of(storage, OTHER_CENTER_ID, size=1) == (sold_elsewhere,)
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 10**4000], ids=["1", "2", "3", "far"])
+def test_the_total_is_true_on_every_page(storage: Storage, page: int) -> None:
+    put_products(storage, *map(a_product, range(3)))
+    request = PageRequest(page=page, size=2)
+    with storage.read() as unit:
+        found = unit.products.page(CENTER_ID, request)
+        none = unit.products.page(OTHER_CENTER_ID, request)
+    assert found.total == 3
+    assert len(found.items) == {1: 2, 2: 1}.get(page, 0)
+    assert found.request == request
+    assert (none.items, none.total) == ((), 0)
+
+
+def test_an_update_keeps_the_position(storage: Storage) -> None:
+    put_products(storage, a_product(1), a_product(2))
+    renamed = a_product(2, name="Sauna", amount=Decimal(9))
+    put_products(storage, a_product(4), renamed, a_product(3))
+    assert products_of(storage, size=2) == (a_product(1), renamed)
+    assert products_of(storage, page=2, size=2) == (a_product(4), a_product(3))
+
+
+def test_an_import_that_is_not_committed_leaves_no_gap(storage: Storage) -> None:
+    put_products(storage, a_product(1))
+    with storage.write() as unit:
+        unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
+    put_products(storage, a_product(3))
+    assert products_of(storage, size=2) == (a_product(1), a_product(3))
+
+
+def test_pages_stay_full_under_concurrent_imports(storage: Storage) -> None:
+    # No importer writes it, so none waits for the row of another.
+    put_products(storage, a_product(0))
+    importers, imports, of_each = 3, 3, 10
+    importing = set(range(1, importers + 1))
+
+    def import_some(importer: int) -> None:
+        for number in range(imports):
+            first = (importer * imports + number) * of_each
+            # Some of them exist already, and keep their positions.
+            known = [] if number == 0 else [first - 1]
+            with committed(storage) as unit:
+                unit.products.put_many(map(a_product, [*range(first, first + of_each), *known]))
+
+    def read_pages() -> list[Product]:
+        with storage.read() as unit:
+            total = unit.products.page(CENTER_ID, PageRequest(size=7)).total
+            pages = [
+                unit.products.page(CENTER_ID, PageRequest(page=number, size=7)).items
+                for number in range(1, total // 7 + 2)
+            ]
+        assert [len(page) for page in pages] == [*[7] * (total // 7), total % 7]
+        return [product for page in pages for product in page]
+
+    def import_or_read(number: int) -> None:
+        seen: list[Product] = []
+        while number == 0 and importing:
+            products = read_pages()
+            assert products[: len(seen)] == seen
+            seen = products
+        try:
+            if number:
+                import_some(number)
+        finally:
+            importing.discard(number)
+
+    at_once(importers + 1, import_or_read)
+
+    lowest, highest = imports * of_each, (importers + 1) * imports * of_each
+    numbers = {0, *range(lowest, highest)}
+    products = read_pages()
+    assert len(products) == len(numbers)
+    assert set(products) == set(map(a_product, numbers))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, OTHER_GUEST_ID
+from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.psps.hosted_page import Prefill
+from domain.storage import Storage
+from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest
+from tests.contracts.storage.records import committed
+
+
+def test_the_last_guest_reference_is_kept_for_its_guest(storage: Storage) -> None:
+    guest = a_psp_guest()
+    others = [
+        guest._replace(provider=ProviderName("other")),
+        guest._replace(merchant_account=MerchantAccount("other")),
+        guest._replace(guest_id=OTHER_GUEST_ID),
+        guest._replace(center_id=OTHER_CENTER_ID),
+        guest._replace(prefill=Prefill.BILLING),
+    ]
+    with committed(storage) as unit:
+        for reference in ("first", "second"):
+            unit.guest_references.keep(guest, GuestReference(reference))
+    with storage.read() as reading:
+        assert reading.guest_references.get(guest) == "second"
+        assert [reading.guest_references.get(each) for each in others] == [None] * 5
+
+
+def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storage) -> None:
+    with storage.write() as unit:
+        identities = unit.merchant_identities
+        for identity in ("acct_1", "acct_2"):
+            assert identities.claim(PROVIDER, MERCHANT_ACCOUNT, identity) == "acct_1"
+        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) == "acct_1"
+        for psp_account in (
+            (ProviderName("other"), MERCHANT_ACCOUNT),
+            (PROVIDER, MerchantAccount("other")),
+        ):
+            assert identities.get(*psp_account) is None
+            assert identities.claim(*psp_account, "acct_2") == "acct_2"
+
+
+def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storage) -> None:
+    def claim(number: int) -> str:
+        with committed(storage) as unit:
+            return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
+
+    assert len(set(at_once(8, claim))) == 1

@@ -1,0 +1,207 @@
+"""What is due is taken by one worker at a time: sessions, discards and deliveries of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import NOW, TOKEN_ID, a_uuid
+from domain.events.event import LONGEST_WAIT
+from domain.identifiers import (
+    CardToken,
+    EventId,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    TokenId,
+)
+from domain.retries import MAX_BACKOFF, latest_due
+from domain.storage import AlreadyStored, Storage, WriteUnit
+from tests.builders import (
+    a_configuration,
+    a_discard,
+    a_session,
+    an_event_delivery,
+    an_event_endpoint,
+)
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
+
+
+@dataclass(frozen=True)
+class DueRecords:
+    """Records with a due time, each identified by a UUID."""
+
+    add: Callable[[WriteUnit, str, datetime | None], None]
+    take: Callable[[WriteUnit, datetime, datetime], str | None]
+
+
+def take_session(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
+    taken = unit.sessions.take_due(now, until=until)
+    return taken.token_id if taken else None
+
+
+def take_discard(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
+    taken = unit.discards.take_due(now, until=until)
+    assert taken is None or taken.due_at == until
+    return taken.token if taken else None
+
+
+def add_delivery(unit: WriteUnit, event_id: str, due_at: datetime | None) -> None:
+    with suppress(AlreadyStored):
+        unit.event_endpoints.add(an_event_endpoint())
+    event = replace(an_event_delivery().event, event_id=EventId(event_id))
+    unit.event_deliveries.add(an_event_delivery(event=event, due_at=due_at))
+
+
+def take_delivery(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
+    taken = unit.event_deliveries.take_due(now, until=until)
+    assert taken is None or taken.due_at == until
+    return taken.event_id if taken else None
+
+
+DUE: Final = [
+    DueRecords(
+        lambda unit, each, at: unit.sessions.add(a_session(token_id=TokenId(each), due_at=at)),
+        take_session,
+    ),
+    DueRecords(
+        lambda unit, each, at: unit.discards.add(a_discard(token=CardToken(each), due_at=at)),
+        take_discard,
+    ),
+    DueRecords(add_delivery, take_delivery),
+]
+
+
+each_queue = pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
+
+
+@each_queue
+def test_due_records_are_taken_in_the_order_of_their_times(
+    storage: Storage, due: DueRecords
+) -> None:
+    waits = {2: timedelta(0), 0: -MINUTE, 1: -MICROSECOND, 3: MICROSECOND}
+    with storage.write() as unit:
+        for number, wait in waits.items():
+            due.add(unit, a_uuid(number), NOW + wait)
+        due.add(unit, a_uuid(4), None)
+        taken = [due.take(unit, NOW, NOW + MINUTE) for _ in range(4)]
+    assert taken == [a_uuid(0), a_uuid(1), a_uuid(2), None]
+
+
+@each_queue
+def test_a_taken_record_is_due_again_at_its_new_time(storage: Storage, due: DueRecords) -> None:
+    until = NOW + MINUTE
+    with committed(storage) as unit:
+        due.add(unit, TOKEN_ID, NOW)
+        assert due.take(unit, NOW, until) == TOKEN_ID
+    with storage.write() as unit:
+        assert due.take(unit, until - MICROSECOND, until) is None
+        assert due.take(unit, until, until + DAY) == TOKEN_ID
+
+
+# Shows F6.
+@each_queue
+def test_a_record_is_not_taken_without_a_commit(storage: Storage, due: DueRecords) -> None:
+    with committed(storage) as unit:
+        due.add(unit, TOKEN_ID, NOW)
+    for _ in range(2):
+        with storage.write() as unit:
+            assert due.take(unit, NOW, NOW + MINUTE) == TOKEN_ID
+
+
+# Shows F14.
+@each_queue
+def test_each_record_is_taken_by_one_of_many_takers_at_once(
+    storage: Storage, due: DueRecords
+) -> None:
+    each = [a_uuid(number) for number in range(300, 324)]
+    with committed(storage) as unit:
+        for number in each:
+            due.add(unit, number, NOW)
+
+    def take_all(_: int) -> list[str]:
+        taken: list[str] = []
+        for _ in range(len(each) + 1):
+            with committed(storage) as unit:
+                found = due.take(unit, NOW, NOW + MINUTE)
+            taken += [found] if found else []
+        return taken
+
+    assert sorted(found for taker in at_once(8, take_all) for found in taker) == each
+
+
+def test_records_of_excepted_merchant_accounts_are_not_taken(storage: Storage) -> None:
+    accounts = [
+        PspAccount(ProviderName(provider), MerchantAccount(account))
+        for provider in ("fake", "stripe")
+        for account in ("main", "other")
+    ]
+    with committed(storage) as unit:
+        for number, (provider, merchant_account) in enumerate(accounts):
+            at = {"provider": provider, "merchant_account": merchant_account}
+            configuration = a_configuration(**at)
+            unit.sessions.add(
+                a_session(token_id=TokenId(a_uuid(number)), configuration=configuration, due_at=NOW)
+            )
+            unit.discards.add(a_discard(**at, due_at=NOW))
+    busy = {accounts[0], accounts[3]}
+
+    with storage.write() as unit:
+        for repository in (unit.sessions, unit.discards):
+            assert not repository.is_any_due(NOW - MINUTE)
+            assert repository.is_any_due(NOW, except_at=busy)
+            taken = [repository.take_due(NOW, until=NOW + MINUTE, except_at=busy) for _ in range(3)]
+            assert {each.psp_account for each in taken if each} == set(accounts) - busy
+            assert repository.is_any_due(NOW)
+            assert not repository.is_any_due(NOW, except_at=busy)
+
+
+# Shows F40.
+@pytest.mark.parametrize(
+    ("due", "waits_at_most"),
+    [(DUE[1], MAX_BACKOFF), (DUE[2], LONGEST_WAIT)],
+    ids=["discards", "events"],
+)
+def test_a_record_due_later_than_it_ever_waits_is_due_now(
+    storage: Storage, due: DueRecords, waits_at_most: timedelta
+) -> None:
+    latest = latest_due(NOW, longest_wait=waits_at_most)
+    with storage.write() as unit:
+        due.add(unit, a_uuid(1), latest)
+        assert due.take(unit, NOW, NOW + MINUTE) is None
+        due.add(unit, a_uuid(2), latest + 365 * DAY)
+        due.add(unit, a_uuid(3), NOW)
+        taken = [due.take(unit, NOW, NOW + MINUTE) for _ in range(3)]
+    assert taken == [a_uuid(3), a_uuid(2), None]
+
+
+def test_merchant_accounts_take_turns_however_long_one_has_waited(storage: Storage) -> None:
+    with storage.write() as unit:
+        for number in range(9):
+            merchant_account = MerchantAccount("backlog" if number < 7 else f"new {number}")
+            at = {"merchant_account": merchant_account, "due_at": NOW - (9 - number) * MINUTE}
+            configuration = a_configuration(merchant_account=merchant_account)
+            unit.sessions.add(
+                a_session(
+                    token_id=TokenId(a_uuid(number)),
+                    configuration=configuration,
+                    due_at=at["due_at"],
+                )
+            )
+            unit.discards.add(a_discard(token=CardToken(f"token-{number}"), **at))
+        for repository in (unit.sessions, unit.discards):
+            taken = [
+                repository.take_due(NOW + turn * MICROSECOND, until=NOW + MINUTE)
+                for turn in range(3)
+            ]
+            assert {each.psp_account.merchant_account for each in taken if each} == {
+                "backlog",
+                "new 7",
+                "new 8",
+            }

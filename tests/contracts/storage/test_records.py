@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta, timezone
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_uuid,
+)
+from domain.billing import BillingInfo
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.events.event import EventType
+from domain.identifiers import AccountId, CallerName, CardToken, GuestReference, MerchantAccount
+from domain.products.product import Product
+from domain.psps.hosted_page import EvidenceOrigin
+from domain.sessions.session import CardSession, Failure, Progress, SessionStatus
+from domain.storage import Storage, WriteUnit
+from tests.builders import (
+    CENTER_ID,
+    PROVIDER,
+    a_caller,
+    a_center,
+    a_configuration,
+    a_discard,
+    a_guest,
+    a_payment_account,
+    a_product,
+    a_session,
+    an_access_token,
+    an_attempt,
+    an_event_delivery,
+    an_event_endpoint,
+    an_evidence,
+)
+from tests.contracts.storage.records import (
+    ADD,
+    AWKWARD,
+    DAY,
+    GET,
+    OTHER_TOKEN_ID,
+    UPDATE,
+    committed,
+    kind,
+)
+
+EAST: Final = timezone(timedelta(hours=9, minutes=30))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        a_center(name=AWKWARD),
+        a_guest(first_name="", last_name="null", email=None),
+        a_guest(first_name=AWKWARD, last_name="x" * 1_000_000, email=" "),
+        a_product(description="", amount=Decimal("0.10")),
+        a_product(code=AWKWARD, amount=Decimal("12345678901234567890.123456789")),
+        a_configuration(),
+        a_configuration(avs=False, redirect_origins=(), cards_per_guest=CardsPerGuest.ONE),
+        a_session(billing_info=None, due_at=None),
+        a_session(
+            redirect_uri=AWKWARD,
+            billing_info=BillingInfo(last_name=AWKWARD, city="null"),
+            due_at=NOW.astimezone(EAST),
+        ),
+        a_session(
+            status=SessionStatus.FAILED,
+            attempt=an_attempt(over=True),
+            unanswered_since=NOW - DAY,
+            failure=Failure(code=400, message=AWKWARD, type=AWKWARD),
+            ended_at=NOW.replace(microsecond=0),
+        ),
+        a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),
+        a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
+        an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
+        a_payment_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
+        a_payment_account(removed_at=NOW),
+        a_payment_account(expiry_notice_at=NOW + DAY),
+        a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY),
+        a_discard().done(NOW),
+        an_event_endpoint(disabled_at=NOW, removed_at=NOW + DAY),
+        an_event_endpoint(
+            centers=None,
+            types=tuple(EventType),
+            secrets=an_event_endpoint().secrets.rolled(AWKWARD, NOW),
+        ),
+        an_event_delivery(),
+        an_event_delivery().refused(AWKWARD, NOW),
+        an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
+        an_access_token(caller=a_caller(centers=None)),
+        an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
+    ],
+    ids=kind,
+)
+def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) -> None:
+    with storage.read() as unit:
+        assert GET[kind(record)](unit, record) is None
+    with committed(storage) as unit:
+        if isinstance(record, Product):
+            unit.centers.put_many([a_center()])
+        ADD[kind(record)](unit, record)
+    with storage.read() as unit:
+        found: Any = GET[kind(record)](unit, record)
+    assert found == record
+    if isinstance(record, Product):
+        assert str(found.amount) == str(record.amount)
+    if isinstance(record, CardSession) and record.due_at:
+        assert found.due_at.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("before", "other", "after"),
+    [
+        (
+            a_guest(),
+            a_guest(id=OTHER_GUEST_ID),
+            a_guest(first_name="A", last_name="Ríos", email=None),
+        ),
+        (
+            a_configuration(),
+            None,
+            a_configuration(
+                avs=False,
+                cards_per_guest=CardsPerGuest.ONE,
+                redirect_origins=(),
+                session_minutes=1440,
+                link_minutes=43_200,
+            ),
+        ),
+        (
+            a_session(),
+            a_session(token_id=OTHER_TOKEN_ID),
+            a_session(attempt=an_attempt()).completed(AccountId(a_uuid(101)), NOW),
+        ),
+        (
+            a_payment_account(),
+            a_payment_account(2),
+            a_payment_account(token=CardToken("new"), expiry_year=2035, removed_at=NOW),
+        ),
+        (
+            a_discard(),
+            a_discard(merchant_account=MerchantAccount("other")),
+            a_discard(
+                guest_reference=GuestReference("other"),
+                begun_at=NOW,
+                unanswered_since=NOW,
+                due_at=NOW + DAY,
+            ),
+        ),
+        (
+            an_access_token(),
+            an_access_token(token_hash="other"),
+            an_access_token(revoked_at=NOW, caller=a_caller(name=CallerName("kiosk"))),
+        ),
+    ],
+    ids=kind,
+)
+def test_an_update_replaces_every_field_of_one_record(
+    storage: Storage, before: object, other: object, after: object
+) -> None:
+    with committed(storage) as unit:
+        for record in (before, other):
+            if record is not None:
+                ADD[kind(before)](unit, record)
+    with committed(storage) as unit:
+        UPDATE[kind(before)](unit, after)
+    with storage.read() as unit:
+        assert GET[kind(before)](unit, before) == after
+        if other is not None:
+            assert GET[kind(before)](unit, other) == other
+
+
+# Records of several types, so their types are Any.
+Look = Callable[[WriteUnit], Any]
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "looks"),
+    [
+        (
+            a_session(attempt=an_attempt()),
+            "redirect_uri",
+            [
+                lambda unit: unit.sessions.get(TOKEN_ID),
+                lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
+            ],
+        ),
+        (
+            a_payment_account(),
+            "consent_version",
+            [
+                lambda unit: unit.accounts.get(AccountId(a_uuid(101))),
+                lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID)[0],
+            ],
+        ),
+        (
+            a_discard(),
+            "guest_reference",
+            [lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))],
+        ),
+        (
+            an_event_endpoint(),
+            "url",
+            [lambda unit: unit.event_endpoints.get(an_event_endpoint().endpoint_id)],
+        ),
+        (
+            an_event_delivery(last_result=""),
+            "last_result",
+            [
+                lambda unit: GET["EventDelivery"](unit, an_event_delivery()),
+                lambda unit: unit.event_deliveries.of(an_event_delivery().event.event_id)[0],
+            ],
+        ),
+    ],
+    ids=["session", "account", "discard", "endpoint", "delivery"],
+)
+def test_no_change_of_a_record_is_lost(
+    storage: Storage, record: object, field: str, looks: Sequence[Look]
+) -> None:
+    with committed(storage) as unit:
+        ADD[kind(record)](unit, record)
+
+    def append(look: Look, unit: WriteUnit) -> None:
+        found = look(unit)
+        changed = replace(found, **{field: getattr(found, field) + "+"})
+        UPDATE[kind(record)](unit, changed)
+        unit.commit()
+
+    def append_some(number: int) -> None:
+        for _ in range(5):
+            storage.transact(partial(append, looks[number % len(looks)]))
+
+    at_once(8, append_some)
+    with storage.read() as reading:
+        found = GET[kind(record)](reading, record)
+    assert getattr(found, field) == getattr(record, field) + "+" * 40

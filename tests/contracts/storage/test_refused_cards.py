@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
+from domain.identifiers import TokenId
+from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
+from domain.storage import Storage, WriteUnit
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_refused_card, a_session
+from tests.contracts.storage.records import DAY, MINUTE, OTHER_TOKEN_ID, committed
+
+
+# Shows S23.
+@pytest.mark.parametrize("counted", Counted)
+@pytest.mark.parametrize(
+    ("per", "another"),
+    [
+        (CountedPer.GUEST, {"guest_id": OTHER_GUEST_ID}),
+        (CountedPer.GUEST, {"center_id": OTHER_CENTER_ID}),
+        (CountedPer.GUEST_EVERYWHERE, {"guest_id": OTHER_GUEST_ID}),
+        (CountedPer.CALLER, {"caller": "kiosk"}),
+        (CountedPer.CENTER, {"center_id": OTHER_CENTER_ID}),
+    ],
+)
+def test_a_limit_is_reached_by_the_records_of_one_within_the_window(
+    storage: Storage, counted: Counted, per: CountedPer, another: dict[str, Any]
+) -> None:
+    with committed(storage) as unit:
+        for number, (of, minutes) in enumerate([({}, 0), ({}, 1), ({}, 2), ({}, 3), (another, 4)]):
+            changes = {**of, "token_id": TokenId(a_uuid(500 + number))}
+            time = NOW + minutes * MINUTE
+            if counted is Counted.SESSIONS:
+                unit.sessions.add(a_session(**changes, created_at=time))
+            else:
+                unit.refused_cards.add([a_refused_card(**changes, refused_at=time)])
+    limits = [CardLimit(counted, per, at_most) for at_most in range(1, 5)]
+    with storage.read() as unit:
+        # The first record counts no more at the moment when it is 24 hours old.
+        reached = unit.refused_cards.reached(limits, a_session(), since=NOW)
+        of_another = unit.refused_cards.reached(limits, a_session(**another), since=NOW)
+    assert reached == {
+        limits[0]: NOW + 3 * MINUTE,
+        limits[1]: NOW + 2 * MINUTE,
+        limits[2]: NOW + MINUTE,
+    }
+    assert of_another == {limits[0]: NOW + 4 * MINUTE}
+
+
+def test_a_guest_is_counted_at_all_centers_too(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.sessions.add(a_session())
+        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
+    limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
+    with storage.read() as unit:
+        reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
+    assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}
+
+
+# Shows S23.
+def test_no_unit_misses_what_another_adds_for_the_guest(
+    storage: Storage,
+) -> None:
+    limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
+
+    def add_below_the_limit(number: int) -> bool:
+        def add(unit: WriteUnit) -> bool:
+            if unit.refused_cards.reached(limits, a_session(), since=NOW - DAY):
+                return False
+            unit.sessions.add(a_session(token_id=TokenId(a_uuid(500 + number))))
+            unit.commit()
+            return True
+
+        return storage.transact(add)
+
+    assert sum(at_once(8, add_below_the_limit)) == 3
+
+
+def test_several_limits_are_looked_up_together(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.sessions.add(a_session())
+        unit.refused_cards.add([a_refused_card(refused_at=NOW + MINUTE)])
+    limits = [CardLimit(counted, per, 1) for counted in Counted for per in CountedPer]
+    of_another_guest = a_session(guest_id=OTHER_GUEST_ID)
+    with storage.read() as unit:
+        reached = unit.refused_cards.reached(limits, of_another_guest, since=NOW - DAY)
+    assert reached == {
+        CardLimit(Counted.SESSIONS, CountedPer.CALLER, 1): NOW,
+        CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1): NOW,
+        CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 1): NOW + MINUTE,
+        CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 1): NOW + MINUTE,
+    }
+
+
+def test_a_card_that_is_added_again_stays_as_it_is(storage: Storage) -> None:
+    for minutes in (0, 1):
+        cards = [
+            a_refused_card(number=number, refused_at=NOW + minutes * MINUTE)
+            for number in range(minutes + 1)
+        ]
+        with committed(storage) as unit:
+            assert unit.refused_cards.add(cards) == 1
+            assert unit.refused_cards.add(cards) == 0
+    limits = [CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST, most) for most in (1, 2, 3)]
+    with storage.read() as unit:
+        reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
+    assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
+
+
+def test_centers_are_found_by_their_refused_cards_within_the_window(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for minutes in (0, 1):
+            unit.sessions.add(
+                a_session(
+                    token_id=TokenId(a_uuid(500 + minutes)), created_at=NOW + minutes * MINUTE
+                )
+            )
+        unit.refused_cards.add(a_refused_card(number=n) for n in range(3))
+        unit.refused_cards.add(
+            a_refused_card(attempt=2, number=n, refused_at=NOW + MINUTE) for n in range(2)
+        )
+        unit.refused_cards.add(
+            [a_refused_card(attempt=3, center_id=OTHER_CENTER_ID, refused_at=NOW + MINUTE)]
+        )
+    with storage.read() as unit:
+        found = [
+            unit.refused_cards.at_centers(since=since, at_least=at_least)
+            for since, at_least in ((NOW - DAY, 2), (NOW, 2), (NOW, 3))
+        ]
+    assert found == [
+        [CardsAtCenter(center_id=CENTER_ID, sessions=2, refused_cards=5)],
+        [CardsAtCenter(center_id=CENTER_ID, sessions=1, refused_cards=2)],
+        [],
+    ]

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_page_request,
+    a_uuid,
+)
+from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAccount, TokenId
+from domain.pagination import PageRequest
+from domain.psps.hosted_page import PageAttempt
+from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.session import POLL_EVERY, DueSession, SessionStatus
+from domain.storage import Storage, WriteUnit
+from tests.builders import (
+    CALLER,
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    PROVIDER,
+    a_configuration,
+    a_page,
+    a_session,
+    an_attempt,
+)
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
+
+
+def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
+    sessions = [
+        a_session(
+            token_id=TokenId(a_uuid(30 + number)),
+            created_at=NOW + number * MICROSECOND,
+            center_id=OTHER_CENTER_ID if number == 1 else CENTER_ID,
+        )
+        for number in range(3)
+    ]
+    with committed(storage) as unit:
+        for session in (sessions[1], sessions[2], sessions[0]):
+            unit.sessions.add(session)
+        unit.sessions.add(a_session(token_id=TokenId(a_uuid(40)), guest_id=OTHER_GUEST_ID))
+    with storage.read() as reading:
+        page = reading.sessions.page(GUEST_ID, None, PageRequest(page=2, size=2))
+        assert (page.items, page.total) == ((sessions[0],), 3)
+        page = reading.sessions.page(GUEST_ID, frozenset({CENTER_ID}), PageRequest())
+        assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
+
+
+def test_sessions_of_one_moment_are_on_one_page_each(storage: Storage) -> None:
+    numbers = (31, 33, 32)
+    with committed(storage) as unit:
+        for number in numbers:
+            unit.sessions.add(a_session(token_id=TokenId(a_uuid(number))))
+    with storage.read() as reading:
+        pages = [
+            reading.sessions.page(GUEST_ID, None, PageRequest(page=n, size=1)) for n in (1, 2, 3)
+        ]
+    listed = [each.token_id for page in pages for each in page.items]
+    assert listed == [a_uuid(number) for number in sorted(numbers, reverse=True)]
+
+
+def test_a_session_is_found_by_its_current_page_only(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.sessions.add(a_session(attempt=an_attempt()))
+        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID))
+        next_one = a_session(attempt=an_attempt(page=a_page(reference="page-2")))
+        unit.sessions.update(next_one)
+    with storage.read() as unit:
+        assert unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-2") == next_one
+        assert unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1") is None
+        other = ProviderName("other")
+        assert unit.sessions.with_page(other, MERCHANT_ACCOUNT, "page-2") is None
+
+
+def test_the_same_page_reference_at_two_merchant_accounts_is_distinguished(
+    storage: Storage,
+) -> None:
+    other = MerchantAccount("other")
+    session = a_session(
+        token_id=OTHER_TOKEN_ID,
+        configuration=a_configuration(merchant_account=other),
+        attempt=an_attempt(request=a_page_request(merchant_account=other)),
+    )
+    with committed(storage) as unit:
+        unit.sessions.add(a_session(attempt=an_attempt()))
+        unit.sessions.add(session)
+    with storage.read() as unit:
+        assert unit.sessions.with_page(PROVIDER, other, "page-1") == session
+
+
+def test_an_id_that_is_no_uuid_is_of_no_session(storage: Storage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session())
+        for token_id in ("", "order-7", TOKEN_ID.replace("-", ""), f"{TOKEN_ID}\x00"):
+            assert unit.sessions.get(TokenId(token_id)) is None
+        assert unit.sessions.get(TOKEN_ID) == a_session()
+
+
+def test_a_session_that_another_unit_changes_is_not_taken_as_it_was(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.sessions.add(a_session(due_at=NOW - MINUTE))
+        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, due_at=NOW))
+    looked = Event()
+
+    def change(unit: WriteUnit) -> None:
+        session = unit.sessions.get(TOKEN_ID)
+        assert session is not None
+        looked.set()
+        unit.sessions.update(replace(session, due_at=NOW + 5 * MINUTE))
+        unit.commit()
+
+    def change_or_take(number: int) -> list[TokenId | None]:
+        taken: list[TokenId | None] = []
+        if number == 0:
+            storage.transact(change)
+            return taken
+        assert looked.wait(30)
+        for _ in range(2):
+            with committed(storage) as unit:
+                session = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+                taken.append(None if session is None else session.token_id)
+        return taken
+
+    assert at_once(2, change_or_take)[1] == [OTHER_TOKEN_ID, None]
+    with storage.read() as reading:
+        session = reading.sessions.get(TOKEN_ID)
+    assert session is not None
+    assert session.due_at == NOW + 5 * MINUTE
+
+
+def test_open_sessions_of_a_guest_with_a_page_are_made_due(storage: Storage) -> None:
+    with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
+    of_another = {"guest_id": OTHER_GUEST_ID}
+    ended = {"status": SessionStatus.EXPIRED, "due_at": None}
+    listed: list[dict[str, Any]] = [
+        with_page,
+        {"due_at": NOW + DAY},
+        with_page | of_another,
+        with_page | ended,
+        with_page | {"attempt": an_attempt(over=True)},
+    ]
+    ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
+    with committed(storage) as unit:
+        for token_id, changes in zip(ids, listed, strict=True):
+            unit.sessions.add(a_session(token_id=token_id, **changes))
+    with committed(storage) as unit:
+        unit.sessions.make_pages_due(GUEST_ID, NOW)
+    with storage.read() as unit:
+        due = [session.due_at for each in ids if (session := unit.sessions.get(each))]
+    assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY]
+
+
+def test_open_sessions_of_a_caller_are_found(storage: Storage) -> None:
+    listed: list[dict[str, Any]] = [
+        {},
+        {"attempt": an_attempt()},
+        {"caller": CallerName("kiosk")},
+        {"status": SessionStatus.COMPLETED, "due_at": None},
+        {"cancelled_at": NOW},
+    ]
+    ids = [TokenId(a_uuid(500 + number)) for number in range(len(listed))]
+    with committed(storage) as unit:
+        for token_id, changes in zip(ids, listed, strict=True):
+            unit.sessions.add(a_session(token_id=token_id, **changes))
+    with storage.read() as unit:
+        assert sorted(unit.sessions.open_of(CALLER)) == ids[:2]
+
+
+# Shows F40.
+@pytest.mark.parametrize(
+    ("state", "waits_at_most"),
+    [
+        ({"unanswered_since": NOW}, MAX_BACKOFF),
+        ({"attempt": an_attempt(), "unanswered_since": NOW}, MAX_BACKOFF),
+        ({"attempt": an_attempt()}, POLL_EVERY),
+        ({"attempt": an_attempt(page=None)}, POLL_EVERY),
+        ({"expires_at": NOW}, POLL_EVERY),
+    ],
+)
+def test_a_session_due_later_than_it_ever_waits_is_due_now(
+    storage: Storage, state: dict[str, Any], waits_at_most: timedelta
+) -> None:
+    latest = latest_due(NOW, longest_wait=waits_at_most)
+    session = a_session(**{"expires_at": NOW + 9 * DAY, **state})
+    for due_at, is_due in ((latest, False), (latest + MICROSECOND, True)):
+        with storage.write() as unit:
+            unit.sessions.add(replace(session, due_at=due_at))
+            assert unit.sessions.is_any_due(NOW) == is_due
+            taken = unit.sessions.take_due(NOW, until=NOW + MINUTE)
+            assert (taken is not None) == is_due
+            assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
+
+
+@pytest.mark.parametrize("attempt", [None, an_attempt(over=True)])
+def test_a_link_without_a_page_waits_for_its_own_end(
+    storage: Storage, attempt: PageAttempt | None
+) -> None:
+    end = NOW + 365 * DAY
+    with storage.write() as unit:
+        unit.sessions.add(a_session(attempt=attempt, expires_at=end, due_at=end))
+        assert not unit.sessions.is_any_due(NOW)
+        assert unit.sessions.take_due(NOW, until=NOW + MINUTE) is None
+
+
+def test_a_taken_session_names_its_psp_account(storage: Storage) -> None:
+    with storage.write() as unit:
+        unit.sessions.add(a_session(due_at=NOW))
+        assert unit.sessions.take_due(NOW, until=NOW + MINUTE) == DueSession(
+            TOKEN_ID, PspAccount(PROVIDER, MERCHANT_ACCOUNT)
+        )
+        assert unit.sessions.get(TOKEN_ID) == a_session(due_at=NOW + MINUTE)
