@@ -1,25 +1,22 @@
-"""Process the sessions, discards and events that are due, as `cardonfile reconcile` does.
+"""Do the jobs that are due, one after the other, as `cardonfile reconcile` does.
 
-`serve` and `work` do the same with several threads, in `entrypoints/worker/job_runner.py`.
+`serve` and `work` do the same jobs in several threads (`entrypoints/worker/job_runner.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
-from domain.cards.discard import Discard
 from domain.cards.discard_tokens import DiscardToken
 from domain.errors import ServiceUnavailable
-from domain.events.deliver_event import Attempt, DeliverEvent, EndpointState
+from domain.events.deliver_event import Attempt, DeliverEvent
 from domain.identifiers import EndpointId
 from domain.outside import Clock
-from domain.retries import is_alarming
-from domain.sessions.session import CardSession
 from domain.settling.settle_session import SettleSession
+from domain.worker.jobs import Job, Kind, Result, Take, Target, jobs_at_endpoints, jobs_at_psps
 
 MAX_PER_ROUND: Final = 100
 
@@ -28,33 +25,45 @@ MAX_PER_ROUND: Final = 100
 class Round:
     """What one round of reconciling did, so far.
 
-    `sessions`, `discards` and `events` count what was processed. `faults` holds the exceptions of
+    `jobs` counts those that were done, also those that failed. `faults` holds the exceptions of
     single ones, which are tried again later. `silent` counts those whose PSP has not responded for
-    24 hours. `attempts` holds those to deliver events. `unavailable` is set
-    when work could not be read or written; that is not counted.
+    24 hours. `attempts` holds those to deliver events. `away` are the endpoints that get nothing
+    more: they did not take an event. `unavailable` is set when work could not be read or written;
+    that is not counted.
     """
 
-    sessions: int = 0
-    discards: int = 0
-    events: int = 0
+    jobs: Counter[Kind] = field(default_factory=Counter)
     faults: list[Exception] = field(default_factory=list)
     silent: int = 0
     attempts: list[Attempt] = field(default_factory=list)
+    away: set[EndpointId] = field(default_factory=set)
     unavailable: ServiceUnavailable | None = None
 
     @property
-    def away(self) -> frozenset[EndpointId]:
-        """The endpoints that did not take an event."""
-        # Nothing was sent to an endpoint that is off, so it takes no time.
-        states = (EndpointState.AWAY, EndpointState.GONE)
-        return frozenset(
-            delivery.endpoint_id for delivery, endpoint in self.attempts if endpoint in states
-        )
+    def sessions(self) -> int:
+        """How many sessions were processed."""
+        return self.jobs["sessions"]
+
+    @property
+    def discards(self) -> int:
+        """How many discards were processed."""
+        return self.jobs["discards"]
+
+    @property
+    def events(self) -> int:
+        """How many deliveries were processed."""
+        return self.jobs["events"]
 
     @property
     def is_idle(self) -> bool:
         """Whether there was nothing to do."""
-        return self.sessions == self.discards == self.events == 0
+        return not self.jobs.total()
+
+    def note(self, kind: Kind, result: Result) -> None:
+        """Count a job, and keep what it found out."""
+        self.jobs[kind] += 1
+        self.silent += result.is_silent
+        self.attempts += [result.attempt] if result.attempt else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,53 +83,34 @@ class Reconcile:
 
     def __call__(self, *, except_to: Collection[EndpointId] = ()) -> Round:
         """Run one round. Nothing is sent to the endpoints in `except_to`."""
-        done = Round()
-        for do_one in (self._settle_one, self._discard_one, partial(self._deliver_one, except_to)):
-            try:
-                for _ in range(MAX_PER_ROUND):
-                    if not do_one(done):
-                        break
-            except ServiceUnavailable as unavailable:
-                done.unavailable = done.unavailable or unavailable
+        done = Round(away=set(except_to))
+        _do_due(jobs_at_psps(self.settle, self.discard_token, self.clock), set(), done)
+        _do_due(jobs_at_endpoints(self.deliver_event), done.away, done)
         return done
 
-    def _settle_one(self, done: Round) -> bool:
-        """Settle the session that has been due the longest. Return whether there was one."""
-        taken = self.settle.take()
-        if taken is not None:
-            with _set_aside(done.faults):
-                session = self.settle(taken.token_id)
-                done.silent += session is not None and self._is_silent(session)
-            done.sessions += 1
-        return taken is not None
 
-    def _discard_one(self, done: Round) -> bool:
-        taken = self.discard_token.take()
-        if taken is not None:
-            with _set_aside(done.faults):
-                done.silent += self._is_silent(self.discard_token(taken))
-            done.discards += 1
-        return taken is not None
-
-    def _deliver_one(self, except_to: Collection[EndpointId], done: Round) -> bool:
-        taken = self.deliver_event.take(except_to={*except_to, *done.away})
-        if taken is not None:
-            with _set_aside(done.faults):
-                attempt = self.deliver_event(taken)
-                done.attempts += [attempt] if attempt is not None else []
-            done.events += 1
-        return taken is not None
-
-    def _is_silent(self, asked: CardSession | Discard) -> bool:
-        return is_alarming(asked.unanswered_since, self.clock.now())
+def _do_due(take: Mapping[Kind, Take[Target]], away: set[Target], done: Round) -> None:
+    """Do what is due, kind by kind. Targets that turn out to be away are added to `away`."""
+    for kind, take_one in take.items():
+        try:
+            for _ in range(MAX_PER_ROUND):
+                job = take_one(away)
+                if job is None:
+                    break
+                result = _result(job, done.faults)
+                done.note(kind, result)
+                if result.is_target_away:
+                    away.add(job.target)
+        except ServiceUnavailable as unavailable:
+            done.unavailable = done.unavailable or unavailable
 
 
-@contextmanager
-def _set_aside(faults: list[Exception]) -> Iterator[None]:
-    """Collect an exception, so that one faulty session does not stop the others."""
+def _result(job: Job[Target], faults: list[Exception]) -> Result:
+    """Do a job. Collect its exception, so that one faulty session does not stop the others."""
     try:
-        yield
+        return job.do()
     except ServiceUnavailable:
         raise
     except Exception as fault:  # noqa: BLE001 - a bug in an adapter may raise anything
         faults.append(fault)
+        return Result()

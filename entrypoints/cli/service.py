@@ -93,7 +93,7 @@ def reconcile() -> None:
     """
     with installation() as container:
         from entrypoints.logs import configure_logs
-        from entrypoints.worker.job_runner import run_until_idle
+        from entrypoints.worker.run_until_idle import run_until_idle
 
         configure_logs(container.settings().log_format)
         # This process does not live long enough to see whether the clock is steady.

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 class WorkLog:
     """Logs which work cannot be done, and when it can be done again.
 
-    Each once, and one line a minute at most. Reconcilers of one process share it.
+    Each once, and one line a minute at most. The runners of one process share it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -64,11 +64,11 @@ class WorkLog:
         with self._lock:
             now = self._now()
             latest = now - BACK_AFTER_SECONDS
-            back = sorted(each for each in works if self._failed_at.get(each, now) <= latest)
+            back = sorted(work for work in works if self._failed_at.get(work, now) <= latest)
             if not back or now < self._next_line_at:
                 return
-            for each in back:
-                del self._failed_at[each]
+            for work in back:
+                del self._failed_at[work]
             self._next_line_at = now + LINE_EVERY_SECONDS
         log.warning("reconciler_storage_back", work=back)
 

@@ -1,4 +1,4 @@
-"""The background worker: the reconciler, the delivery of events, and the work of PSPs."""
+"""The background worker: jobs at PSPs, jobs at endpoints, chores, and the work of PSPs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Final
 import structlog
 
 from domain.events.event import MAX_ENDPOINTS
+from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from domain.worker.leave_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
-from entrypoints.worker.job_runner import Chore, Reconciler, deliveries, sessions_and_discards
+from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import CardTestingLog, WorkLog
 
 STOP_SECONDS: Final = 20
@@ -24,20 +25,21 @@ log = structlog.get_logger()
 
 
 class Worker:
-    """Runs the reconciler, deliveries and the background work of PSPs, in threads of their own."""
+    """Runs jobs at PSPs and at endpoints, and what PSPs run beside it, in threads of their own."""
 
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
         self._leave_heartbeat = container.leave_heartbeat()
         self._work_log = WorkLog()
-        at_psps = sessions_and_discards(container.settle_in_worker(), container.discard_token())
-        at_endpoints = deliveries(container.deliver_event())
+        at_psps = jobs_at_psps(
+            container.settle_in_worker(), container.discard_token(), container.clock()
+        )
+        at_endpoints = jobs_at_endpoints(container.deliver_event())
         self._kinds = (*at_psps, *at_endpoints)
-        self._reconciler = Reconciler(
+        self._at_psps = JobRunner(
             work_log=self._work_log,
             take=at_psps,
-            clock=container.clock(),
             work=container.work_for_reconciler(),
             threads=settings.worker_threads,
             threads_per_target=max(1, settings.worker_threads * 3 // 4),
@@ -54,10 +56,9 @@ class Worker:
         )
         # With a thread for every endpoint, none waits for another. Its chores may take a while: the
         # cards of one month are all told of on the same day.
-        self._deliveries = Reconciler(
+        self._at_endpoints = JobRunner(
             work_log=self._work_log,
             take=at_endpoints,
-            clock=container.clock(),
             work=threading.Event(),
             threads=MAX_ENDPOINTS,
             threads_per_target=1,
@@ -74,19 +75,19 @@ class Worker:
 
     def start(self) -> None:
         """Start in the background; once."""
-        self._reconciler.start()
-        self._deliveries.start()
-        for each in self._psp_work:
-            _log_faults(each.start)
+        self._at_psps.start()
+        self._at_endpoints.start()
+        for psp_work in self._psp_work:
+            _log_faults(psp_work.start)
 
     def stop(self) -> None:
         """Finish the work under way, and stop. A PSP's background work gets 20 seconds."""
-        sending = threading.Thread(target=self._deliveries.stop, daemon=True)
+        sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
-        self._reconciler.stop()
+        self._at_psps.stop()
         stopping = [
-            threading.Thread(target=_log_faults, args=(each.stop,), daemon=True)
-            for each in self._psp_work
+            threading.Thread(target=_log_faults, args=(psp_work.stop,), daemon=True)
+            for psp_work in self._psp_work
         ]
         for thread in stopping:
             thread.start()
@@ -95,8 +96,8 @@ class Worker:
             thread.join(STOP_SECONDS)
 
     def _finds_work(self) -> bool:
-        """Return whether neither reconciler failed when it last looked for work."""
-        return self._reconciler.finds_work and self._deliveries.finds_work
+        """Return whether neither runner failed when it last looked for work."""
+        return self._at_psps.finds_work and self._at_endpoints.finds_work
 
     def _beat(self) -> None:
         """Leave a heartbeat, a write by which work that failed before is back."""

@@ -16,7 +16,7 @@ from adapters.sqlite.connection import connect
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
 from domain.sessions.session import CardSession
-from entrypoints.worker.job_runner import run_until_idle
+from entrypoints.worker.run_until_idle import run_until_idle
 from entrypoints.worker.worker import Worker
 from tests.adapters.postgresql.by_hand import execute
 from tests.event_receiver import EventReceiver

@@ -5,26 +5,19 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.psp.contract.samples import NOW
-from domain.errors import ServiceUnavailable
-from domain.events.deliver_event import Attempt, EndpointState
-from domain.events.event import EventType
-from domain.identifiers import CenterId, MerchantAccount
-from domain.sessions.session import CardSession, SessionStatus
+from domain.identifiers import CenterId, MerchantAccount, PspAccount
+from domain.sessions.session import CardSession
 from domain.storage import Storage
-from domain.worker.reconcile import MAX_PER_ROUND
+from domain.worker.jobs import jobs_at_psps
 from entrypoints.worker import job_runner, reports
-from entrypoints.worker.job_runner import Reconciler, run_until_idle, sessions_and_discards
-from entrypoints.worker.reports import EndpointLog, WorkLog
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_event_delivery
-from tests.event_receiver import EventReceiver
-from tests.installation import GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+from entrypoints.worker.job_runner import Chore, JobRunner
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.installation import MERCHANT, Installation, Trouble
 from tests.simulation.ports import Moment, WatchedStorage
 from tests.waiting import wait_until
 
@@ -33,24 +26,24 @@ from tests.waiting import wait_until
 def running(
     installation: Installation, storage: Storage | None = None
 ) -> Iterator[threading.Event]:
-    """Run a reconciler with four threads for a block, and lend the event that wakes it."""
+    """Run a runner with four threads for a block, and lend the event that wakes it."""
     container, work = installation.container, threading.Event()
-    reconciler = Reconciler(
-        take=sessions_and_discards(
+    runner = JobRunner(
+        take=jobs_at_psps(
             replace(container.settle_in_worker(), storage=storage or installation.storage),
             replace(container.discard_token(), storage=storage or installation.storage),
+            installation.clock,
         ),
-        clock=installation.clock,
         work=work,
         threads=4,
         threads_per_target=3,
         capacities=container.breakers().capacities,
     )
-    reconciler.start()
+    runner.start()
     try:
         yield work
     finally:
-        reconciler.stop()
+        runner.stop()
 
 
 def sessions_with_a_card(
@@ -170,94 +163,6 @@ def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_writ
         wait_until(lambda: settled(installation, sessions).count(True) == 4)
 
 
-def test_work_that_fails_is_in_the_log_once_and_so_is_its_return_a_line_a_minute_at_most() -> None:
-    seconds = [0.0]
-    work_log = WorkLog(lambda: seconds[0])
-    told: list[tuple[float, str, object]] = []
-    unavailable = ServiceUnavailable()
-    unavailable.__cause__ = OSError("/srv/cards.db: disk I/O error")
-    with capture_logs() as lines:
-        # For 200 seconds one reconciler fails each second, beside one that has nothing to write.
-        for seconds[0] in map(float, range(600)):
-            if seconds[0] < 200:
-                work_log.failed("sessions", unavailable)
-            if seconds[0] >= 310:
-                work_log.failed("events", ZeroDivisionError())
-            if seconds[0] % 20 == 0:
-                work_log.succeeded("sessions", "events", "discards")
-            new = lines[len(told) :]
-            told += [(seconds[0], line["event"], line["work"]) for line in new]
-
-    assert told == [
-        (0, "reconciler_without_storage", "sessions"),
-        (300, "reconciler_storage_back", ["sessions"]),
-        (360, "reconciler_fault", "events"),
-    ]
-    assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
-
-
-def test_the_command_works_until_nothing_is_due(installation: Installation) -> None:
-    sessions = [installation.add_card() for _ in range(MAX_PER_ROUND + 1)]
-    installation.clock.advance(timedelta(minutes=30))
-
-    rounds = run_until_idle(installation.reconcile)
-
-    assert [each.sessions for each in rounds] == [MAX_PER_ROUND, 1, 0]
-    assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
-
-
-def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_path: Path) -> None:
-    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
-    with EventReceiver() as away, EventReceiver() as taking:
-        away.status = 503
-        for each in (away, taking):
-            installation.container.add_event_endpoint()(
-                url=each.url, types=[EventType.ACCOUNT_STORED]
-            )
-        for number in (GOOD_CARD, OTHER_GOOD_CARD):
-            installation.stored_card(number)
-
-        with capture_logs() as logs:
-            run_until_idle(installation.reconcile)
-
-        assert (len(away.received), len(taking.received)) == (1, 2)
-        lines = [line["event"] for line in logs]
-        assert lines.count("event_endpoint_away") == 1
-
-        installation.clock.advance(timedelta(minutes=1))
-        run_until_idle(installation.reconcile)
-        assert len(away.received) == 2
-    installation.close()
-
-
-def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() -> None:
-    away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
-    back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
-    note_result = EndpointLog()
-    with capture_logs() as lines:
-        for each in (back, away, away, back, back, away):
-            note_result(each)
-    assert [line["event"] for line in lines] == [
-        "event_endpoint_away",
-        "event_endpoint_back",
-        "event_endpoint_away",
-    ]
-
-
-def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation) -> None:
-    installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    installation.clock.advance(timedelta(minutes=1))
-    run_until_idle(installation.reconcile)
-    installation.clock.advance(timedelta(hours=24))
-
-    with capture_logs() as logs:
-        run_until_idle(installation.reconcile)
-
-    (line,) = (line for line in logs if line["event"] == "psp_silent_for_24_hours")
-    assert (line["log_level"], line["silent"]) == ("error", 1)
-
-
 def test_a_psp_that_is_silent_for_a_day_is_in_the_log_of_the_worker_and_asked_again(
     installation: Installation,
 ) -> None:
@@ -285,3 +190,58 @@ def waiting(installation: Installation, sessions: Iterable[CardSession]) -> list
 def silent(logs: Iterable[MutableMapping[str, Any]]) -> int:
     """Return of how many jobs the log says that their PSP is silent."""
     return sum(line["silent"] for line in logs if line["event"] == "psp_silent_for_24_hours")
+
+
+def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
+    work, done = threading.Event(), []
+    runner: JobRunner[PspAccount] = JobRunner(
+        take={},
+        work=work,
+        threads=1,
+        threads_per_target=1,
+        chores=[
+            Chore("a", timedelta(0), lambda: done.append("often")),
+            Chore("b", timedelta(hours=1), lambda: done.append("seldom")),
+        ],
+    )
+    runner.start()
+
+    def is_done_often() -> bool:
+        work.set()
+        return done.count("often") > 3
+
+    wait_until(is_done_often)
+    runner.stop()
+    assert done.count("seldom") == 1
+
+
+def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.type_card(session)
+    installation.clock.advance(timedelta(seconds=30))
+    container, done = installation.container, threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a record that cannot be read")
+
+    runner = JobRunner(
+        take=jobs_at_psps(
+            container.settle_in_worker(), container.discard_token(), installation.clock
+        ),
+        work=threading.Event(),
+        threads=1,
+        threads_per_target=1,
+        chores=[
+            Chore("c", timedelta(hours=1), fail),
+            Chore("d", timedelta(hours=1), done.set),
+        ],
+    )
+    with capture_logs() as lines:
+        runner.start()
+        wait_until(lambda: installation.session(session.token_id).is_settled)
+        runner.stop()
+
+    assert done.is_set()
+    assert [line["event"] for line in lines].count("reconciler_fault") == 1

@@ -18,14 +18,11 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
-from domain.identifiers import PspAccount
-from entrypoints.worker.job_runner import Chore, Reconciler, sessions_and_discards
-from entrypoints.worker.reports import CardTestingLog
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
-from tests.builders import CENTER_ID, a_refused_card
+from tests.builders import a_refused_card
 from tests.event_receiver import EventReceiver
-from tests.installation import DECLINED_CARD, Installation
+from tests.installation import Installation
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
@@ -112,57 +109,6 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
     worker.stop()
 
 
-# Shows S23.
-def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
-    installation: Installation,
-) -> None:
-    def ten_cards_are_refused() -> None:
-        for _ in range(2):
-            session = installation.opened_session()
-            for _ in range(5):
-                installation.type_card(session, DECLINED_CARD)
-            installation.settle(session.token_id)
-
-    look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
-    with capture_logs() as logs:
-        ten_cards_are_refused()
-        look()
-        assert logs == []
-        ten_cards_are_refused()
-        look()
-        ten_cards_are_refused()
-        look()
-        installation.clock.advance(timedelta(hours=24))
-        ten_cards_are_refused()
-        ten_cards_are_refused()
-        look()
-
-    told = [(line["event"], line["log_level"], line["center_id"]) for line in logs]
-    assert told == [("card_testing_suspected", "warning", CENTER_ID)] * 2
-    assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
-
-
-def test_a_center_that_was_logged_by_a_clock_that_was_ahead_is_logged_again(
-    installation: Installation,
-) -> None:
-    look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
-    with capture_logs() as logs:
-        for jump in (timedelta(days=365), timedelta(days=-365)):
-            installation.clock.advance(jump)
-            with installation.storage.write() as unit:
-                unit.refused_cards.add(
-                    a_refused_card(
-                        number=number,
-                        attempt=1 + (jump.days > 0),
-                        refused_at=installation.clock.now(),
-                    )
-                    for number in range(20)
-                )
-                unit.commit()
-            look()
-    assert [line["event"] for line in logs] == ["card_testing_suspected"] * 2
-
-
 def test_a_worker_looks_for_card_testing(installation: Installation) -> None:
     with installation.storage.write() as unit:
         unit.refused_cards.add(
@@ -200,31 +146,7 @@ def test_what_a_psp_runs_beside_it_may_fail(installation: Installation) -> None:
 
     events = [line["event"] for line in lines if line["log_level"] == "error"]
     assert events == ["psp_background_fault", "psp_background_fault"]
-    assert not worker._reconciler._thread.is_alive()
-
-
-def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation) -> None:
-    work, done = threading.Event(), []
-    reconciler: Reconciler[PspAccount] = Reconciler(
-        take={},
-        clock=installation.clock,
-        work=work,
-        threads=1,
-        threads_per_target=1,
-        chores=[
-            Chore("a", timedelta(0), lambda: done.append("often")),
-            Chore("b", timedelta(hours=1), lambda: done.append("seldom")),
-        ],
-    )
-    reconciler.start()
-
-    def is_done_often() -> bool:
-        work.set()
-        return done.count("often") > 3
-
-    wait_until(is_done_often)
-    reconciler.stop()
-    assert done.count("seldom") == 1
+    assert not worker._at_psps._thread.is_alive()
 
 
 # Shows I10, F43.
@@ -256,37 +178,6 @@ def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
         is_over.set()
         wait_until(lambda: hanging.times == good.times)
         worker.stop()
-
-
-def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
-    installation.clock.advance(timedelta(seconds=30))
-    container, done = installation.container, threading.Event()
-
-    def fail() -> None:
-        raise ValueError("a record that cannot be read")
-
-    reconciler = Reconciler(
-        take=sessions_and_discards(container.settle_in_worker(), container.discard_token()),
-        clock=installation.clock,
-        work=threading.Event(),
-        threads=1,
-        threads_per_target=1,
-        chores=[
-            Chore("c", timedelta(hours=1), fail),
-            Chore("d", timedelta(hours=1), done.set),
-        ],
-    )
-    with capture_logs() as lines:
-        reconciler.start()
-        wait_until(lambda: installation.session(session.token_id).is_settled)
-        reconciler.stop()
-
-    assert done.is_set()
-    assert [line["event"] for line in lines].count("reconciler_fault") == 1
 
 
 def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from domain.events.event import EventType
+from domain.sessions.session import SessionStatus
+from domain.worker.reconcile import MAX_PER_ROUND
+from entrypoints.worker.run_until_idle import run_until_idle
+from tests.event_receiver import EventReceiver
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+
+
+def test_the_command_works_until_nothing_is_due(installation: Installation) -> None:
+    sessions = [installation.add_card() for _ in range(MAX_PER_ROUND + 1)]
+    installation.clock.advance(timedelta(minutes=30))
+
+    rounds = run_until_idle(installation.reconcile)
+
+    assert [each.sessions for each in rounds] == [MAX_PER_ROUND, 1, 0]
+    assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
+
+
+def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+    with EventReceiver() as away, EventReceiver() as taking:
+        away.status = 503
+        for each in (away, taking):
+            installation.container.add_event_endpoint()(
+                url=each.url, types=[EventType.ACCOUNT_STORED]
+            )
+        for number in (GOOD_CARD, OTHER_GOOD_CARD):
+            installation.stored_card(number)
+
+        with capture_logs() as logs:
+            run_until_idle(installation.reconcile)
+
+        assert (len(away.received), len(taking.received)) == (1, 2)
+        lines = [line["event"] for line in logs]
+        assert lines.count("event_endpoint_away") == 1
+
+        installation.clock.advance(timedelta(minutes=1))
+        run_until_idle(installation.reconcile)
+        assert len(away.received) == 2
+    installation.close()
+
+
+def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation) -> None:
+    installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.clock.advance(timedelta(minutes=1))
+    run_until_idle(installation.reconcile)
+    installation.clock.advance(timedelta(hours=24))
+
+    with capture_logs() as logs:
+        run_until_idle(installation.reconcile)
+
+    (line,) = (line for line in logs if line["event"] == "psp_silent_for_24_hours")
+    assert (line["log_level"], line["silent"]) == ("error", 1)
