@@ -39,6 +39,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.remove_account import RemoveAccount
+from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
@@ -172,6 +173,9 @@ class Container(DeclarativeContainer):
     list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
     list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock)
+    configure_payments = ThreadSafeSingleton(
+        ConfigurePayments, storage=storage, psps=settings.provided.psps
+    )
     psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = ThreadSafeSingleton(CircuitBreakers)
     outages = ThreadSafeSingleton(OutageLog)

@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import permutations
@@ -21,6 +20,7 @@ from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, BackgroundWork, PspP
 from adapters.psp.settings import SettingsError
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
+from domain.psps.capabilities import Capabilities
 from domain.psps.payment_provider import PaymentProvider
 
 if TYPE_CHECKING:
@@ -37,17 +37,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 Result = TypeVar("Result")
 
 
-class Missing(Enum):
-    """What keeps an installation from taking cards for a merchant account of a PSP."""
-
-    PSP = auto()
-    """The PSP is not installed, or CARDONFILE_PSPS does not name it."""
-    SETTINGS = auto()
-    """The PSP has none of its settings."""
-    KEYS = auto()
-    """The PSP has keys of other merchant accounts only."""
-
-
 @dataclass(frozen=True, slots=True)
 class InstalledPsp:
     """A PSP that is loaded, and its settings: None when it is not set up.
@@ -57,6 +46,11 @@ class InstalledPsp:
 
     plugin: AnyPspPlugin
     settings: Any = field(repr=False)  # of a type that only its plugin knows
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the PSP can do."""
+        return self.plugin.capabilities
 
     @property
     def is_set_up(self) -> bool:
@@ -109,22 +103,6 @@ class InstalledPsp:
         return _call(
             self.plugin, "run beside the worker", lambda: background(adapter, webhooks_url)
         )
-
-
-def what_is_missing(
-    psps: Mapping[ProviderName, InstalledPsp], name: str, account: MerchantAccount
-) -> Missing | None:
-    """Return what is missing to take cards for a merchant account of a PSP, or None.
-
-    Raises SettingsError when the plugin fails.
-    """
-    psp = psps.get(ProviderName(name))
-    if psp is None:
-        return Missing.PSP
-    if not psp.is_set_up:
-        return Missing.SETTINGS
-    accounts = psp.accounts()
-    return None if accounts is None or account in accounts else Missing.KEYS
 
 
 def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Result]) -> Result:

@@ -22,9 +22,9 @@ from waitress.server import BaseWSGIServer, create_server
 
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from adapters.psp.settings import SettingsError
+from domain.centers.configure_payments import Missing, what_is_missing
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
-from entrypoints.psps import Missing, what_is_missing
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
 from entrypoints.worker.worker import Worker
 
@@ -294,12 +294,13 @@ def warn_of_openings(container: Container) -> None:
 def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
     with container.storage().read() as unit:
-        configured = {(each.provider, each.merchant_account) for each in unit.configurations.all()}
+        configured = {each.psp_account for each in unit.configurations.all()}
     # Raises SettingsError when a package that a PSP needs is not installed.
     container.psp_adapters()
     psps = container.settings().psps
-    for name, account in sorted(configured):
-        match what_is_missing(psps, name, account):
+    for psp_account in sorted(configured):
+        name, account = psp_account
+        match what_is_missing(psps, psp_account):
             case Missing.PSP:
                 raise ServeError(
                     f"centers are configured for the PSP {name}, which is not here: install it, "

@@ -8,12 +8,11 @@ import click
 from click.core import ParameterSource
 from typing_extensions import override
 
-from domain.centers.center import Center, CenterNotFound
+from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotReady
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
-from domain.fields import parse_uuid
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CenterId, MerchantAccount, ProviderName
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from entrypoints.cli.installation import installation
-from entrypoints.psps import PSPS_SETTING, Missing, installed_names, what_is_missing
+from entrypoints.psps import PSPS_SETTING, installed_names
 
 if TYPE_CHECKING:
     from entrypoints.container import Container
@@ -117,18 +116,15 @@ def configure_payments(
                 session_minutes=session_minutes,
                 link_minutes=link_minutes,
             )
-            _require_psp(container, provider, configuration.merchant_account)
-        known_id = CenterId(parse_uuid("center_id", center_id))
-        with container.storage().write() as unit:
-            center = unit.centers.get(known_id)
-            if center is None:
-                raise CenterNotFound(known_id)
-            if configuration is None:
-                unit.configurations.remove(known_id)
-            else:
-                _check_consent_length(container, configuration.provider, center)
-                unit.configurations.put(known_id, configuration)
-            unit.commit()
+            # Shows here, and not to the first guest, when a package that a PSP needs is not
+            # installed.
+            container.psp_adapters()
+        try:
+            center = container.configure_payments()(center_id, configuration)
+        except PspNotReady as refused:
+            raise click.ClickException(_how_to_get_ready(container, refused)) from refused
+        except ConsentTooLong as refused:
+            raise click.ClickException(f"CENTER_ID: {refused}") from refused
         if configuration is None:
             click.echo(f"{center.name} takes no cards")
         else:
@@ -137,38 +133,14 @@ def configure_payments(
             )
 
 
-def _require_psp(container: Container, name: str, account: MerchantAccount) -> None:
-    """Refuse a PSP that is not loaded or not set up, and an account without keys."""
-    psps = container.settings().psps
-    missing = what_is_missing(psps, name, account)
-    if missing is Missing.PSP:
+def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
+    name, account = refused.account
+    if refused.missing is Missing.PSP:
         installed = installed_names()
         if name in installed:
-            raise click.ClickException(
-                f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
-            )
-        raise click.ClickException(
-            f"--provider: {name!a} is not known; known: {', '.join(installed)}"
-        )
-    if missing is not None:
-        how = psps[ProviderName(name)].how_to_set_up(account)
-        raise click.ClickException(
-            f"--provider: {name} is not set up: {how}"
-            if missing is Missing.SETTINGS
-            else f"--account: {name} has no keys for {account}: {how}"
-        )
-    # Shows here, and not to the first guest, when a package that the PSP needs is not installed.
-    container.psp_adapters()
-
-
-def _check_consent_length(container: Container, name: ProviderName, center: Center) -> None:
-    """Refuse a center whose name makes the consent longer than the PSP's page shows."""
-    from domain.psps.hosted_page import consent_for
-
-    length = len(consent_for(center.name).text)
-    longest = container.settings().psps[name].plugin.capabilities.max_consent_length
-    if length > longest:
-        raise click.ClickException(
-            f"CENTER_ID: the text that guests agree to names the center and has {length} "
-            f"characters; {name} shows {longest} at most: import the center with a shorter name"
-        )
+            return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
+        return f"--provider: {name!a} is not known; known: {', '.join(installed)}"
+    how = container.settings().psps[name].how_to_set_up(account)
+    if refused.missing is Missing.SETTINGS:
+        return f"--provider: {name} is not set up: {how}"
+    return f"--account: {name} has no keys for {account}: {how}"

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from adapters.psp.settings import SettingsError
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.centers.configure_payments import what_is_missing
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
 from entrypoints.container import build
-from entrypoints.psps import _load, installed_names, load_psps, what_is_missing
+from entrypoints.psps import _load, installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
 
 GOOD = """
@@ -175,7 +176,7 @@ def test_the_text_of_what_a_plugin_raises_is_not_shown(site: Site, hook: str, wh
 
 
 def use(settings: Settings) -> None:
-    what_is_missing(settings.psps, "acme", MerchantAccount("default"))
+    what_is_missing(settings.psps, PspAccount(ProviderName("acme"), DEFAULT_MERCHANT_ACCOUNT))
     build(settings).psp_adapters()
 
 
