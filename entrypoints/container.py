@@ -16,10 +16,17 @@ from limits.storage import Storage as CountStorage
 
 from adapters.events.sender import HttpEventSender
 from adapters.http.app import create_app
-from adapters.http.health import WorkerWatch
+from adapters.http.authentication import Authentication
+from adapters.http.cards import Cards
+from adapters.http.centers import Centers
+from adapters.http.guests import Guests
+from adapters.http.health import HealthChecks, WorkerWatch
+from adapters.http.hosted_payments import HostedPayments
+from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits, counts_in_redis
+from adapters.http.sessions import Sessions
 from adapters.http.trusted_proxy import TrustedProxy
-from adapters.http.use_cases import UseCases
+from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
 from adapters.psp.settings import SettingsError
@@ -235,50 +242,50 @@ class Container(DeclarativeContainer):
         CancelSessionsOfCaller, storage=storage, clock=clock
     )
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
-    use_cases = ThreadSafeSingleton(
-        UseCases,
-        add_card=Factory(
-            AddCard,
-            storage=storage,
-            limits=settings.provided.card_testing_limits,
-            postal_codes=postal_codes,
-            clock=clock,
-            ids=ids,
-        ),
-        list_accounts=Factory(ListAccounts, storage=storage),
-        read_account=Factory(ReadAccount, storage=storage),
-        remove_account=Factory(RemoveAccount, storage=storage, clock=clock, ids=ids),
-        choose_default_card=Factory(ChooseDefaultCard, storage=storage),
-        list_expiring_cards=Factory(ListExpiringCards, storage=storage),
-        read_session=Factory(ReadSession, storage=storage),
-        cancel_session=Factory(CancelSession, storage=storage, settle=settle_session, clock=clock),
-        list_sessions=Factory(ListSessions, storage=storage),
-        put_guest=Factory(PutGuest, storage=storage),
-        read_guest=Factory(ReadGuest, storage=storage),
-        list_centers=Factory(ListCenters, storage=storage),
-        read_center=Factory(ReadCenter, storage=storage),
-        list_products=Factory(ListProducts, storage=storage),
-        put_product=Factory(PutProduct, storage=storage),
-        open_hosted_page=Factory(
-            OpenHostedPage,
-            storage=storage,
-            limits=settings.provided.card_testing_limits,
-            settle=settle_session,
-            obtain_page=obtain_page,
-            links=links,
-            clock=clock,
-        ),
-        return_from_hosted_page=Factory(
-            ReturnFromHostedPage,
-            storage=storage,
-            providers=psps,
-            settle=settle_session,
-            clock=clock,
-        ),
-        cancel_hosted_page=Factory(CancelHostedPage, storage=storage),
-        find_way_back=Factory(FindWayBack, storage=storage),
-        receive_webhook=Factory(ReceiveWebhook, storage=storage, providers=psps, clock=clock),
+
+    # What the operations of the API call.
+    add_card = ThreadSafeSingleton(
+        AddCard,
+        storage=storage,
+        limits=settings.provided.card_testing_limits,
+        postal_codes=postal_codes,
+        clock=clock,
+        ids=ids,
     )
+    list_sessions = ThreadSafeSingleton(ListSessions, storage=storage)
+    read_session = ThreadSafeSingleton(ReadSession, storage=storage)
+    cancel_session = ThreadSafeSingleton(
+        CancelSession, storage=storage, settle=settle_session, clock=clock
+    )
+    list_accounts = ThreadSafeSingleton(ListAccounts, storage=storage)
+    read_account = ThreadSafeSingleton(ReadAccount, storage=storage)
+    remove_account = ThreadSafeSingleton(RemoveAccount, storage=storage, clock=clock, ids=ids)
+    choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
+    list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
+    put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
+    read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)
+    list_centers = ThreadSafeSingleton(ListCenters, storage=storage)
+    read_center = ThreadSafeSingleton(ReadCenter, storage=storage)
+    list_products = ThreadSafeSingleton(ListProducts, storage=storage)
+    put_product = ThreadSafeSingleton(PutProduct, storage=storage)
+    open_hosted_page = ThreadSafeSingleton(
+        OpenHostedPage,
+        storage=storage,
+        limits=settings.provided.card_testing_limits,
+        settle=settle_session,
+        obtain_page=obtain_page,
+        links=links,
+        clock=clock,
+    )
+    return_from_hosted_page = ThreadSafeSingleton(
+        ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock
+    )
+    cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage)
+    find_way_back = ThreadSafeSingleton(FindWayBack, storage=storage)
+    receive_webhook = ThreadSafeSingleton(
+        ReceiveWebhook, storage=storage, providers=psps, clock=clock
+    )
+
     rate_limits = ThreadSafeSingleton(
         RateLimits,
         write=settings.provided.write_limit,
@@ -292,18 +299,66 @@ class Container(DeclarativeContainer):
         ),
     )
     work_for_reconciler = ThreadSafeSingleton(Event)
+    wake_reconciler = ThreadSafeSingleton(waking, work_for_reconciler, workers)
+
+    # The resources of the API.
+    authenticate = ThreadSafeSingleton(Authentication, identity=identity, limits=rate_limits)
+    guests = ThreadSafeSingleton(
+        Guests, put_guest=put_guest, read_guest=read_guest, authenticate=authenticate
+    )
+    sessions = ThreadSafeSingleton(
+        Sessions,
+        add_card=add_card,
+        list_sessions=list_sessions,
+        read_session=read_session,
+        cancel_session=cancel_session,
+        authenticate=authenticate,
+        links=links,
+        wake_reconciler=wake_reconciler,
+    )
+    cards = ThreadSafeSingleton(
+        Cards,
+        list_accounts=list_accounts,
+        read_account=read_account,
+        remove_account=remove_account,
+        choose_default_card=choose_default_card,
+        list_expiring_cards=list_expiring_cards,
+        authenticate=authenticate,
+        clock=clock,
+        wake_reconciler=wake_reconciler,
+    )
+    centers = ThreadSafeSingleton(
+        Centers, list_centers=list_centers, read_center=read_center, authenticate=authenticate
+    )
+    products = ThreadSafeSingleton(
+        Products, list_products=list_products, put_product=put_product, authenticate=authenticate
+    )
+    hosted_payments = ThreadSafeSingleton(
+        HostedPayments,
+        open_hosted_page=open_hosted_page,
+        return_from_hosted_page=return_from_hosted_page,
+        cancel_hosted_page=cancel_hosted_page,
+        find_way_back=find_way_back,
+        links=links,
+        wake_reconciler=wake_reconciler,
+    )
+    webhooks = ThreadSafeSingleton(
+        Webhooks, receive_webhook=receive_webhook, wake_reconciler=wake_reconciler
+    )
+    health = ThreadSafeSingleton(HealthChecks, storage=storage, workers=workers)
     app = ThreadSafeSingleton(
         build_app,
         Factory(
             create_app,
-            use_cases=use_cases,
-            identity=identity,
-            storage=storage,
+            guests=guests,
+            sessions=sessions,
+            cards=cards,
+            centers=centers,
+            products=products,
+            hosted_payments=hosted_payments,
+            webhooks=webhooks,
+            health=health,
             links=links,
-            clock=clock,
-            limits=rate_limits,
-            wake_reconciler=Factory(waking, work_for_reconciler, workers),
-            workers=workers,
         ),
         settings.provided.psps,
         psp_adapters,

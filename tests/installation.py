@@ -55,6 +55,7 @@ from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import make_database, transaction_of
+from tests.use_cases import UseCases
 
 BASE_URL: Final = "http://127.0.0.1:8000"
 REDIRECT_URI: Final = "https://shop.example/cards?from=spa"
@@ -199,7 +200,7 @@ class Installation:
         self.psp = fake.psp
         self.provider = TroubledProvider(fake)
         self.container.psp_adapters.override(providers.Object({**adapters, FAKE: self.provider}))
-        self.use_cases = self.container.use_cases()
+        self.use_cases = UseCases.of(self.container)
         self.settle = self.container.settle_session()
         self.reconcile = self.container.reconcile()
         self.caller = self.a_caller()

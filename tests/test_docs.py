@@ -18,7 +18,7 @@ import pytest
 from falcon import inspect as falcon_inspect
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
-from adapters.http.operations import OPERATIONS
+from adapters.http.openapi import OPERATIONS
 from domain.permissions import Permission
 from domain.sessions.session import NEXT_STATUS, SessionStatus
 from entrypoints.cli.main import main

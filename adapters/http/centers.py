@@ -1,53 +1,133 @@
-"""Centers and the cards that expire there: `/v1/centers`."""
+"""The caller's centers: `/v1/centers` and `/v1/centers/{center_id}`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 import falcon
+from msgspec import Struct
 
 from adapters.http.authentication import Authentication
+from adapters.http.examples import CENTER_IDS
+from adapters.http.operations import (
+    ANY_TOKEN,
+    PAGING,
+    PAGING_REFUSALS,
+    Operation,
+    Responder,
+    Tag,
+    parameter,
+)
 from adapters.http.requests import Query
-from adapters.http.responses import CenterInfo, ExpiringCards, ListedCenters, json_body
-from adapters.http.use_cases import UseCases
-from domain.outside import Clock
+from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_example
+from domain import errors
+from domain.centers.list_centers import ConfiguredCenter, ListCenters, ReadCenter
+from domain.pagination import Page
+
+CENTERS: Final = "/v1/centers"
+
+CENTER_ID: Final = parameter("center_id", "path", "The center.", known=CENTER_IDS)
+
+
+class CenterInfo(Struct, frozen=True, kw_only=True):
+    """A center, and what a client must know before it adds a card there."""
+
+    id: Annotated[Uuid, uuid_example("The center.")]
+    name: Annotated[str, example("Harbor Spa")]
+    takes_cards: Annotated[bool, example(True, "Whether payments are configured.")]
+    avs: Annotated[
+        bool, example(False, "Whether add-card needs billing_info: address verification is on.")
+    ]
+    cards_per_guest: Annotated[
+        Literal["one", "many"] | None,
+        example("many", "How many cards a guest may have here; null if it takes none."),
+    ]
+    redirect_origins: Annotated[
+        list[str],
+        example(["https://shop.example"], "The origins that redirect_uri may have; if empty, any."),
+    ]
+    link_minutes: Annotated[
+        int | None,
+        example(43_200, "The longest link_minutes of add-card; null if it takes no cards."),
+    ]
+
+    @classmethod
+    def of(cls, found: ConfiguredCenter) -> CenterInfo:
+        """Return the response for a center."""
+        configuration = found.configuration
+        return cls(
+            id=found.center.id,
+            name=found.center.name,
+            takes_cards=configuration is not None,
+            avs=configuration is not None and configuration.avs,
+            cards_per_guest=configuration.cards_per_guest.value if configuration else None,
+            redirect_origins=list(configuration.redirect_origins) if configuration else [],
+            link_minutes=configuration.max_link_minutes if configuration else None,
+        )
+
+
+class ListedCenters(Struct, frozen=True, kw_only=True):
+    """A page of the caller's centers."""
+
+    centers: list[CenterInfo]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[ConfiguredCenter]) -> ListedCenters:
+        """Return a page of centers."""
+        centers = [CenterInfo.of(each) for each in page.items]
+        return cls(centers=centers, page_info=PageInfo.of(page))
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="get",
+        path=CENTERS,
+        name="listCenters",
+        tag=Tag.CENTERS,
+        summary="List the centers that the token is for",
+        description="By name.",
+        parameters=PAGING,
+        response=ListedCenters,
+        needs=ANY_TOKEN,
+        refusals=PAGING_REFUSALS,
+    ),
+    Operation(
+        method="get",
+        path=CENTERS + "/{center_id}",
+        name="readCenter",
+        tag=Tag.CENTERS,
+        summary="Read how a center takes cards",
+        parameters=(CENTER_ID,),
+        response=CenterInfo,
+        needs=ANY_TOKEN,
+        refusals=(errors.UserNotAuthorized(), errors.InvalidCenterId()),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Centers:
-    """The caller's centers, and cards that expire."""
+    """List and read the caller's centers."""
 
-    use_cases: UseCases
+    list_centers: ListCenters
+    read_center: ReadCenter
     authenticate: Authentication
-    clock: Clock
 
-    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Add the routes."""
-        app.add_route("/v1/centers", self)
-        app.add_route("/v1/centers/{center_id}", self, suffix="center")
-        app.add_route("/v1/centers/{center_id}/accounts", self, suffix="accounts")
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {"listCenters": self.list, "readCenter": self.read}
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's centers, by name."""
         caller = self.authenticate(req)
         query = Query(req)
-        page = self.use_cases.list_centers(caller, pages=query.all("page"), sizes=query.all("size"))
+        page = self.list_centers(caller, pages=query.all("page"), sizes=query.all("size"))
         json_body(resp, ListedCenters.of(page))
 
-    def on_get_center(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+    def read(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """Read one of the caller's centers."""
         caller = self.authenticate(req)
-        json_body(resp, CenterInfo.of(self.use_cases.read_center(caller, center_id=center_id)))
-
-    def on_get_accounts(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
-        """List the center's cards on file that expire before a date, soonest first."""
-        caller = self.authenticate(req)
-        query = Query(req)
-        page = self.use_cases.list_expiring_cards(
-            caller,
-            center_id=center_id,
-            expires_before=query.all("expires_before"),
-            pages=query.all("page"),
-            sizes=query.all("size"),
-        )
-        json_body(resp, ExpiringCards.of(page, self.clock.now()))
+        json_body(resp, CenterInfo.of(self.read_center(caller, center_id=center_id)))

@@ -104,12 +104,27 @@ _BY_STATUS: Final[Mapping[int, type[Refusal]]] = {
     415: UnsupportedMediaType,
 }
 
+_PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
+    ServiceUnavailable: UNREACHABLE,
+    InternalError: Problem(
+        status=500,
+        title="Something went wrong",
+        advice="The fault is ours, and nothing was charged. Please go back to where you started.",
+    ),
+}
+"""What a guest reads who was refused for reasons of ours."""
+
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:
     """Turn every error that a resource raises into a response."""
     app.add_error_handler(Exception, _on_fault)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
-    app.add_error_handler(Refusal, _on_refusal)
+    app.add_error_handler(Refusal, _refuse)
+    app.add_error_handler(UserNotAuthenticated, _ask_for_token)
+    app.add_error_handler(UserNotAuthorized, _log_lack_of_permission)
+    app.add_error_handler(TooManyRequests, _say_when_to_try_again)
+    app.add_error_handler(CardLimitReached, _log_card_limit)
+    app.add_error_handler(ServiceUnavailable, _log_outage)
 
 
 def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
@@ -121,34 +136,56 @@ def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
     return error
 
 
-def _on_refusal(
-    req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: object = None
-) -> None:
-    if isinstance(refusal, UserNotAuthenticated):
-        resp.set_header("WWW-Authenticate", "Bearer")
-    if isinstance(refusal, TooManyRequests):
-        resp.set_header("Retry-After", str(refusal.retry_after_seconds))
-    if isinstance(refusal, UserNotAuthorized):
-        log.warning(
-            "permission_refused",
-            method=req.method,
-            route=req.uri_template,
-            caller=req.context.get("caller"),
-        )
-    if isinstance(refusal, CardLimitReached):
-        log_card_limit(refusal, caller=req.context.get("caller"))
-    if isinstance(refusal, ServiceUnavailable):
-        cause = refusal.__cause__
-        log.error(
-            "service_unavailable",
-            cause=str(cause) if cause else "no connection or write lock in time",
-        )
+def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: object = None) -> None:
     if f"{req.path}/".startswith("/hosted-payments/"):
-        show_problem(resp, _problem(refusal))
+        show_problem(resp, _PROBLEMS.get(type(refusal)) or _problem(refusal))
     else:
         resp.status = refusal.code
         resp.set_header(ERROR_TYPE, refusal.type)
         json_body(resp, error_body(req.path, refusal))
+
+
+def _ask_for_token(
+    req: falcon.Request, resp: falcon.Response, refusal: UserNotAuthenticated, _: object
+) -> None:
+    resp.set_header("WWW-Authenticate", "Bearer")
+    _refuse(req, resp, refusal)
+
+
+def _log_lack_of_permission(
+    req: falcon.Request, resp: falcon.Response, refusal: UserNotAuthorized, _: object
+) -> None:
+    log.warning(
+        "permission_refused",
+        method=req.method,
+        route=req.uri_template,
+        caller=req.context.get("caller"),
+    )
+    _refuse(req, resp, refusal)
+
+
+def _say_when_to_try_again(
+    req: falcon.Request, resp: falcon.Response, refusal: TooManyRequests, _: object
+) -> None:
+    resp.set_header("Retry-After", str(refusal.retry_after_seconds))
+    _refuse(req, resp, refusal)
+
+
+def _log_card_limit(
+    req: falcon.Request, resp: falcon.Response, refusal: CardLimitReached, _: object
+) -> None:
+    log_card_limit(refusal, caller=req.context.get("caller"))
+    _say_when_to_try_again(req, resp, refusal, _)
+
+
+def _log_outage(
+    req: falcon.Request, resp: falcon.Response, refusal: ServiceUnavailable, _: object
+) -> None:
+    cause = refusal.__cause__
+    log.error(
+        "service_unavailable", cause=str(cause) if cause else "no connection or write lock in time"
+    )
+    _refuse(req, resp, refusal)
 
 
 def log_card_limit(reached: CardLimitReached, *, caller: str | None) -> None:
@@ -163,24 +200,15 @@ def _on_http_error(
     for name, value in dict(error.headers or {}).items():
         resp.set_header(name, value)
     otherwise = InvalidRequest if error.status_code < 500 else InternalError
-    _on_refusal(req, resp, _BY_STATUS.get(error.status_code, otherwise)())
+    _refuse(req, resp, _BY_STATUS.get(error.status_code, otherwise)())
 
 
 def _on_fault(req: falcon.Request, resp: falcon.Response, fault: Exception, _: object) -> None:
     log.error("internal_error", method=req.method, route=req.uri_template, exc_info=fault)
-    _on_refusal(req, resp, InternalError())
+    _refuse(req, resp, InternalError())
 
 
 def _problem(refusal: Refusal) -> Problem:
-    if isinstance(refusal, ServiceUnavailable):
-        return UNREACHABLE
-    if isinstance(refusal, InternalError):
-        return Problem(
-            status=500,
-            title="Something went wrong",
-            advice="The fault is ours, and nothing was charged. "
-            "Please go back to where you started.",
-        )
     return Problem(
         status=refusal.code,
         title="This page cannot be shown",

@@ -2,36 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import falcon
+import msgspec
 
+from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
-from adapters.http.requests import GuestBody, read_body
-from adapters.http.responses import GuestRecord, json_body
-from adapters.http.use_cases import UseCases
-from domain.permissions import MAY_PUT_GUESTS
+from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS
+from adapters.http.operations import Operation, Responder, Tag, parameter
+from adapters.http.requests import BODY_REFUSALS, RequestBody, field, read_body, text
+from adapters.http.responses import Done, Uuid, example, json_body, uuid_example
+from domain import errors
+from domain.billing import MAX_LENGTHS
+from domain.guests.guest import MAX_NAME_LENGTH, Guest
+from domain.guests.put_guest import PutGuest
+from domain.guests.read_guest import ReadGuest
+from domain.permissions import MAY_PUT_GUESTS, MAY_VIEW_GUESTS
+
+GUEST: Final = "/api/v1/guests/{guest_id}"
+
+GUEST_ID: Final = parameter("guest_id", "path", "The guest.", known=GUEST_IDS)
+
+GUEST_WITH_CARD: Final = parameter("guest_id", "path", "The guest.", known=GUEST_WITH_CARD_IDS)
+
+GUEST_REFUSALS: Final = (errors.GuestNotFound(), errors.GuestIdNotUsable())
+
+SAME_GUEST: Final = {"guest_id": "$request.path.guest_id"}
+
+
+class GuestBody(RequestBody, frozen=True, kw_only=True):
+    """The body that creates or updates a guest. Unknown fields are ignored and never stored."""
+
+    required: ClassVar[tuple[str, ...]] = ("first_name", "last_name")
+
+    first_name: Annotated[object, text(MAX_NAME_LENGTH, "Ada")] = None
+    last_name: Annotated[object, text(MAX_NAME_LENGTH, "Sample")] = None
+    email: Annotated[
+        object,
+        field(
+            "Null if it is not known.",
+            type=["string", "null"],
+            maxLength=MAX_LENGTHS["email"],
+            examples=["ada@example.com"],
+        ),
+    ] = None
+
+
+class GuestRecord(Done, frozen=True, kw_only=True):
+    """A guest."""
+
+    id: Annotated[Uuid, uuid_example("The guest.")]
+    first_name: Annotated[str, example("Ada")]
+    last_name: Annotated[str, example("Sample")]
+    email: Annotated[str | None, example("ada@example.com", "Null if it is not known.")]
+
+    @classmethod
+    def of(cls, guest: Guest) -> GuestRecord:
+        """Return the response for a guest."""
+        return msgspec.convert(guest, cls, from_attributes=True)
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="put",
+        path=GUEST,
+        name="putGuest",
+        tag=Tag.GUESTS,
+        summary="Create or update a guest under an id of yours",
+        description=(
+            "Creating needs `guests:add`, changing `guests:edit`; repeating a request changes "
+            "nothing. Tokens that are limited to centers get 403."
+        ),
+        parameters=(GUEST_ID,),
+        body=GuestBody,
+        response=GuestRecord,
+        needs=MAY_PUT_GUESTS,
+        links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},
+        refusals=(
+            *BODY_REFUSALS,
+            errors.GuestIdNotUsable(),
+            errors.InvalidField("first_name", "1 to 200 characters, not blank"),
+        ),
+    ),
+    Operation(
+        method="get",
+        path=GUEST,
+        name="readGuest",
+        tag=Tag.GUESTS,
+        summary="Read a guest",
+        description="Tokens that are limited to centers get 403.",
+        parameters=(GUEST_ID,),
+        response=GuestRecord,
+        needs=MAY_VIEW_GUESTS,
+        refusals=GUEST_REFUSALS,
+    ),
+)
+
+
+prepare(GuestBody, GuestRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guests:
     """Create, update and read a guest."""
 
-    use_cases: UseCases
+    put_guest: PutGuest
+    read_guest: ReadGuest
     authenticate: Authentication
 
-    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Add the route."""
-        app.add_route("/api/v1/guests/{guest_id}", self)
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {"putGuest": self.put, "readGuest": self.read}
 
-    def on_put(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+    def put(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Create or update the guest."""
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
         caller.require_all_centers()
         caller.require(MAY_PUT_GUESTS)
         body = read_body(req, GuestBody)
-        guest = self.use_cases.put_guest(
+        guest = self.put_guest(
             caller,
             guest_id=guest_id,
             first_name=body.first_name,
@@ -40,7 +133,7 @@ class Guests:
         )
         json_body(resp, GuestRecord.of(guest))
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+    def read(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Read the guest."""
         caller = self.authenticate(req)
-        json_body(resp, GuestRecord.of(self.use_cases.read_guest(caller, guest_id=guest_id)))
+        json_body(resp, GuestRecord.of(self.read_guest(caller, guest_id=guest_id)))

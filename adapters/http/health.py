@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -11,9 +11,32 @@ from typing import Final
 import falcon
 import structlog
 
+from adapters.http.operations import Operation, Responder, Tag
 from adapters.http.responses import Health, json_body
 from domain.errors import ServiceUnavailable
 from domain.storage import Storage
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="get",
+        path="/healthz",
+        name="alive",
+        tag=Tag.SERVICE,
+        summary="Whether the process is alive",
+        response=Health,
+        also_head=True,
+    ),
+    Operation(
+        method="get",
+        path="/readyz",
+        name="ready",
+        tag=Tag.SERVICE,
+        summary="Whether the service can read and write its records",
+        response=Health,
+        also_head=True,
+    ),
+)
+
 
 CHECK_EVERY_SECONDS: Final = 60.0
 """How often a process that gets no `/readyz` requests checks for a worker."""
@@ -53,26 +76,25 @@ class WorkerWatch:
                 self.is_missing()
 
 
-class Alive:
-    """Liveness: the process responds, whatever else is wrong."""
-
-    def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Respond with 200."""
-        json_body(resp, Health(status="ok"))
-
-    on_head = on_get
-
-
 @dataclass(frozen=True, kw_only=True)
-class Ready:
-    """Readiness: records can be read and written. A missing worker is named, but not an error."""
+class HealthChecks:
+    """Liveness and readiness."""
 
     storage: Storage
     workers: WorkerWatch
 
-    def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
-        """Respond with 200, or with 503 while the storage is unavailable."""
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {"alive": self.alive, "ready": self.ready}
+
+    def alive(self, _: falcon.Request, resp: falcon.Response) -> None:
+        """Respond with 200: the process responds, whatever else is wrong."""
+        json_body(resp, Health(status="ok"))
+
+    def ready(self, _: falcon.Request, resp: falcon.Response) -> None:
+        """Respond with 200 if records can be read and written; 503 while the storage is unavailable.
+
+        A missing worker is named, but not an error.
+        """
         self.storage.check()
         json_body(resp, Health(status=READY_WITHOUT_WORKER if self.workers.is_missing() else READY))
-
-    on_head = on_get

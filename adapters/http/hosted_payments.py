@@ -6,20 +6,21 @@ neither is possible, the guest sees a page that says why. An old link shows a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import falcon
 
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
+from adapters.http.operations import Operation, Responder, Tag, parameter
 from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
 from adapters.http.requests import Query
-from adapters.http.use_cases import UseCases
 from domain.errors import ServiceUnavailable
-from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.find_way_back import FindWayBack, WayBack
+from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
@@ -28,9 +29,83 @@ from domain.hosted_payments.link import (
     LinkPaused,
     LinkUnknown,
 )
-from domain.hosted_payments.open_hosted_page import PageUnderWay
+from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER
+
+_LINK_TOKEN: Final = parameter(
+    "token_id", "query", "The session, from the response to add-card.", required=True
+)
+
+_LINK_PROBLEMS: Final = {
+    404: "The link is not known.",
+    503: "Try again in a moment.",
+    500: "A fault of the service.",
+}
+
+_WAY_BACK: Final = {303: "Back to redirect_uri.", 400: "Malformed request.", **_LINK_PROBLEMS}
+
+_LINK: Final = Operation(
+    method="get",
+    path="/hosted-payments",
+    name="openHostedPage",
+    tag=Tag.SESSIONS,
+    summary="The link to which the client redirects the guest's browser",
+    description="`hosted_payment_uri` in the response to add-card: open that in a browser.",
+    parameters=(
+        _LINK_TOKEN,
+        parameter(
+            "redirect_uri",
+            "query",
+            "The redirect_uri of the add-card request.",
+            required=True,
+            type="string",
+            format="uri",
+        ),
+    ),
+    pages={
+        200: "After 24 hours: a page with a button, which sends the same address as a POST.",
+        303: "To the hosted page, or back to redirect_uri once the session is settled.",
+        400: "The link has been changed.",
+        410: "The link has expired.",
+        429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
+        **_LINK_PROBLEMS,
+    },
+)
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    _LINK,
+    replace(
+        _LINK,
+        method="post",
+        name="openHostedPageByClick",
+        summary="The button of the page that an old link shows",
+        description="As above, whatever the age of the link.",
+        pages={
+            **{status: meaning for status, meaning in _LINK.pages.items() if status != 200},
+            403: "Sent by a page of another origin.",
+        },
+    ),
+    Operation(
+        method="get",
+        path="/hosted-payments/return",
+        name="returnFromHostedPage",
+        tag=Tag.SESSIONS,
+        summary="Where the hosted page sends a guest who has finished",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    ),
+    Operation(
+        method="get",
+        path="/hosted-payments/cancel",
+        name="cancelHostedPage",
+        tag=Tag.SESSIONS,
+        summary="Where the hosted page sends a guest who goes back without a card",
+        parameters=(_LINK_TOKEN,),
+        pages=_WAY_BACK,
+    ),
+)
 
 
 class ClickedElsewhere(Exception):
@@ -58,11 +133,6 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         title="This link has expired",
         advice="It can no longer be used. Please go back and ask for a new link.",
     ),
-    LinkPaused: Problem(
-        status=429,
-        title="Too many cards were refused",
-        advice="No card can be added for now. Please go back, and try again later.",
-    ),
     # The second request of a double click, say.
     PageUnderWay: Problem(
         status=503,
@@ -75,29 +145,48 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 }
 """What the guest reads when the link leads nowhere."""
 
+_PAUSE: Final = Problem(
+    status=429,
+    title="Too many cards were refused",
+    advice="No card can be added for now. Please go back, and try again later.",
+)
+
+
+_ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostedPayments:
     """The link that a client sends its guest to, and the two ways back from the PSP's page."""
 
-    use_cases: UseCases
+    open_hosted_page: OpenHostedPage
+    return_from_hosted_page: ReturnFromHostedPage
+    cancel_hosted_page: CancelHostedPage
+    find_way_back: FindWayBack
     links: HostedLinks
     wake_reconciler: Callable[[], None]
 
-    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Add the routes, and the pages for guests who cannot be redirected."""
-        app.add_route("/hosted-payments", self)
-        app.add_route("/hosted-payments/return", self, suffix="return")
-        app.add_route("/hosted-payments/cancel", self, suffix="cancel")
-        for error in _PROBLEMS:
-            app.add_error_handler(error, self._show_problem)
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {
+            "openHostedPage": self.open,
+            "openHostedPageByClick": self.open_by_click,
+            "returnFromHostedPage": self.come_back,
+            "cancelHostedPage": self.go_back,
+        }
+
+    def add_error_handlers(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
+        """Show a page to each guest who cannot be redirected."""
+        for error, problem in _PROBLEMS.items():
+            app.add_error_handler(error, self._showing(problem))
+        app.add_error_handler(LinkPaused, self._show_pause)
         app.add_error_handler(ClickNeeded, self._show_button)
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def open(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now; an old link shows a button."""
         self._open(req, resp, by_click=False)
 
-    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now: the guest clicked the button.
 
         A browser says from which origin; some programs that guests use say nothing.
@@ -108,7 +197,7 @@ class HostedPayments:
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
         query = Query(req)
-        address = self.use_cases.open_hosted_page(
+        address = self.open_hosted_page(
             token_id=query.only("token_id"),
             redirect_uri=query.only("redirect_uri"),
             by_click=by_click,
@@ -116,26 +205,30 @@ class HostedPayments:
         self.wake_reconciler()
         _redirect(resp, address)
 
-    def on_get_return(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def come_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Settle the session if the PSP responds in time, and redirect to the shop."""
         query = Query(req)
-        address = self.use_cases.return_from_hosted_page(
+        address = self.return_from_hosted_page(
             token_id=query.only("token_id"), parameters=query.except_for("token_id")
         )
         self.wake_reconciler()
         _redirect(resp, address)
 
-    def on_get_cancel(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Note it, and redirect to the shop. The link works until the session ends."""
-        _redirect(resp, self.use_cases.cancel_hosted_page(token_id=Query(req).only("token_id")))
+        _redirect(resp, self.cancel_hosted_page(token_id=Query(req).only("token_id")))
 
-    def _show_problem(
-        self, req: falcon.Request, resp: falcon.Response, error: Exception, _: object
+    def _showing(self, problem: Problem) -> _ErrorHandler:
+        def show(req: falcon.Request, resp: falcon.Response, _: Exception, __: object) -> None:
+            show_problem(resp, problem, self._way_back(req))
+
+        return show
+
+    def _show_pause(
+        self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object
     ) -> None:
-        problem = next(each for kind, each in _PROBLEMS.items() if isinstance(error, kind))
-        if isinstance(error, LinkPaused):
-            log_card_limit(error.reached, caller=None)
-            problem = replace(problem, retry_after_seconds=error.reached.retry_after_seconds)
+        log_card_limit(paused.reached, caller=None)
+        problem = replace(_PAUSE, retry_after_seconds=paused.reached.retry_after_seconds)
         show_problem(resp, problem, self._way_back(req))
 
     def _show_button(
@@ -145,7 +238,7 @@ class HostedPayments:
 
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
-            return self.use_cases.find_way_back(token_id=Query(req).only("token_id"))
+            return self.find_way_back(token_id=Query(req).only("token_id"))
         return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final, cast
 
@@ -10,16 +10,48 @@ import falcon
 import msgspec
 from msgspec import Struct
 
+from adapters.http import (
+    cards,
+    centers,
+    guests,
+    health,
+    hosted_payments,
+    products,
+    sessions,
+    webhooks,
+)
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
 from adapters.http.examples import request_bodies
-from adapters.http.operations import OPERATIONS, TAGS, Json, Operation
+from adapters.http.operations import TAGS, Json, Operation, Responder, Tag
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
 from domain.hosted_payments.link import HostedLinks
 from domain.permissions import Permission
 
-_BODIES: Final = {each.body.__name__: each.body for each in OPERATIONS if each.body is not None}
+_OPENAPI: Final = Operation(
+    method="get",
+    path="/openapi.json",
+    name="openapi",
+    tag=Tag.SERVICE,
+    summary="This document",
+    pages={200: "The OpenAPI document."},
+)
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    *guests.OPERATIONS,
+    *sessions.OPERATIONS,
+    *cards.OPERATIONS,
+    *centers.OPERATIONS,
+    *products.OPERATIONS,
+    *hosted_payments.OPERATIONS,
+    *webhooks.OPERATIONS,
+    *health.OPERATIONS,
+    _OPENAPI,
+)
+"""Every operation of the interface, in the order of the document."""
+
+_BODIES: Final = {op.body.__name__: op.body for op in OPERATIONS if op.body is not None}
 _REFUSALS: Final = (InvalidRequest(), InternalError(), errors.ServiceUnavailable())
 """How every operation may refuse, authenticated or not."""
 _AUTHENTICATED_REFUSALS: Final = (
@@ -69,7 +101,11 @@ class OpenApi:
     def _encoded(self) -> bytes:
         return msgspec.json.encode(document(self._links.base_url))
 
-    def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to the operation, by its name."""
+        return {"openapi": self.show}
+
+    def show(self, _: falcon.Request, resp: falcon.Response) -> None:
         """Respond with the document."""
         resp.content_type = "application/json"
         resp.data = self._encoded
@@ -77,9 +113,9 @@ class OpenApi:
 
 def document(base_url: str) -> Json:
     """Return the OpenAPI document of a service at `base_url`."""
-    types = {each for op in OPERATIONS for each in (op.body, op.response) if each is not None}
+    types = {body for op in OPERATIONS for body in (op.body, op.response) if body is not None}
     _, schemas = msgspec.json.schema_components(
-        sorted(types | {Refused, ErrorObject}, key=lambda each: each.__name__),
+        sorted(types | {Refused, ErrorObject}, key=lambda body: body.__name__),
         ref_template="#/components/schemas/{name}",
     )
     paths: dict[str, Json] = {}
@@ -112,7 +148,7 @@ def _schema(name: str, schema: Json) -> Json:
         # Responses always have their fields. In a request, None stands for a missing field.
         if body is None or described.get("default", ...) is None:
             described.pop("default", None)
-    required = [each for each in properties if each != "payment_reference"]
+    required = [field for field in properties if field != "payment_reference"]
     return {**schema, "required": required if body is None else list(body.required)}
 
 
@@ -142,7 +178,7 @@ def _needed(any_of: Collection[Permission] | None) -> str:
         return ""
     if not any_of:
         return "Any token will do."
-    *others, last = [f"`{each}`" for each in Permission if each in any_of]
+    *others, last = [f"`{permission}`" for permission in Permission if permission in any_of]
     return f"Needs {', '.join(others)} or {last}." if others else f"Needs {last}."
 
 

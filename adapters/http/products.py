@@ -2,40 +2,175 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import falcon
+from msgspec import Struct
 
+from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
-from adapters.http.requests import ProductBody, Query, read_body
-from adapters.http.responses import ProductForSale, ProductsForSale, json_body
-from adapters.http.use_cases import UseCases
-from domain.permissions import MAY_EDIT_PRODUCTS
+from adapters.http.centers import CENTER_ID, CENTERS
+from adapters.http.examples import CENTER_IDS, PRODUCT_IDS
+from adapters.http.operations import (
+    PAGING,
+    PAGING_REFUSALS,
+    Operation,
+    Responder,
+    Tag,
+    parameter,
+)
+from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
+from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_example
+from domain import errors
+from domain.pagination import Page
+from domain.permissions import MAY_EDIT_PRODUCTS, MAY_VIEW_PRODUCTS
+from domain.products.list_products import ListProducts
+from domain.products.product import (
+    MAX_CODE_LENGTH,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_NAME_LENGTH,
+    Product,
+)
+from domain.products.put_product import PutProduct
+
+_CENTER_OF_PRODUCT: Final = {**CENTER_ID, "examples": {"spa": CENTER_IDS["spa"]}}
+
+_PRODUCT_ID: Final = parameter("product_id", "path", "The product.", known=PRODUCT_IDS)
+
+
+class ProductBody(RequestBody, frozen=True, kw_only=True):
+    """The body that creates or updates a product. Unknown fields are ignored and never stored."""
+
+    required: ClassVar[tuple[str, ...]] = ("code", "name", "price")
+
+    code: Annotated[object, text(MAX_CODE_LENGTH, "OIL-50")] = None
+    name: Annotated[object, text(MAX_NAME_LENGTH, "Massage oil, 50 ml")] = None
+    description: Annotated[
+        object,
+        field(
+            "May be empty, and have line breaks.",
+            type="string",
+            maxLength=MAX_DESCRIPTION_LENGTH,
+            examples=["Almond and lavender"],
+        ),
+    ] = ""
+    price: Annotated[
+        object,
+        field(
+            "A decimal number in major units, and a currency (ISO 4217).",
+            type="object",
+            properties={
+                "amount": {"type": "string", "pattern": "^[0-9]+([.][0-9]{1,4})?$"},
+                "currency": {"type": "string", "pattern": "^[A-Z]{3}$"},
+            },
+            required=["amount", "currency"],
+            examples=[{"amount": "49.90", "currency": "EUR"}],
+        ),
+    ] = None
+
+
+class Price(Struct, frozen=True):
+    """An amount of money."""
+
+    amount: Annotated[str, example("49.90", "A decimal number in major units.")]
+    currency: Annotated[str, example("EUR", "ISO 4217.")]
+
+
+class ProductForSale(Struct, frozen=True, kw_only=True):
+    """A product of a center."""
+
+    id: Annotated[Uuid, uuid_example("The product.")]
+    code: Annotated[str, example("OIL-50")]
+    name: Annotated[str, example("Massage oil, 50 ml")]
+    description: Annotated[str, example("Almond and lavender")]
+    price: Price
+
+    @classmethod
+    def of(cls, product: Product) -> ProductForSale:
+        """Return the response for a product."""
+        return cls(
+            id=product.id,
+            code=product.code,
+            name=product.name,
+            description=product.description,
+            price=Price(amount=str(product.amount), currency=product.currency),
+        )
+
+
+class ProductsForSale(Struct, frozen=True, kw_only=True):
+    """A page of a center's products."""
+
+    products: list[ProductForSale]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[Product]) -> ProductsForSale:
+        """Return a page of products."""
+        products = [ProductForSale.of(each) for each in page.items]
+        return cls(products=products, page_info=PageInfo.of(page))
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="get",
+        path=CENTERS + "/{center_id}/products",
+        name="listProducts",
+        tag=Tag.PRODUCTS,
+        summary="List the products of a center",
+        description="In the order of their creation.",
+        parameters=(CENTER_ID, *PAGING),
+        response=ProductsForSale,
+        needs=MAY_VIEW_PRODUCTS,
+        refusals=(*PAGING_REFUSALS, errors.InvalidCenterId()),
+    ),
+    Operation(
+        method="put",
+        path=CENTERS + "/{center_id}/products/{product_id}",
+        name="putProduct",
+        tag=Tag.PRODUCTS,
+        summary="Create or update a product under an id of yours",
+        description="A new product comes last in the list; repeating a request changes nothing.",
+        parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
+        body=ProductBody,
+        response=ProductForSale,
+        needs=MAY_EDIT_PRODUCTS,
+        refusals=(
+            *BODY_REFUSALS,
+            errors.InvalidCenterId(),
+            errors.InvalidProductId(),
+            errors.InvalidField("code", "1 to 100 characters, not blank"),
+        ),
+    ),
+)
+
+
+prepare(ProductBody)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Products:
     """List the products of a center, create and update them."""
 
-    use_cases: UseCases
+    list_products: ListProducts
+    put_product: PutProduct
     authenticate: Authentication
 
-    def add_to(self, app: falcon.App[falcon.Request, falcon.Response]) -> None:
-        """Add the routes."""
-        path = "/v1/centers/{center_id}/products"
-        app.add_route(path, self)
-        app.add_route(path + "/{product_id}", self, suffix="product")
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {"listProducts": self.list, "putProduct": self.put}
 
-    def on_get(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+    def list(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """List one page of them."""
         caller = self.authenticate(req)
         query = Query(req)
-        page = self.use_cases.list_products(
+        page = self.list_products(
             caller, center_id=center_id, pages=query.all("page"), sizes=query.all("size")
         )
         json_body(resp, ProductsForSale.of(page))
 
-    def on_put_product(
+    def put(
         self, req: falcon.Request, resp: falcon.Response, center_id: str, product_id: str
     ) -> None:
         """Create or update a product."""
@@ -44,7 +179,7 @@ class Products:
         caller.require(MAY_EDIT_PRODUCTS)
         body = read_body(req, ProductBody)
         price = body.price if isinstance(body.price, dict) else {}
-        product = self.use_cases.put_product(
+        product = self.put_product(
             caller,
             center_id=center_id,
             product_id=product_id,

@@ -9,37 +9,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import isfinite
-from typing import Annotated, ClassVar, Final, NoReturn, TypeVar
+from typing import ClassVar, Final, NoReturn, TypeVar
 from urllib.parse import parse_qs
 
 import falcon
 import msgspec
 from msgspec import Meta, Struct
 
-from adapters.first_reads import prepare
 from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, UnsupportedMediaType
-from domain.billing import MAX_LENGTHS
-from domain.cards.source import DEFAULT_SOURCE, Source
-from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
-from domain.guests.guest import MAX_NAME_LENGTH as MAX_GUEST_NAME_LENGTH
-from domain.products.product import MAX_CODE_LENGTH, MAX_DESCRIPTION_LENGTH
-from domain.products.product import MAX_NAME_LENGTH as MAX_PRODUCT_NAME_LENGTH
-from domain.redirects import MAX_REDIRECT_URI_LENGTH
-from domain.sessions.add_card import AddCardRequest
 
 MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100
 
+BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
+"""How `read_body` may refuse, in its order."""
 
-Body = TypeVar("Body", bound=Struct)
+Body = TypeVar("Body", bound="RequestBody")
 
 
-def _field(description: str, **schema: object) -> Meta:
+def field(description: str, **schema: object) -> Meta:
+    """Return what the document says of a field: its meaning and its schema."""
     return Meta(description=description, extra_json_schema=schema)
 
 
-def _text(max_length: int, example: str) -> Meta:
-    return _field(
+def text(max_length: int, example: str) -> Meta:
+    """Return the same for a line of text."""
+    return field(
         "Not blank, without control characters and line breaks.",
         type="string",
         minLength=1,
@@ -48,131 +43,18 @@ def _text(max_length: int, example: str) -> Meta:
     )
 
 
-_BILLING_FIELDS: Final[dict[str, dict[str, object]]] = {
-    name: {"type": ["string", "null"], "maxLength": length} for name, length in MAX_LENGTHS.items()
-}
+class RequestBody(Struct, frozen=True, kw_only=True):
+    """A body. Unknown fields are ignored and never stored."""
 
-
-class AddCardBody(Struct, frozen=True, kw_only=True):
-    """The body of add-card. Unknown fields are ignored and never stored."""
-
-    required: ClassVar = ("center_id", "redirect_uri")
-
-    center_id: Annotated[
-        object,
-        _field(
-            "Identifies the center.",
-            type="string",
-            format="uuid",
-            examples=["5d0c6e2e-7b1f-4a66-8a43-2f1b0c9d7e10"],
-        ),
-    ] = None
-    redirect_uri: Annotated[
-        object,
-        _field(
-            "Where the guest's browser is sent after the card is added.",
-            type="string",
-            format="uri",
-            maxLength=MAX_REDIRECT_URI_LENGTH,
-            examples=["https://shop.example/cards"],
-        ),
-    ] = None
-    billing_info: Annotated[
-        object,
-        _field(
-            "Required when address verification is on: address, country_code, and zipcode where "
-            "the country has postal codes.",
-            type=["object", "null"],
-            properties=_BILLING_FIELDS,
-            examples=[{"address": "1 Main St", "country_code": "US", "zipcode": "98101"}],
-        ),
-    ] = None
-    source: Annotated[
-        object,
-        _field("1 = web store, 5 = mobile.", type="integer", enum=[each.value for each in Source]),
-    ] = DEFAULT_SOURCE.value
-    link_minutes: Annotated[
-        object,
-        _field(
-            "How long the link may wait to be opened: up to the center's link_minutes.",
-            type=["integer", "null"],
-            minimum=MIN_LINK_MINUTES,
-            maximum=MAX_LINK_MINUTES,
-        ),
-    ] = None
-
-
-class GuestBody(Struct, frozen=True, kw_only=True):
-    """The body that creates or updates a guest. Unknown fields are ignored and never stored."""
-
-    required: ClassVar = ("first_name", "last_name")
-
-    first_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Ada")] = None
-    last_name: Annotated[object, _text(MAX_GUEST_NAME_LENGTH, "Sample")] = None
-    email: Annotated[
-        object,
-        _field(
-            "Null if it is not known.",
-            type=["string", "null"],
-            maxLength=MAX_LENGTHS["email"],
-            examples=["ada@example.com"],
-        ),
-    ] = None
-
-
-class ProductBody(Struct, frozen=True, kw_only=True):
-    """The body that creates or updates a product. Unknown fields are ignored and never stored."""
-
-    required: ClassVar = ("code", "name", "price")
-
-    code: Annotated[object, _text(MAX_CODE_LENGTH, "OIL-50")] = None
-    name: Annotated[object, _text(MAX_PRODUCT_NAME_LENGTH, "Massage oil, 50 ml")] = None
-    description: Annotated[
-        object,
-        _field(
-            "May be empty, and have line breaks.",
-            type="string",
-            maxLength=MAX_DESCRIPTION_LENGTH,
-            examples=["Almond and lavender"],
-        ),
-    ] = ""
-    price: Annotated[
-        object,
-        _field(
-            "A decimal number in major units, and a currency (ISO 4217).",
-            type="object",
-            properties={
-                "amount": {"type": "string", "pattern": "^[0-9]+([.][0-9]{1,4})?$"},
-                "currency": {"type": "string", "pattern": "^[A-Z]{3}$"},
-            },
-            required=["amount", "currency"],
-            examples=[{"amount": "49.90", "currency": "EUR"}],
-        ),
-    ] = None
-
-
-prepare(AddCardBody, GuestBody, ProductBody)
-
-
-def read_add_card(req: falcon.Request, guest_id: str) -> AddCardRequest:
-    """Read a request to add a card.
-
-    Raises UnsupportedMediaType, RequestBodyTooLarge or InvalidRequestBody, in this order.
-    """
-    body = read_body(req, AddCardBody)
-    return AddCardRequest(
-        guest_id=guest_id,
-        center_id=body.center_id,
-        redirect_uri=body.redirect_uri,
-        source=body.source,
-        billing_info=body.billing_info,
-        link_minutes=body.link_minutes,
-        idempotency_key=req.get_header("Idempotency-Key"),
-    )
+    required: ClassVar[tuple[str, ...]]
+    """The fields that clients must send, for the document: the domain refuses without them."""
 
 
 def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
-    """Read a JSON body. Raises the same errors as `read_add_card`."""
+    """Read a JSON body.
+
+    Raises UnsupportedMediaType, RequestBodyTooLarge or InvalidRequestBody, in this order.
+    """
     try:
         return msgspec.convert(read_json_object(req), body_type)
     except UnicodeEncodeError as error:
@@ -183,7 +65,7 @@ def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
 def read_json_object(req: falcon.Request) -> dict[str, object]:
     """Read a JSON object of at most 16 KiB (RFC 8259), without repeated keys.
 
-    Raises the same errors as `read_add_card`.
+    Raises the same errors as `read_body`.
     """
     media_type, parameters = falcon.parse_header(req.content_type or "")
     if (

@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import falcon
 import structlog
 
-from adapters.http.errors import InvalidWebhook, NotFound
+from adapters.http.errors import InvalidWebhook, NotFound, RequestBodyTooLarge
+from adapters.http.operations import Operation, Responder, Tag, parameter
 from adapters.http.requests import read_bytes
 from adapters.http.responses import Health, json_body
-from adapters.http.use_cases import UseCases
 from domain.card_numbers import holds_card_number
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.hosted_page import WebhookDelivery
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
+from domain.settling.receive_webhook import ReceiveWebhook
+
+_WEBHOOK: Final = Operation(
+    method="post",
+    path="/webhooks/{provider}",
+    name="receiveWebhook",
+    tag=Tag.SERVICE,
+    summary="Where a payment service provider sends its events",
+    description=(
+        "Signed by the provider, in its own format, so it cannot be tried out here. Unknown events "
+        "are ignored."
+    ),
+    parameters=(
+        parameter("provider", "path", "The provider's name.", type="string", examples=["fake"]),
+    ),
+    has_signed_body=True,
+    response=Health,
+    refusals=(InvalidWebhook(), NotFound(), RequestBodyTooLarge()),
+)
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    _WEBHOOK,
+    replace(
+        _WEBHOOK,
+        path="/webhooks/{provider}/{account}",
+        name="receiveWebhookOfAccount",
+        summary="Where a payment service provider sends the events of one merchant account",
+        description="As above, verified with the secrets of that account.",
+        parameters=(
+            *_WEBHOOK.parameters,
+            parameter(
+                "account",
+                "path",
+                "The merchant account's name.",
+                type="string",
+                examples=["harbor"],
+            ),
+        ),
+    ),
+)
+
 
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 UNKNOWN: Final = "unknown"
@@ -31,10 +73,14 @@ log = structlog.get_logger()
 class Webhooks:
     """Store a PSP's events; the reconciler then settles their sessions."""
 
-    use_cases: UseCases
+    receive_webhook: ReceiveWebhook
     wake_reconciler: Callable[[], None]
 
-    def on_post(
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {"receiveWebhook": self.receive, "receiveWebhookOfAccount": self.receive}
+
+    def receive(
         self, req: falcon.Request, resp: falcon.Response, provider: str, account: str | None = None
     ) -> None:
         """Verify the raw bytes of an event and store it; 200 means that it is stored."""
@@ -44,13 +90,13 @@ class Webhooks:
             merchant_account=None if account is None else MerchantAccount(account),
         )
         # Only names that settings can hold are logged: the path is the sender's. It learns no reason.
-        is_known = ProviderName(provider) in self.use_cases.receive_webhook.providers
+        is_known = ProviderName(provider) in self.receive_webhook.providers
         of = {
             "provider": provider if is_known else UNKNOWN,
             "merchant_account": account and _shown(account),
         }
         try:
-            self.use_cases.receive_webhook(ProviderName(provider), delivery)
+            self.receive_webhook(ProviderName(provider), delivery)
         except WebhookRejected as rejected:
             log.warning("webhook_rejected", **of, reason=str(rejected))
             raise InvalidWebhook from rejected

@@ -19,7 +19,8 @@ from urllib.parse import quote, urlencode
 
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.signatures import HEADER, sign
-from adapters.http.operations import OPERATIONS, Operation
+from adapters.http.openapi import OPERATIONS
+from adapters.http.operations import Operation
 from adapters.psp.contract.samples import GUEST_ID
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY

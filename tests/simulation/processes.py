@@ -26,6 +26,7 @@ from tests.simulation.ports import (
     watched_sender,
 )
 from tests.simulation.psp import LastingTokens
+from tests.use_cases import UseCases
 
 # Waiting is useless: the unit of work that holds the lock is further up in the same thread.
 _BUSY_SECONDS: Final = 0.05
@@ -95,7 +96,7 @@ class Process:
         )
         sender = LeaseCheck(watched_sender(self._endpoints, self._report), self._endpoints)
         container.event_sender.override(providers.Object(sender))
-        self.use_cases = container.use_cases()
+        self.use_cases = UseCases.of(container)
         self.settle = container.settle_session()
         self.reconcile = container.reconcile()
         self.is_dead = False

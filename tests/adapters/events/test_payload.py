@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from adapters.events.payload import encode
-from adapters.http.responses import StoredCard
+from adapters.http.cards import StoredCard
 from domain.events.event import EventType
 from tests.adapters.events.conftest import an_event
 

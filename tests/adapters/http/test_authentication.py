@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from adapters.http.authentication import Authentication
-from adapters.http.operations import OPERATIONS
+from adapters.http.openapi import OPERATIONS
 from adapters.http.rate_limits import RateLimits
 from adapters.psp.contract.samples import GUEST_ID
 from domain.access.token import Identity

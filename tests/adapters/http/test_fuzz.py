@@ -26,7 +26,8 @@ from schemathesis.specs.openapi.checks import (
 )
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from adapters.http.operations import OPERATIONS, Operation
+from adapters.http.openapi import OPERATIONS
+from adapters.http.operations import Operation
 from adapters.psp.contract.samples import GUEST_ID
 from domain.centers.payment_configuration import MAX_LINK_MINUTES
 from domain.identifiers import TokenId

@@ -174,7 +174,7 @@ def test_a_page_has_no_way_back_while_the_storage_is_away(installation: Installa
     def unavailable(*, token_id: str) -> None:
         raise ServiceUnavailable
 
-    installation.container.use_cases().__dict__["find_way_back"] = unavailable
+    installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
 
     result = Api(installation).browse("/hosted-payments", "token_id=x")
 
@@ -283,7 +283,7 @@ def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
     def unavailable(*, token_id: str) -> None:
         raise ServiceUnavailable
 
-    api.installation.container.use_cases().__dict__["find_way_back"] = unavailable
+    api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
 
     assert "Continue to the payment page" in opened(api, session).text
 

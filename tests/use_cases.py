@@ -1,8 +1,8 @@
-"""The use cases that the routes call."""
+"""The use cases that clients, guests and PSPs cause, by name, for tests that call them directly."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.list_accounts import ListAccounts
@@ -12,7 +12,6 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
-from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
 from domain.products.list_products import ListProducts
@@ -22,11 +21,12 @@ from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
 from domain.settling.cancel_session import CancelSession
 from domain.settling.receive_webhook import ReceiveWebhook
+from entrypoints.container import Container
 
 
 @dataclass(frozen=True, kw_only=True)
 class UseCases:
-    """The use cases that the routes call."""
+    """Each as the container provides it under this name."""
 
     add_card: AddCard
     list_accounts: ListAccounts
@@ -46,5 +46,9 @@ class UseCases:
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
     cancel_hosted_page: CancelHostedPage
-    find_way_back: FindWayBack
     receive_webhook: ReceiveWebhook
+
+    @classmethod
+    def of(cls, container: Container) -> UseCases:
+        """Return the use cases of a container."""
+        return cls(**{each.name: getattr(container, each.name)() for each in fields(cls)})

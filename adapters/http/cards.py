@@ -1,0 +1,312 @@
+"""Cards on file: a guest's, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final, Literal, Self
+
+import falcon
+import msgspec
+import structlog
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from adapters.first_reads import prepare
+from adapters.http.authentication import Authentication
+from adapters.http.centers import CENTER_ID, CENTERS
+from adapters.http.examples import ACCOUNT_IDS, DATES
+from adapters.http.guests import GUEST, GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
+from adapters.http.operations import (
+    PAGING,
+    PAGING_REFUSALS,
+    Operation,
+    Responder,
+    Tag,
+    parameter,
+)
+from adapters.http.requests import Query
+from adapters.http.responses import (
+    Done,
+    PageInfo,
+    TrueValue,
+    Uuid,
+    example,
+    json_body,
+    time_example,
+    uuid_example,
+)
+from domain import errors
+from domain.cards.account import PaymentAccount
+from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.list_accounts import ListAccounts
+from domain.cards.list_expiring_cards import EXPECTED_DATE, ListExpiringCards
+from domain.cards.read_account import ReadAccount
+from domain.cards.remove_account import RemoveAccount
+from domain.outside import Clock
+from domain.pagination import Page
+from domain.permissions import MAY_ADD_CARDS, MAY_REMOVE_CARDS, MAY_VIEW_CARDS
+
+log = structlog.get_logger()
+
+ACCOUNTS: Final = GUEST + "/accounts"
+
+_ACCOUNT_ID: Final = parameter(
+    "account_id", "path", "The payment account, from the list of cards.", known=ACCOUNT_IDS
+)
+
+_SAME_CARD: Final = {**SAME_GUEST, "account_id": "$request.path.account_id"}
+
+_FIRST_CARD: Final = {**SAME_GUEST, "account_id": "$response.body#/accounts/0/account_id"}
+
+
+class StoredCard(Struct, frozen=True, kw_only=True):
+    """A card on file."""
+
+    account_id: Annotated[Uuid, uuid_example("The payment account identifier.")]
+    center_id: Annotated[Uuid, uuid_example("The center that may charge it.")]
+    card_logo: Annotated[str, example("visa", "The card scheme.")]
+    last_four: Annotated[str, example("4242", "The last four digits of its number.")]
+    expiry_on: Annotated[str, example("09/31", "Month and year of its expiry.")]
+    expired: Annotated[bool, example(False, "Whether that month is over.")] = False
+    source: Annotated[
+        Literal[1, 5], example(1, "Where it was added: 1 web store, 5 mobile.", type="integer")
+    ]
+    created_at: Annotated[datetime, time_example("When it was added.")]
+    is_default: Annotated[bool, example(True, "Whether it is the guest's default at the center.")]
+
+    @classmethod
+    def of(cls, account: PaymentAccount, now: datetime) -> Self:
+        """Return the fields of a card as of `now`, which decides whether it has expired."""
+        card = msgspec.convert(account, cls, from_attributes=True)
+        return msgspec.structs.replace(card, expired=account.has_expired(now))
+
+
+class PaymentReference(Struct, frozen=True, kw_only=True):
+    """What a payment operation needs to charge a card on file."""
+
+    provider: Annotated[str, example("fake", "The payment service provider.")]
+    merchant_account: Annotated[str, example("default", "The merchant account there.")]
+    guest_reference: Annotated[
+        str, example("guest_5f0c", "The provider's identifier of the guest.")
+    ]
+    token: Annotated[str, example("card_91be", "The provider's identifier of the stored card.")]
+
+
+class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
+    """One card on file, with its payment reference if the caller may charge it."""
+
+    success: TrueValue = True
+    error: None = None
+    payment_reference: Annotated[
+        PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
+    ] = UNSET
+
+    def with_reference(self, account: PaymentAccount) -> Self:
+        """Add what a payment operation needs of the account, for a caller that may see it."""
+        shown = msgspec.convert(account, PaymentReference, from_attributes=True)
+        return msgspec.structs.replace(self, payment_reference=shown)
+
+
+class StoredCards(Struct, frozen=True, kw_only=True):
+    """A page of a guest's cards on file."""
+
+    accounts: list[StoredCard]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[PaymentAccount], now: datetime) -> StoredCards:
+        """Return a page of cards as of `now`, which decides which of them have expired."""
+        cards = [StoredCard.of(account, now) for account in page.items]
+        return cls(accounts=cards, page_info=PageInfo.of(page))
+
+
+class ExpiringCard(StoredCard, frozen=True, kw_only=True):
+    """A card on file of any guest."""
+
+    guest_id: Annotated[Uuid, uuid_example("The guest whose card it is.")]
+
+
+class ExpiringCards(Struct, frozen=True, kw_only=True):
+    """A page of a center's cards on file, by expiry date."""
+
+    accounts: list[ExpiringCard]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[PaymentAccount], now: datetime) -> ExpiringCards:
+        """Return a page of cards as of `now`, which decides which of them have expired."""
+        cards = [ExpiringCard.of(account, now) for account in page.items]
+        return cls(accounts=cards, page_info=PageInfo.of(page))
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="get",
+        path=ACCOUNTS,
+        name="listCards",
+        tag=Tag.CARDS,
+        summary="List a guest's cards on file",
+        description="Active cards, oldest first.",
+        parameters=(
+            GUEST_ID,
+            parameter("center_id", "query", "Only cards of this center."),
+            *PAGING,
+        ),
+        response=StoredCards,
+        needs=MAY_VIEW_CARDS,
+        links={
+            "readCard": _FIRST_CARD,
+            "chooseDefaultCard": _FIRST_CARD,
+            "removeCard": _FIRST_CARD,
+        },
+        refusals=(*PAGING_REFUSALS, errors.InvalidCenterId(), *GUEST_REFUSALS),
+    ),
+    Operation(
+        method="get",
+        path=ACCOUNTS + "/{account_id}",
+        name="readCard",
+        tag=Tag.CARDS,
+        summary="Read one card on file",
+        description="A caller with `payments:use` also gets what is needed to charge the card.",
+        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        response=StoredCardDetails,
+        needs=MAY_VIEW_CARDS,
+        links={"removeCard": _SAME_CARD},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="delete",
+        path=ACCOUNTS + "/{account_id}",
+        name="removeCard",
+        tag=Tag.CARDS,
+        summary="Remove a card on file",
+        description="It is discarded at the payment service provider too.",
+        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        response=Done,
+        needs=MAY_REMOVE_CARDS,
+        links={"readCard": _SAME_CARD, "listCards": SAME_GUEST},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="put",
+        path=ACCOUNTS + "/{account_id}/default",
+        name="chooseDefaultCard",
+        tag=Tag.CARDS,
+        summary="Make a card the guest's default at its center",
+        description="Without a body; one that is sent is ignored.",
+        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        response=Done,
+        needs=MAY_ADD_CARDS,
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="get",
+        path=CENTERS + "/{center_id}/accounts",
+        name="listExpiringCards",
+        tag=Tag.CARDS,
+        summary="List a center's cards on file that expire before a date",
+        description="Active cards of all guests, soonest first, with those that have expired.",
+        parameters=(
+            CENTER_ID,
+            parameter(
+                "expires_before",
+                "query",
+                "A card expires on the last day of its month.",
+                required=True,
+                known=DATES,
+                type="string",
+                format="date",
+            ),
+            *PAGING,
+        ),
+        response=ExpiringCards,
+        needs=MAY_VIEW_CARDS,
+        refusals=(
+            *PAGING_REFUSALS,
+            errors.InvalidCenterId(),
+            errors.InvalidField("expires_before", EXPECTED_DATE),
+        ),
+    ),
+)
+
+
+prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cards:
+    """List, read and remove cards on file, choose a default, and list those that expire."""
+
+    list_accounts: ListAccounts
+    read_account: ReadAccount
+    remove_account: RemoveAccount
+    choose_default_card: ChooseDefaultCard
+    list_expiring_cards: ListExpiringCards
+    authenticate: Authentication
+    clock: Clock
+    wake_reconciler: Callable[[], None]
+
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {
+            "listCards": self.list,
+            "readCard": self.read,
+            "removeCard": self.remove,
+            "chooseDefaultCard": self.choose_default,
+            "listExpiringCards": self.list_expiring,
+        }
+
+    def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """List the guest's cards on file."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.list_accounts(
+            caller,
+            guest_id=guest_id,
+            center_ids=query.all("center_id"),
+            pages=query.all("page"),
+            sizes=query.all("size"),
+        )
+        json_body(resp, StoredCards.of(page, self.clock.now()))
+
+    def read(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Read a card on file, with its payment reference if the caller may charge it."""
+        caller = self.authenticate(req)
+        found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
+        card = StoredCardDetails.of(found.account, self.clock.now())
+        json_body(resp, card.with_reference(found.account) if found.may_charge else card)
+
+    def remove(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Remove a card on file, here and at the PSP."""
+        caller = self.authenticate(req)
+        self.remove_account(caller, guest_id=guest_id, account_id=account_id)
+        # After a backup is restored, these lines tell which cards have been removed since.
+        log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
+        self.wake_reconciler()
+        json_body(resp, Done())
+
+    def choose_default(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Make a card the guest's default at its center. A body is ignored."""
+        caller = self.authenticate(req)
+        self.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
+        json_body(resp, Done())
+
+    def list_expiring(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
+        """List the center's cards on file that expire before a date, soonest first."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.list_expiring_cards(
+            caller,
+            center_id=center_id,
+            expires_before=query.all("expires_before"),
+            pages=query.all("page"),
+            sizes=query.all("size"),
+        )
+        json_body(resp, ExpiringCards.of(page, self.clock.now()))

@@ -1,0 +1,376 @@
+"""Card-addition sessions: add-card, and `/api/v1/guests/{guest_id}/accounts/sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, ClassVar, Final, Literal
+
+import falcon
+import msgspec
+from msgspec import Meta, Struct
+
+from adapters.first_reads import prepare
+from adapters.http.authentication import Authentication
+from adapters.http.cards import ACCOUNTS
+from adapters.http.examples import TOKEN_IDS
+from adapters.http.guests import GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
+from adapters.http.operations import (
+    PAGING,
+    PAGING_REFUSALS,
+    Operation,
+    Responder,
+    Tag,
+    parameter,
+)
+from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body
+from adapters.http.responses import (
+    Done,
+    PageInfo,
+    Uuid,
+    example,
+    json_body,
+    time_example,
+    uuid_example,
+)
+from domain import errors
+from domain.billing import MAX_LENGTHS
+from domain.cards.source import DEFAULT_SOURCE, Source
+from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
+from domain.hosted_payments.link import HostedLinks
+from domain.pagination import Page
+from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS
+from domain.redirects import MAX_REDIRECT_URI_LENGTH
+from domain.sessions.add_card import AddCard, AddCardRequest
+from domain.sessions.list_sessions import ListSessions
+from domain.sessions.read_session import ReadSession
+from domain.sessions.session import CardSession
+from domain.settling.cancel_session import CancelSession
+
+_TOKEN_ID: Final = parameter(
+    "token_id", "path", "The session, from the response to add-card.", known=TOKEN_IDS
+)
+
+_ITS_CARD: Final = {**SAME_GUEST, "account_id": "$response.body#/account_id"}
+
+
+_BILLING_FIELDS: Final[dict[str, dict[str, object]]] = {
+    name: {"type": ["string", "null"], "maxLength": length} for name, length in MAX_LENGTHS.items()
+}
+
+
+class AddCardBody(RequestBody, frozen=True, kw_only=True):
+    """The body of add-card. Unknown fields are ignored and never stored."""
+
+    required: ClassVar[tuple[str, ...]] = ("center_id", "redirect_uri")
+
+    center_id: Annotated[
+        object,
+        field(
+            "Identifies the center.",
+            type="string",
+            format="uuid",
+            examples=["5d0c6e2e-7b1f-4a66-8a43-2f1b0c9d7e10"],
+        ),
+    ] = None
+    redirect_uri: Annotated[
+        object,
+        field(
+            "Where the guest's browser is sent after the card is added.",
+            type="string",
+            format="uri",
+            maxLength=MAX_REDIRECT_URI_LENGTH,
+            examples=["https://shop.example/cards"],
+        ),
+    ] = None
+    billing_info: Annotated[
+        object,
+        field(
+            "Required when address verification is on: address, country_code, and zipcode where "
+            "the country has postal codes.",
+            type=["object", "null"],
+            properties=_BILLING_FIELDS,
+            examples=[{"address": "1 Main St", "country_code": "US", "zipcode": "98101"}],
+        ),
+    ] = None
+    source: Annotated[
+        object,
+        field("1 = web store, 5 = mobile.", type="integer", enum=[each.value for each in Source]),
+    ] = DEFAULT_SOURCE.value
+    link_minutes: Annotated[
+        object,
+        field(
+            "How long the link may wait to be opened: up to the center's link_minutes.",
+            type=["integer", "null"],
+            minimum=MIN_LINK_MINUTES,
+            maximum=MAX_LINK_MINUTES,
+        ),
+    ] = None
+
+
+class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The response to add-card."""
+
+    hosted_payment_uri: Annotated[
+        str,
+        example(
+            "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
+            "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards",
+            "Where to redirect the guest: the link to the hosted page, which collects the card.",
+            format="uri",
+        ),
+    ]
+    token_id: Annotated[Uuid, uuid_example("The token of the card-addition session.")]
+
+    @classmethod
+    def of(cls, session: CardSession, links: HostedLinks) -> CardSessionStarted:
+        """Return the response for a session that has just been started."""
+        return cls(hosted_payment_uri=links.hosted_payment_uri(session), token_id=session.token_id)
+
+
+class SessionFailure(Struct, frozen=True):
+    """Why the card of a session was refused."""
+
+    code: Annotated[int, example(400)]
+    message: Annotated[str, example("Payment method already exists")]
+    type: Annotated[str, example("payment_method_already_exists", "Which refusal this is.")]
+
+
+_SessionStatus = Annotated[
+    Literal["open", "completed", "failed", "expired"], example("completed", type="string")
+]
+
+
+_SessionProgress = Annotated[
+    Literal["created", "opened", "returned", "cancelled"],
+    example("returned", "What the guest did last.", type="string"),
+]
+
+
+_StoredCardId = Annotated[
+    Uuid | None, uuid_example("The stored card, once the session is completed.")
+]
+
+
+_SessionFailure = Annotated[
+    SessionFailure | None, Meta(description="Why the card was refused, once the session failed.")
+]
+
+
+_SessionEnd = Annotated[
+    datetime,
+    time_example("When the link expires, or its page if that is later; or when it was cancelled."),
+]
+
+
+class CardSessionState(Done, frozen=True, kw_only=True):
+    """The state of a card-addition session."""
+
+    status: _SessionStatus
+    progress: _SessionProgress
+    account_id: _StoredCardId
+    failure: _SessionFailure
+    expires_at: _SessionEnd
+
+    @classmethod
+    def of(cls, session: CardSession) -> CardSessionState:
+        """Return the state of a session."""
+        return msgspec.convert(session, cls, from_attributes=True)
+
+
+class ListedSession(Struct, frozen=True, kw_only=True):
+    """One of a guest's card-addition sessions."""
+
+    token_id: Annotated[Uuid, uuid_example("The token of the card-addition session.")]
+    center_id: Annotated[Uuid, uuid_example("The center that the card is added at.")]
+    status: _SessionStatus
+    progress: _SessionProgress
+    account_id: _StoredCardId
+    failure: _SessionFailure
+    created_at: Annotated[datetime, time_example("When the session was started.")]
+    expires_at: _SessionEnd
+
+
+class ListedSessions(Struct, frozen=True, kw_only=True):
+    """A page of a guest's card-addition sessions."""
+
+    sessions: list[ListedSession]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[CardSession]) -> ListedSessions:
+        """Return a page of sessions."""
+        sessions = [
+            msgspec.convert(session, ListedSession, from_attributes=True) for session in page.items
+        ]
+        return cls(sessions=sessions, page_info=PageInfo.of(page))
+
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation(
+        method="post",
+        path=ACCOUNTS,
+        name="addCard",
+        tag=Tag.CARDS,
+        summary="Start adding a card to a guest's profile",
+        description=(
+            "Returns the link to a hosted page that collects the card. Redirect the guest's "
+            "browser to it. The card is stored after the guest has entered it; the browser then "
+            "comes back to redirect_uri. Against card testing, sessions and refused cards are limited "
+            "in 24 hours per guest, caller and center: after a 429, tell the guest to try again later."
+        ),
+        parameters=(
+            GUEST_ID,
+            parameter(
+                "Idempotency-Key",
+                "header",
+                "Within 24 hours, the same key and request return the same session.",
+                type="string",
+                minLength=1,
+                maxLength=255,
+                pattern="^[!-~]+$",
+            ),
+        ),
+        body=AddCardBody,
+        response=CardSessionStarted,
+        needs=MAY_ADD_CARDS,
+        links={
+            "readSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
+            "cancelSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
+            "openHostedPage": {
+                "token_id": "$response.body#/token_id",
+                "redirect_uri": "$request.body#/redirect_uri",
+            },
+            "listCards": SAME_GUEST,
+        },
+        refusals=(
+            *BODY_REFUSALS,
+            errors.InvalidCenterId(),
+            errors.RedirectUriRequired(),
+            errors.RedirectUriInvalid(),
+            errors.InvalidSource(),
+            errors.BillingInfoInvalid("email"),
+            errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
+            errors.CardLimitReached(counted="sessions per guest", of="", retry_after_seconds=3_600),
+            errors.IdempotencyKeyInvalid(),
+            errors.IdempotencyKeyReused(),
+            *GUEST_REFUSALS,
+            errors.PaymentConfigurationNotDone(),
+            errors.PaymentMethodAlreadyExists(),
+            errors.BillingInfoRequired("address"),
+            errors.IncorrectBillingAddress(),
+        ),
+    ),
+    Operation(
+        method="get",
+        path=ACCOUNTS + "/sessions",
+        name="listSessions",
+        tag=Tag.SESSIONS,
+        summary="List a guest's card-addition sessions",
+        description="Newest first.",
+        parameters=(GUEST_ID, *PAGING),
+        response=ListedSessions,
+        needs=MAY_ADD_CARDS,
+        refusals=(*PAGING_REFUSALS, *GUEST_REFUSALS),
+    ),
+    Operation(
+        method="get",
+        path=ACCOUNTS + "/sessions/{token_id}",
+        name="readSession",
+        tag=Tag.SESSIONS,
+        summary="Read the state of a card-addition session",
+        parameters=(GUEST_WITH_CARD, _TOKEN_ID),
+        response=CardSessionState,
+        needs=MAY_VIEW_CARDS,
+        links={"readCard": _ITS_CARD, "removeCard": _ITS_CARD},
+        refusals=(errors.SessionNotFound(),),
+    ),
+    Operation(
+        method="delete",
+        path=ACCOUNTS + "/sessions/{token_id}",
+        name="cancelSession",
+        tag=Tag.SESSIONS,
+        summary="Cancel a card-addition session",
+        description=(
+            "Its link and its page are closed. A card that was collected before is stored. A "
+            "session that has ended does not change."
+        ),
+        parameters=(GUEST_WITH_CARD, _TOKEN_ID),
+        response=CardSessionState,
+        needs=MAY_ADD_CARDS,
+        links={"readSession": {**SAME_GUEST, "token_id": "$request.path.token_id"}},
+        refusals=(errors.SessionNotFound(),),
+    ),
+)
+
+
+prepare(AddCardBody, CardSessionState, ListedSession)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """Start, list, read and cancel sessions."""
+
+    add_card: AddCard
+    list_sessions: ListSessions
+    read_session: ReadSession
+    cancel_session: CancelSession
+    authenticate: Authentication
+    links: HostedLinks
+    wake_reconciler: Callable[[], None]
+
+    def responders(self) -> Mapping[str, Responder]:
+        """Return what responds to each operation, by its name."""
+        return {
+            "addCard": self.start,
+            "listSessions": self.list,
+            "readSession": self.read,
+            "cancelSession": self.cancel,
+        }
+
+    def start(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """Start a card-addition session."""
+        caller = self.authenticate(req)
+        # The permission is checked before the body is read, so that its refusal comes first.
+        caller.require(MAY_ADD_CARDS)
+        body = read_body(req, AddCardBody)
+        session = self.add_card(
+            caller,
+            AddCardRequest(
+                guest_id=guest_id,
+                center_id=body.center_id,
+                redirect_uri=body.redirect_uri,
+                source=body.source,
+                billing_info=body.billing_info,
+                link_minutes=body.link_minutes,
+                idempotency_key=req.get_header("Idempotency-Key"),
+            ),
+        )
+        json_body(resp, CardSessionStarted.of(session, self.links))
+
+    def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """List the guest's sessions, newest first."""
+        caller = self.authenticate(req)
+        query = Query(req)
+        page = self.list_sessions(
+            caller, guest_id=guest_id, pages=query.all("page"), sizes=query.all("size")
+        )
+        json_body(resp, ListedSessions.of(page))
+
+    def read(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
+    ) -> None:
+        """Read a session's status, and its account or failure once it has ended."""
+        caller = self.authenticate(req)
+        session = self.read_session(caller, guest_id=guest_id, token_id=token_id)
+        json_body(resp, CardSessionState.of(session))
+
+    def cancel(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str
+    ) -> None:
+        """Cancel a session, and return its state."""
+        caller = self.authenticate(req)
+        session = self.cancel_session(caller, guest_id=guest_id, token_id=token_id)
+        self.wake_reconciler()
+        json_body(resp, CardSessionState.of(session))

@@ -1,0 +1,107 @@
+"""Sessions over HTTP, once they are started: add-card has a module of its own."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from domain.errors import (
+    GuestNotFound,
+    IncorrectBillingAddress,
+    InvalidCenterId,
+    PaymentConfigurationNotDone,
+    PaymentMethodAlreadyExists,
+    Refusal,
+)
+from tests.adapters.http.api import ACCOUNTS, Api, refused
+from tests.installation import Trouble
+
+
+def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
+    session = api.installation.opened_session()
+    path = f"{ACCOUNTS}/sessions/{session.token_id}"
+    api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    work = api.installation.container.work_for_reconciler()
+    work.clear()
+
+    waiting = api.send("DELETE", path)
+
+    assert waiting.status_code == 200
+    assert waiting.json == {
+        "success": True,
+        "error": None,
+        "status": "open",
+        "progress": "cancelled",
+        "account_id": None,
+        "failure": None,
+        "expires_at": "2026-11-20T12:00:00Z",
+    }
+    assert work.is_set()
+    api.installation.provider.recover()
+    ended = api.send("DELETE", path)
+    assert ended.json == {**waiting.json, "status": "expired"}
+    assert ended.json == api.get(path).json == api.send("DELETE", path).json
+    assert refused(api.send("DELETE", f"{ACCOUNTS}/sessions/x")) == (404, "Session not found")
+
+
+def test_the_state_of_a_session_is_read(api: Api) -> None:
+    session = api.installation.opened_session()
+    path = f"{ACCOUNTS}/sessions/{session.token_id}"
+    assert api.get(path).json == {
+        "success": True,
+        "error": None,
+        "status": "open",
+        "progress": "opened",
+        "account_id": None,
+        "failure": None,
+        "expires_at": "2026-11-20T12:30:00Z",
+    }
+
+    api.installation.type_card(session)
+    api.installation.return_to_shop(session)
+
+    done = api.get(path).json
+    assert done["status"] == "completed"
+    assert done["account_id"] == api.get(ACCOUNTS).json["accounts"][0]["account_id"]
+
+    second = api.installation.opened_session()
+    api.installation.type_card(second)
+    api.installation.return_to_shop(second)
+
+    failed = api.get(f"{ACCOUNTS}/sessions/{second.token_id}").json
+    assert failed["status"] == "failed"
+    assert failed["failure"] == {
+        "code": 400,
+        "message": "Payment method already exists",
+        "type": "payment_method_already_exists",
+    }
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        GuestNotFound,
+        InvalidCenterId,
+        PaymentConfigurationNotDone,
+        IncorrectBillingAddress,
+        PaymentMethodAlreadyExists,
+    ],
+)
+def test_a_session_that_failed_before_types_were_stored_has_one(
+    api: Api, refusal: type[Refusal]
+) -> None:
+    token_id = api.installation.opened_session().token_id
+    failure = {"code": refusal.code, "message": refusal.message}
+    with closing(sqlite3.connect(api.installation.database)) as connection, connection:
+        connection.execute(
+            "UPDATE card_sessions SET status = 'failed', failure = ? WHERE token_id = ?",
+            (json.dumps(failure), token_id),
+        )
+
+    (listed,) = api.get(f"{ACCOUNTS}/sessions").json["sessions"]
+    assert listed["failure"] == {**failure, "type": refusal.type}
+    read = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
+    assert read["failure"] == listed["failure"]
