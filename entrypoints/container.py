@@ -29,7 +29,6 @@ from adapters.http.trusted_proxy import TrustedProxy
 from adapters.http.webhooks import Webhooks
 from adapters.identity import OpaqueTokens
 from adapters.postal_codes import PostalCodeFormats
-from adapters.psp.settings import SettingsError
 from adapters.psp_calls.bulkhead import Bulkhead
 from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
@@ -77,6 +76,7 @@ from domain.worker.forget_old_records import ForgetOldRecords
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
+from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import Settings
 

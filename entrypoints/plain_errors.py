@@ -7,7 +7,12 @@ from contextlib import contextmanager
 
 import click
 
-from adapters.psp.settings import SettingsError
+
+class SettingsError(ValueError):
+    """A setting or a PSP that cannot be used.
+
+    Operators read the text: it names the setting and what is expected, and never shows a secret.
+    """
 
 
 @contextmanager

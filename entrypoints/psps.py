@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from adapters.psp.interface import INTERFACE
 from adapters.psp.plugin import ENTRY_POINTS, AnyPspPlugin, BackgroundWork, PspPlugin, Surroundings
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import PspSettingsError
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
 from domain.psps.payment_provider import PaymentProvider
+from entrypoints.plain_errors import SettingsError
 
 if TYPE_CHECKING:
     import falcon
@@ -109,8 +110,8 @@ def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Result]) -> Re
     """Call a plugin. Turn whatever it raises into SettingsError."""
     try:
         return function()
-    except SettingsError:
-        raise
+    except PspSettingsError as error:
+        raise SettingsError(str(error)) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
         # The text of a foreign exception may hold a secret, so only its type is shown.
         raise SettingsError(

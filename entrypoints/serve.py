@@ -21,10 +21,10 @@ from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer, create_server
 
 from adapters.http.webhooks import MAX_WEBHOOK_BYTES
-from adapters.psp.settings import SettingsError
 from domain.centers.configure_payments import Missing, what_is_missing
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
+from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
 from entrypoints.worker.worker import Worker
 

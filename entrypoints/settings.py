@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import SettingsError, is_loopback
+from adapters.psp.settings import is_loopback
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
+from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
 
 DEFAULT_HOST: Final = "127.0.0.1"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
-from adapters.psp.settings import SettingsError, is_loopback
+from adapters.psp.settings import PspSettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
@@ -33,21 +33,21 @@ class FakeSettings:
 
 
 def read(here: Surroundings) -> FakeSettings | None:
-    """Read the settings. Return None where the fake PSP is not allowed. Raises SettingsError."""
+    """Read the settings. Return None where the fake PSP is not allowed. Raises PspSettingsError."""
     allowed = here.environment.get(ALLOW)
     if allowed not in (None, "1"):
-        raise SettingsError(f"{ALLOW} must be 1, or not set")
+        raise PspSettingsError(f"{ALLOW} must be 1, or not set")
     default = here.database_file.with_name(f"{here.database_file.stem}-fake-psp.db")
     database = Path(here.environment.get(DATABASE, default))
     if database.resolve() == here.database_file.resolve():
-        raise SettingsError(f"{DATABASE} must be another file than the database")
+        raise PspSettingsError(f"{DATABASE} must be another file than the database")
     if allowed is None and not is_loopback(here.public_base_url):
         return None
     return FakeSettings(database=database, base_url=here.public_base_url)
 
 
 def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
-    """Open the fake PSP. Raises SettingsError if its file cannot be used."""
+    """Open the fake PSP. Raises PspSettingsError if its file cannot be used."""
     from adapters.fake_psp.database import PspUnavailable
     from adapters.fake_psp.provider import FakeProvider
     from adapters.fake_psp.psp import FakePsp
@@ -55,7 +55,7 @@ def make(settings: FakeSettings, clock: Clock, ids: Ids) -> FakeProvider:
     try:
         psp = FakePsp(settings.database, base_url=settings.base_url, clock=clock, ids=ids)
     except PspUnavailable as error:
-        raise SettingsError(f"the database of the fake PSP cannot be used ({error})") from error
+        raise PspSettingsError(f"the database of the fake PSP cannot be used ({error})") from error
     return FakeProvider(psp, webhook_secret=psp.webhook_secret, clock=clock)
 
 

@@ -50,7 +50,7 @@ class FakeProvider(PaymentProvider):
     ) -> None:
         """Take the PSP, the secret that signs its webhooks, and earlier secrets still accepted.
 
-        Raises SettingsError for a blank secret, with which anybody could sign.
+        Raises PspSettingsError for a blank secret, with which anybody could sign.
         """
         self.psp = psp
         self._webhook_secrets = (webhook_secret, *earlier_webhook_secrets)

@@ -18,7 +18,7 @@ NAMES: Final[Mapping[str, str]] = {
     "adapters.psp.http": "HttpClient JsonApi NotFound Response RetryPolicy is_passing retry_after",
     "adapters.psp.plugin": "BackgroundWork PspPlugin Surroundings",
     "adapters.psp.settings": (
-        "AccountSettings SettingsError is_https_or_loopback is_loopback keys_of require_https "
+        "AccountSettings PspSettingsError is_https_or_loopback is_loopback keys_of require_https "
         "values_of"
     ),
     "adapters.psp.webhooks": ("TOLERANCE decode_webhook is_recent is_signed require_secrets sign"),

@@ -60,13 +60,13 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     `name` is what operators type: lower-case letters, digits and underscores.
     `capabilities` says what the PSP can do.
     `read` returns the settings, or None if the PSP is not set up. Their `repr` shows none of them
-    but addresses, not even a merchant's id. It raises SettingsError, with one sentence, for wrong
+    but addresses, not even a merchant's id. It raises PspSettingsError, with one sentence, for wrong
     settings.
     `accounts` returns the merchant accounts that have keys, or None if it accepts any name.
     `how_to_set_up` returns the end of a sentence about an account without keys, such as
     "set CARDONFILE_…".
     `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
-    process may fork afterwards, so it must leave nothing open. It raises SettingsError if a package
+    process may fork afterwards, so it must leave nothing open. It raises PspSettingsError if a package
     is missing.
     `account_settings` and `settings` name every variable that it reads: per account, and others.
     `live_setting` returns the name of a setting that holds a key for real cards, or None.

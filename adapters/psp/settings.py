@@ -15,8 +15,8 @@ from domain.psps.payment_provider import FailureDetails, ProviderUnavailable
 _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 
 
-class SettingsError(ValueError):
-    """A setting that cannot be used.
+class PspSettingsError(ValueError):
+    """A setting of a PSP that cannot be used.
 
     Operators read the text: it names the setting and what is expected, and never shows a secret.
     """
@@ -72,7 +72,7 @@ class AccountSettings:
     def read(self, environment: Mapping[str, str]) -> Mapping[MerchantAccount, Mapping[str, str]]:
         """Return the settings of each account that has any, as `{"API_KEY": …}`.
 
-        `environment` holds the variables that are set and not empty. Raises SettingsError if a
+        `environment` holds the variables that are set and not empty. Raises PspSettingsError if a
         required one is missing, an account has a wrong name, two `distinct` ones are equal, or one
         cannot be sent: it is not printable ASCII, or one of `addresses` and no https address.
         """
@@ -84,7 +84,7 @@ class AccountSettings:
                 name = self.name(what, account)
                 for value in set(values_of(given.get(what, ""))):
                     if value in seen:
-                        raise SettingsError(f"{seen[value]} and {name} hold the same")
+                        raise PspSettingsError(f"{seen[value]} and {name} hold the same")
                     seen[value] = name
         return accounts
 
@@ -108,11 +108,13 @@ class AccountSettings:
         if account is None:
             return DEFAULT_MERCHANT_ACCOUNT
         if not _ACCOUNT.fullmatch(account):
-            raise SettingsError(
+            raise PspSettingsError(
                 f"{match[0]!a}: an account is named by capital letters, digits and underscores here"
             )
         if account.lower() == DEFAULT_MERCHANT_ACCOUNT:
-            raise SettingsError(f"{match[0]}: the default account's is {self.name(match['what'])}")
+            raise PspSettingsError(
+                f"{match[0]}: the default account's is {self.name(match['what'])}"
+            )
         return MerchantAccount(account.lower())
 
     def _read_account(
@@ -125,9 +127,9 @@ class AccountSettings:
         }
         for what, value in given.items():
             if not value.strip():
-                raise SettingsError(f"{self.name(what, account)} is blank")
+                raise PspSettingsError(f"{self.name(what, account)} is blank")
             if not (value.isascii() and value.isprintable()):
-                raise SettingsError(
+                raise PspSettingsError(
                     f"{self.name(what, account)} holds a line break or another character that is "
                     "not printable ASCII"
                 )
@@ -136,7 +138,7 @@ class AccountSettings:
         for what in self.required:
             if what not in given:
                 other = self.name(next(iter(given)), account)
-                raise SettingsError(
+                raise PspSettingsError(
                     f"{self.name(what, account)} is missing; {other} does not go without it"
                 )
         return given
@@ -190,6 +192,6 @@ def is_https_or_loopback(url: str) -> bool:
 
 
 def require_https(url: str, setting: str) -> None:
-    """Raise SettingsError if a URL is neither https nor http on loopback. It names the setting."""
+    """Raise PspSettingsError if a URL is neither https nor http on loopback. It names the setting."""
     if not is_https_or_loopback(url):
-        raise SettingsError(f"{setting} must be an https address, or http on loopback")
+        raise PspSettingsError(f"{setting} must be an https address, or http on loopback")

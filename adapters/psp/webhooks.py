@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import PspSettingsError
 from domain.psps.payment_provider import WebhookRejected
 
 TOLERANCE: Final = timedelta(seconds=300)
@@ -23,10 +23,10 @@ Encoding: TypeAlias = Literal["hex", "base64"]
 
 
 def require_secrets(secrets: Iterable[str]) -> None:
-    """Raise SettingsError if there is no secret or a blank one, with which anybody could sign."""
+    """Raise PspSettingsError if there is no secret or a blank one, with which anybody could sign."""
     given = tuple(secrets)
     if not given or not all(map(str.strip, given)):
-        raise SettingsError("a webhook secret is empty")
+        raise PspSettingsError("a webhook secret is empty")
 
 
 def sign(

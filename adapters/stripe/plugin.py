@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from adapters.psp.plugin import PspPlugin, Surroundings
-from adapters.psp.settings import AccountSettings, SettingsError, is_https_or_loopback
+from adapters.psp.settings import AccountSettings, PspSettingsError, is_https_or_loopback
 from adapters.stripe.keys import API_BASE, StripeKeys
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
@@ -42,7 +42,7 @@ class StripeSettings:
 
 
 def read(here: Surroundings) -> StripeSettings | None:
-    """Read the keys of every account. Raises SettingsError, whose text shows no key."""
+    """Read the keys of every account. Raises PspSettingsError, whose text shows no key."""
     given = ACCOUNT_SETTINGS.read(here.environment)
     accounts = {account: _keys(account, own) for account, own in given.items()}
     api_base = _api_base(here.environment.get(API_BASE_SETTING))
@@ -52,13 +52,13 @@ def read(here: Surroundings) -> StripeSettings | None:
 def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
     secrets = tuple(secret.strip() for secret in given[SECRETS].split(","))
     if not all(map(_SECRET.fullmatch, secrets)):
-        raise SettingsError(
+        raise PspSettingsError(
             f"{ACCOUNT_SETTINGS.name(SECRETS, account)} must hold whsec_…, or several with commas "
             "between"
         )
     currency = given.get(CURRENCY)
     if currency is not None and not _CURRENCY.fullmatch(currency):
-        raise SettingsError(
+        raise PspSettingsError(
             f"{ACCOUNT_SETTINGS.name(CURRENCY, account)} must be a currency of three letters, such "
             "as eur"
         )
@@ -69,7 +69,7 @@ def _keys(account: MerchantAccount, given: Mapping[str, str]) -> StripeKeys:
             currency=currency and currency.lower(),
         )
     except ValueError:
-        raise SettingsError(
+        raise PspSettingsError(
             f"{ACCOUNT_SETTINGS.name(KEY, account)} must be a secret key (sk_test_…, sk_live_…) or "
             "a restricted one (rk_…)"
         ) from None
@@ -83,21 +83,21 @@ def _api_base(url: str | None) -> str:
     except ValueError:
         origin = ""
     if not is_https_or_loopback(origin):
-        raise SettingsError(
+        raise PspSettingsError(
             f"{API_BASE_SETTING} must be an https address without a path, or a loopback one"
         )
     return origin
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
-    """Return the adapter. Raises SettingsError if the SDK is not installed."""
+    """Return the adapter. Raises PspSettingsError if the SDK is not installed."""
     try:
         # The SDK is an optional dependency, and slow to import.
         from adapters.stripe.provider import StripeProvider
     except ModuleNotFoundError as missing:
         if missing.name != "stripe":
             raise
-        raise SettingsError(
+        raise PspSettingsError(
             "keys of Stripe are set, and its SDK is not installed: install the extra `stripe`"
         ) from None
     return StripeProvider(settings.accounts, clock=clock, api_base=settings.api_base)

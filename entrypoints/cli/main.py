@@ -10,13 +10,13 @@ import os
 
 import click
 
-from adapters.psp.settings import SettingsError
 from entrypoints.cli.access import token
 from entrypoints.cli.centers import configure_payments
 from entrypoints.cli.databases import copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
+from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import unknown_settings
 
 

@@ -7,10 +7,10 @@ import pytest
 from dependency_injector import providers
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.settings import SettingsError
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import ProviderName
 from entrypoints.container import build
+from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import Settings
 from tests.databases import make_database
 

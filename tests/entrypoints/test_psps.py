@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.psp.settings import SettingsError
 from domain.centers.configure_payments import what_is_missing
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
 from entrypoints.container import build
+from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import _load, installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
 

@@ -12,12 +12,12 @@ from limits.storage import RedisStorage
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.plugin import FakeSettings
 from adapters.http.rate_limits import RateLimits, counts_in_redis
-from adapters.psp.settings import SettingsError
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSettings
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
 from domain.sessions.limit import Counted, CountedPer
+from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import (
     LogFormat,
     PostgresqlDatabase,

@@ -31,7 +31,7 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
     Trouble,
 )
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import PspSettingsError
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, GuestId, MerchantAccount
 from domain.psps.hosted_page import (
@@ -442,7 +442,7 @@ class TestKeysAndAddresses:
     def test_an_address_that_is_not_https_is_refused_by_its_name(self, psp: PspUnderTest) -> None:
         given = settings_of(psp)
         for name in (name for name, value in given.items() if is_address(value)):
-            with pytest.raises(SettingsError, match=name):
+            with pytest.raises(PspSettingsError, match=name):
                 read(psp, {**given, name: "http://psp.example/v1"})
 
     @pytest.mark.parametrize("account", [DEFAULT_MERCHANT_ACCOUNT, OTHER])

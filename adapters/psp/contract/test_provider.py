@@ -46,7 +46,7 @@ from adapters.psp.contract.under_test import (
     Trouble,
 )
 from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import SettingsError
+from adapters.psp.settings import PspSettingsError
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -990,7 +990,7 @@ class TestSettings:
             assert accepts(value, both) == accepts(f"{value}2", both)
 
     def test_two_accounts_with_the_same_are_refused(self, psp: PspUnderTest) -> None:
-        with pytest.raises(SettingsError):
+        with pytest.raises(PspSettingsError):
             read(psp, settings_of(psp) | settings_of(psp, MAIN))
 
     def test_a_missing_one_is_named(self, psp: PspUnderTest) -> None:
@@ -998,7 +998,7 @@ class TestSettings:
 
         for missing in given if len(given) > 1 else ():
             rest = {name: value for name, value in given.items() if name != missing}
-            with pytest.raises(SettingsError, match=missing):
+            with pytest.raises(PspSettingsError, match=missing):
                 read(psp, rest)
 
     def test_the_value_of_a_wrong_one_is_not_shown(self, psp: PspUnderTest) -> None:
@@ -1008,7 +1008,7 @@ class TestSettings:
             given = {**settings_of(psp), name: "hidden-in-here é\n"}
             try:
                 shown = repr(read(psp, given))
-            except SettingsError as error:
+            except PspSettingsError as error:
                 shown = str(error)
             assert "hidden-in-here" not in shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.psp.settings import AccountSettings, SettingsError
+from adapters.psp.settings import AccountSettings, PspSettingsError
 
 ACME = AccountSettings(psp="acme", required=("URL", "API_KEY"), addresses=("URL",))
 
@@ -19,7 +19,7 @@ def read(**changes: str) -> None:
 )
 def test_what_a_header_cannot_hold_is_refused_when_it_is_read(value: str) -> None:
     read()
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)
 
     assert str(refused.value).startswith("CARDONFILE_ACME_SPAIN_API_KEY holds a line break or")
@@ -29,7 +29,7 @@ def test_what_a_header_cannot_hold_is_refused_when_it_is_read(value: str) -> Non
 @pytest.mark.parametrize("address", ["http://api.acme.example", "https://", "ftp://127.0.0.1", "x"])
 def test_an_address_that_is_not_https_is_refused_by_its_name(address: str) -> None:
     read(URL="http://127.0.0.1:9000")
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(PspSettingsError) as refused:
         read(URL=address)
 
     assert str(refused.value) == (
