@@ -37,7 +37,7 @@ class BillingInfo:
 
 
 MAX_LENGTHS: Final[Mapping[str, int]] = {
-    each.name: each.metadata["max_length"] for each in fields(BillingInfo)
+    field.name: field.metadata["max_length"] for field in fields(BillingInfo)
 }
 """The most characters that each field of billing_info may have."""
 

@@ -1,10 +1,14 @@
-"""What import-linter, run by `make lint`, cannot express."""
+"""What import-linter and ruff, run by `make lint`, cannot express."""
 
 from __future__ import annotations
 
+import ast
 import sys
+from pathlib import Path
 
 import grimp
+
+import domain
 
 
 def test_the_domain_imports_only_the_standard_library() -> None:
@@ -13,3 +17,16 @@ def test_the_domain_imports_only_the_standard_library() -> None:
 
     assert outside, "no import was found"
     assert outside <= sys.stdlib_module_names
+
+
+def test_public_methods_of_the_domain_have_docstrings() -> None:
+    undocumented = [
+        (path.name, public.name, method.name)
+        for path in Path(domain.__path__[0]).rglob("*.py")
+        for public in ast.parse(path.read_text()).body
+        if isinstance(public, ast.ClassDef) and not public.name.startswith("_")
+        for method in public.body
+        if isinstance(method, ast.FunctionDef) and not ast.get_docstring(method)
+        if not method.name.startswith("_")
+    ]
+    assert undocumented == []

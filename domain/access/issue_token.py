@@ -42,7 +42,6 @@ class IssueToken:
         centers: Collection[str] | None = None,
         lifetime: timedelta,
     ) -> str:
-        """Check the request, store the hash, and return the token."""
         name = CallerName(parse_line("caller", caller, max_length=MAX_CALLER_LENGTH))
         if not MIN_LIFETIME <= lifetime <= MAX_LIFETIME:
             raise InvalidField("lifetime", "from 1 minute to 3650 days")

@@ -16,6 +16,5 @@ class ListTokens:
     storage: Storage
 
     def __call__(self) -> Sequence[AccessToken]:
-        """Look the tokens up; changes nothing."""
         with self.storage.read() as unit:
             return unit.access_tokens.all()

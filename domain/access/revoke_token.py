@@ -32,15 +32,14 @@ class RevokeToken:
     """Use case: refuse a token from the next request on, and return what is kept of it.
 
     `prefix` is the beginning of the token or the whole token. Of a longer beginning only the first
-    12 characters can be compared. A token that was revoked before keeps its time. Raises InvalidField when every token begins like this, else TokenNotFound or
-    TokenAmbiguous.
+    12 characters can be compared. A token that was revoked before keeps its time. Raises
+    InvalidField when every token begins like this, else TokenNotFound or TokenAmbiguous.
     """
 
     storage: Storage
     clock: Clock
 
     def __call__(self, prefix: str) -> AccessToken:
-        """Find the token and mark it as revoked."""
         if MARK.startswith(prefix):
             raise InvalidField("prefix", f"longer than {MARK}, with which every token begins")
         now = self.clock.now()

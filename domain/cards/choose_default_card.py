@@ -20,7 +20,6 @@ class ChooseDefaultCard:
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
-        """Make the account the default."""
         caller.require(MAY_ADD_CARDS)
         with self.storage.read() as reading:
             found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)

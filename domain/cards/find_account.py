@@ -39,7 +39,7 @@ def lock_account(
     is added there. Raises PaymentAccountNotFound when the account has been removed meanwhile.
     """
     stored = unit.accounts.active_at(account.guest_id, account.center_id)
-    current = next((each for each in stored if each.account_id == account.account_id), None)
+    current = next((known for known in stored if known.account_id == account.account_id), None)
     if current is None:
         raise PaymentAccountNotFound
-    return current, [each for each in stored if each is not current]
+    return current, [other for other in stored if other is not current]

@@ -36,7 +36,6 @@ class ListAccounts:
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[PaymentAccount]:
-        """Look the accounts up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
         page = PageRequest.parse(pages=pages, sizes=sizes)
         only = _parse_only_center(center_ids)

@@ -42,7 +42,6 @@ class ListExpiringCards:
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[PaymentAccount]:
-        """Look the accounts up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)

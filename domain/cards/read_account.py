@@ -30,7 +30,6 @@ class ReadAccount:
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> AccountForCaller:
-        """Look the account up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)

@@ -29,7 +29,6 @@ class RemoveAccount:
     ids: Ids
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
-        """Remove the account and note the discard."""
         caller.require(MAY_REMOVE_CARDS)
         now = self.clock.now()
         with self.storage.read() as reading:

@@ -15,7 +15,7 @@ def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[Ce
 
     Raises InvalidField for one that is not a UUID, and CenterNotFound for one that is not on file.
     """
-    ids = [CenterId(parse_uuid("centers", each)) for each in centers]
+    ids = [CenterId(parse_uuid("centers", center)) for center in centers]
     for center_id in ids:
         if unit.centers.get(center_id) is None:
             raise CenterNotFound(center_id)

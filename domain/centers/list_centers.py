@@ -34,13 +34,12 @@ class ListCenters:
     def __call__(
         self, caller: Caller, *, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[ConfiguredCenter]:
-        """Look the centers up; changes nothing."""
         request = PageRequest.parse(pages=pages, sizes=sizes)
         with self.storage.read() as unit:
             page = unit.centers.page(caller.centers, request)
             items = tuple(
-                ConfiguredCenter(center=each, configuration=unit.configurations.get(each.id))
-                for each in page.items
+                ConfiguredCenter(center=center, configuration=unit.configurations.get(center.id))
+                for center in page.items
             )
         return Page(items=items, total=page.total, request=request)
 
@@ -55,7 +54,6 @@ class ReadCenter:
     storage: Storage
 
     def __call__(self, caller: Caller, *, center_id: str) -> ConfiguredCenter:
-        """Look the center up; changes nothing."""
         known_id = parse_center_id(center_id)
         caller.require_center(known_id)
         with self.storage.read() as unit:

@@ -45,7 +45,6 @@ class AddEventEndpoint:
     def __call__(
         self, *, url: str, types: Collection[str], centers: Collection[str] | None = None
     ) -> EventEndpoint:
-        """Check and store the endpoint."""
         parse_endpoint_url(url, may_be_http=self.may_be_http)
         event_types = parse_event_types(types)
         endpoint_id = EndpointId(self.ids.uuid())

@@ -57,8 +57,8 @@ class DeliverEvent:
     def take(self, *, except_to: Collection[EndpointId] = ()) -> DueDelivery | None:
         """Take the delivery that has been due the longest; None when none is due.
 
-        Notices of cards that expire come last. It is leased for a minute. Deliveries to the endpoints in `except_to` are left out. When none
-        is due, nothing is written.
+        Notices of cards that expire come last. It is leased for a minute. Deliveries to the
+        endpoints in `except_to` are left out. When none is due, nothing is written.
         """
         now = self.clock.now()
         with self.storage.read() as unit:

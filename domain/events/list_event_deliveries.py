@@ -16,7 +16,6 @@ class ListEventEndpoints:
     storage: Storage
 
     def __call__(self) -> Sequence[EventEndpoint]:
-        """Look the endpoints up; changes nothing."""
         with self.storage.read() as unit:
             return unit.event_endpoints.all()
 
@@ -31,6 +30,5 @@ class ListEventDeliveries:
     storage: Storage
 
     def __call__(self, *, limit: int, only_failed: bool = False) -> Sequence[EventDelivery]:
-        """Look the deliveries up; changes nothing."""
         with self.storage.read() as unit:
             return unit.event_deliveries.latest(limit=limit, only_failed=only_failed)

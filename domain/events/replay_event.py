@@ -44,7 +44,7 @@ class ReplayEvent:
             if not known:
                 raise EventNotFound
             event = next(iter(known.values())).event
-            takers = [each for each in unit.event_endpoints.all() if each.takes(event)]
+            takers = [endpoint for endpoint in unit.event_endpoints.all() if endpoint.takes(event)]
             for endpoint in takers:
                 delivery = known.get(endpoint.endpoint_id)
                 if delivery is not None:

@@ -21,7 +21,6 @@ class ReadGuest:
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str) -> Guest:
-        """Look the guest up; changes nothing."""
         if not caller.may_view_guests:
             raise UserNotAuthorized
         with self.storage.read() as unit:

@@ -26,7 +26,6 @@ class ListProducts:
     def __call__(
         self, caller: Caller, *, center_id: str, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[Product]:
-        """Look the products up; changes nothing."""
         caller.require(MAY_VIEW_PRODUCTS)
         page = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)

@@ -47,7 +47,7 @@ class Card:
     def next_expiry_notice(self, now: datetime) -> datetime | None:
         """Return when its client is told next that it expires soon, or None if it is not."""
         times = [self.last_day - timedelta(days=days) for days in EXPIRY_NOTICES]
-        return next((each for each in times if each > now), None)
+        return next((time for time in times if time > now), None)
 
     def days_of_expiry_notice(self, now: datetime) -> int | None:
         """Return which notice is due: 30 or 7, for that many days before the card's last day.

@@ -75,7 +75,6 @@ class AddCard:
     ids: Ids
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
-        """Check the request in the order above, and store a session for it."""
         caller.require(MAY_ADD_CARDS)
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
@@ -144,7 +143,7 @@ class AddCard:
                     return _replayed(unit.sessions.get(holder), session.request_fingerprint)
             # Other requests may have come since. A guest's few sessions are counted again, so that
             # the limit is exact; of a caller or center, each request at once may be the last.
-            of_guest = [each for each in self.limits if each.is_on_a_guest]
+            of_guest = [limit for limit in self.limits if limit.is_on_a_guest]
             require_below_limits(unit, of_guest, session, session.created_at)
             unit.sessions.add(session)
             unit.commit()

@@ -40,7 +40,7 @@ def require_below_limits(
 
 def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
     """Return those of the limits that count refused cards."""
-    return [each for each in limits if each.counted is Counted.REFUSED_CARDS]
+    return [limit for limit in limits if limit.counted is Counted.REFUSED_CARDS]
 
 
 def must_close_page(
@@ -50,7 +50,7 @@ def must_close_page(
 
     The limits of callers and centers close none: a guest who is typing has nothing to do with them.
     """
-    of_guests = [each for each in on_refused_cards(limits) if each.is_on_a_guest]
+    of_guests = [limit for limit in on_refused_cards(limits) if limit.is_on_a_guest]
     since = now - WINDOW
     return bool(of_guests and unit.refused_cards.reached(of_guests, session, since=since))
 
@@ -67,7 +67,6 @@ class FindCardTesting:
     clock: Clock
 
     def __call__(self) -> Sequence[CardsAtCenter]:
-        """Return these centers, each with its numbers."""
         since = self.clock.now() - WINDOW
         with self.storage.read() as unit:
             centers = unit.refused_cards.at_centers(since=since, at_least=MANY_REFUSED_CARDS)

@@ -28,7 +28,6 @@ class ListSessions:
     def __call__(
         self, caller: Caller, *, guest_id: str, pages: Sequence[str], sizes: Sequence[str]
     ) -> Page[CardSession]:
-        """Look the sessions up; changes nothing."""
         caller.require(MAY_ADD_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         guest = parse_guest_id(guest_id)

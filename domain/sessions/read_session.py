@@ -21,7 +21,6 @@ class ReadSession:
     storage: Storage
 
     def __call__(self, caller: Caller, *, guest_id: str, token_id: str) -> CardSession:
-        """Look the session up; changes nothing."""
         caller.require(MAY_VIEW_CARDS)
         with self.storage.read() as unit:
             return session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)

@@ -84,4 +84,4 @@ class CancelSessionsOfCaller:
             return False
 
         # Each in a unit of its own, so that others wait only for a moment.
-        return sum(self.storage.transact(partial(cancel, token_id=each)) for each in found)
+        return sum(self.storage.transact(partial(cancel, token_id=token_id)) for token_id in found)

@@ -22,7 +22,6 @@ class LeaveHeartbeat:
     clock: Clock
 
     def __call__(self) -> None:
-        """Store it."""
         now = self.clock.now()
 
         def leave(unit: WriteUnit) -> None:
@@ -45,8 +44,7 @@ class IsWorkerMissing:
     watching_since: datetime
 
     def __call__(self) -> bool:
-        """Look for the last heartbeat of any worker."""
         with self.storage.read() as unit:
             last = unit.worker_heartbeats.last()
         now, times = self.clock.now(), (last or self.watching_since, self.watching_since)
-        return all(abs(now - each) > MISSED_AFTER for each in times)
+        return all(abs(now - time) > MISSED_AFTER for time in times)

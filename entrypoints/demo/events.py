@@ -25,6 +25,6 @@ def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:
     digest = hmac.digest(b64decode(secret.removeprefix("whsec_")), message, "sha256")
     right = b"v1," + b64encode(digest)
     given = headers.get("webhook-signature", "").encode().split()
-    if not any(hmac.compare_digest(right, each) for each in given):
+    if not any(hmac.compare_digest(right, signature) for signature in given):
         raise ValueError("no signature is right")
     return json.loads(body)

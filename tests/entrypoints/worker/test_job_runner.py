@@ -58,7 +58,7 @@ def sessions_with_a_card(
 
 
 def settled(installation: Installation, sessions: Iterable[CardSession]) -> list[bool]:
-    return [installation.session(each.token_id).is_settled for each in sessions]
+    return [installation.session(session.token_id).is_settled for session in sessions]
 
 
 def test_what_is_due_is_settled_and_what_is_not_kept_is_discarded(
@@ -115,7 +115,7 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
             for _ in range(5):
                 work.set()
                 wait_until(lambda: not work.is_set())
-            due = [installation.session(each.token_id).due_at for each in sessions]
+            due = [installation.session(session.token_id).due_at for session in sessions]
             assert sum(at is not None and at > installation.clock.now() for at in due) == 4
         finally:
             goes_on.set()

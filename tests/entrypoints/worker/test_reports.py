@@ -44,10 +44,10 @@ def test_work_that_fails_is_in_the_log_once_and_so_is_its_return_a_line_a_minute
 def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
-    note_result = EndpointLog()
+    note_attempt = EndpointLog()
     with capture_logs() as lines:
-        for each in (back, away, away, back, back, away):
-            note_result(each)
+        for attempt in (back, away, away, back, back, away):
+            note_attempt(attempt)
     assert [line["event"] for line in lines] == [
         "event_endpoint_away",
         "event_endpoint_back",

@@ -19,7 +19,7 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
 
     rounds = run_until_idle(installation.reconcile)
 
-    assert [each.sessions for each in rounds] == [MAX_PER_ROUND, 1, 0]
+    assert [done.sessions for done in rounds] == [MAX_PER_ROUND, 1, 0]
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 
@@ -27,9 +27,9 @@ def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_
     installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
     with EventReceiver() as away, EventReceiver() as taking:
         away.status = 503
-        for each in (away, taking):
+        for receiver in (away, taking):
             installation.container.add_event_endpoint()(
-                url=each.url, types=[EventType.ACCOUNT_STORED]
+                url=receiver.url, types=[EventType.ACCOUNT_STORED]
             )
         for number in (GOOD_CARD, OTHER_GOOD_CARD):
             installation.stored_card(number)

@@ -198,7 +198,7 @@ def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
 
     def told() -> list[str]:
         deliveries = container.list_event_deliveries()(limit=9)
-        return [each.event.type for each in deliveries]
+        return [delivery.event.type for delivery in deliveries]
 
     try:
         wait_until(lambda: told() == ["account.expiring"])
