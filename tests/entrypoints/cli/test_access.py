@@ -163,3 +163,25 @@ def test_a_prefix_that_does_not_name_one_token_is_refused(
         unit.commit()
 
     assert cardonfile.refuses("token", "revoke", prefix) == sentence
+
+
+@pytest.mark.parametrize(
+    ("length", "note"),
+    [
+        (12, ""),
+        (14, "compared only {prefix}: the rest of a token is not kept\n"),
+        (999, ""),
+    ],
+)
+def test_a_token_is_revoked_by_any_beginning_and_told_what_was_compared(
+    cardonfile: CommandLine, length: int, note: str
+) -> None:
+    arguments = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")
+    token = cardonfile.succeeds(*arguments).strip()
+
+    result = cardonfile.run("token", "revoke", token[:length])
+
+    prefix = token[:12]
+    assert result.stdout == f"revoked {prefix} of web-store\n"
+    assert result.stderr == note.format(prefix=prefix)
+    assert cardonfile.succeeds("token", "list").endswith("revoked\n")

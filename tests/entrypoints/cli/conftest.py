@@ -1,0 +1,27 @@
+"""A database with one center, and a port that is taken."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders import a_center
+from tests.entrypoints.conftest import CommandLine
+
+
+@pytest.fixture
+def with_center(cardonfile: CommandLine) -> CommandLine:
+    """Return the command line on a database with one center."""
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.commit()
+    return cardonfile
+
+
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """Return a port on which nothing can listen: a command that should have refused ends there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield str(taken.getsockname()[1])

@@ -1,0 +1,120 @@
+"""`cardonfile migrate`, and `import` on Ctrl-C."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from signal import SIGINT, default_int_handler, getsignal, signal
+
+import pytest
+
+from domain.identifiers import CenterId
+from tests.builders import CENTER_ID
+from tests.entrypoints.conftest import CommandLine
+
+DEADLINE_SECONDS = 60
+
+
+EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
+    ("import", "centers", "centers.csv"),
+    ("configure-payments", CENTER_ID, "--none"),
+    ("token", "issue", "--caller", "web-store", "--permission", "guests:add"),
+    ("token", "list"),
+    ("token", "revoke", "cof_abcdefgh"),
+    ("serve",),
+    ("reconcile",),
+]
+
+
+class TestDatabase:
+    def test_migrate_makes_it_and_a_second_time_changes_nothing(
+        self, unmigrated: CommandLine
+    ) -> None:
+        assert unmigrated.succeeds("migrate").startswith("applied m001_")
+        assert unmigrated.succeeds("migrate") == "the database is up to date\n"
+        unmigrated.succeeds("token", "list")
+
+    @pytest.mark.parametrize("arguments", EVERY_COMMAND_BUT_MIGRATE_AND_DEMO, ids=" ".join)
+    def test_one_that_is_not_there_is_not_made_by_other_commands(
+        self, unmigrated: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        assert "run `cardonfile migrate`" in unmigrated.refuses(*arguments)
+        assert not unmigrated.database.exists()
+
+    def test_one_with_pending_migrations_is_not_used(self, unmigrated: CommandLine) -> None:
+        unmigrated.database.touch()
+
+        assert "run `cardonfile migrate`" in unmigrated.refuses("token", "list")
+
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
+    def test_one_of_a_newer_release_is_refused(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        with closing(sqlite3.connect(cardonfile.database)) as db, db:
+            db.execute(
+                "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) "
+                "VALUES ('cardonfile', 'm999_later', '2027-01-01')"
+            )
+
+        assert "newer release" in cardonfile.refuses(*arguments)
+
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
+    def test_a_file_that_is_none_is_refused(
+        self, unmigrated: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
+
+        assert unmigrated.refuses(*arguments) == (
+            f"the database cannot be used ({unmigrated.database}: file is not a database)"
+        )
+        assert unmigrated.database.read_bytes().startswith(b"This is a letter")
+
+    def test_one_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
+        with closing(sqlite3.connect(unmigrated.database)) as db, db:
+            db.execute("CREATE TABLE guests (guest TEXT)")
+
+        assert "does not fit this release" in unmigrated.refuses("migrate")
+
+    def test_a_folder_that_is_missing_is_named(self, unmigrated: CommandLine) -> None:
+        complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
+
+        assert complaint == "/no/such.db: No such file or directory"
+
+    @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
+    def test_a_setting_that_cannot_be_used_is_named_without_its_value(
+        self, cardonfile: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        url = "mysql://cards:opensesame@db.example/cards"
+
+        complaint = cardonfile.refuses(*arguments, CARDONFILE_DATABASE_URL=url)
+
+        assert complaint.startswith("CARDONFILE_DATABASE_URL ")
+        assert "opensesame" not in complaint
+
+
+class TestImport:
+    def test_ctrl_c_works_as_before_once_it_is_over(self, cardonfile: CommandLine) -> None:
+        file = cardonfile.folder / "centers.csv"
+        file.write_text("id,name\n")
+        before = signal(SIGINT, default_int_handler)
+        try:
+            cardonfile.succeeds("import", "centers", str(file))
+
+            assert getsignal(SIGINT) is default_int_handler
+        finally:
+            signal(SIGINT, before)
+
+    def test_an_interrupted_one_imports_nothing(self, cardonfile: CommandLine) -> None:
+        rows = "".join(f"{CENTER_ID[:-6]}{number:06},Harbor Spa\n" for number in range(10_000))
+
+        with cardonfile.start("import", "centers", "/dev/stdin") as process:
+            assert process.stdin is not None
+            # More than a pipe holds, so that rows have been read once it is written.
+            process.stdin.write(f"id,name\n{rows}".encode())
+            process.send_signal(SIGINT)
+            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (130, b"")
+        assert complaint == b"interrupted: nothing was imported\n"
+        with cardonfile.storage.read() as unit:
+            assert unit.centers.get(CenterId(f"{CENTER_ID[:-6]}000000")) is None

@@ -1,0 +1,130 @@
+"""What every command does alike: help, usage, settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from entrypoints.cli.main import main
+from entrypoints.csv_import import KINDS
+from tests.builders import CENTER_ID
+from tests.entrypoints.conftest import ROOT, CommandLine
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Name every command and group below one."""
+    yield path
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(below, (*path, name))
+
+
+class TestHelp:
+    def test_the_commands_are_the_ones_that_operators_script_against(self) -> None:
+        assert set(commands(main)) == {
+            (),
+            ("migrate",),
+            ("import",),
+            ("configure-payments",),
+            ("token",),
+            ("token", "issue"),
+            ("token", "list"),
+            ("token", "revoke"),
+            ("session",),
+            ("session", "cancel"),
+            ("events",),
+            ("events", "add"),
+            ("events", "list"),
+            ("events", "remove"),
+            ("events", "roll-secret"),
+            ("events", "deliveries"),
+            ("events", "replay"),
+            ("serve",),
+            ("work",),
+            ("reconcile",),
+            ("copy-database",),
+            ("demo",),
+        }
+
+    def test_shows_the_columns_that_are_expected(self) -> None:
+        text = CliRunner().invoke(main, ["import", "--help"]).stdout
+
+        for what, kind in KINDS.items():
+            assert f"{what:8}  {','.join(kind.columns)}\n" in text
+
+    def test_imports_nothing_that_is_heavy(self) -> None:
+        program = "import sys, entrypoints.cli.main; print(*sys.modules)"
+        printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True)
+
+        assert {"falcon", "sqlite_utils", "structlog", "waitress"}.isdisjoint(printed.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import", "pets", "pets.csv"),
+        ("configure-payments", CENTER_ID),
+        ("configure-payments", CENTER_ID, "--avs"),
+        ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
+        # An option is refused also if it says what holds without it.
+        ("configure-payments", CENTER_ID, "--none", "--account", "default"),
+        ("configure-payments", CENTER_ID, "--provider", "fake", "--cards-per-guest", "two"),
+        ("token", "issue", "--caller", "web-store"),
+        ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
+        ("serve", "--port", "0"),
+        ("demo", "--port", "65536"),
+        ("copy-database", "sqlite:///cards.db"),
+    ],
+    ids=" ".join,
+)
+def test_arguments_of_another_form_are_answered_with_the_usage(
+    cardonfile: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    result = cardonfile.run(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: cardonfile" in result.stderr
+
+
+class TestNamesThatNoSettingHas:
+    TYPED: Final = {"CARDONFILE_DATABSE_URL": "postgresql://cards:opensesame@db.example/cards"}
+    SENTENCE: Final = (
+        "CARDONFILE_DATABSE_URL is not a setting; the nearest is CARDONFILE_DATABASE_URL"
+    )
+
+    def test_keep_the_service_from_starting(self, cardonfile: CommandLine, taken_port: str) -> None:
+        complaint = cardonfile.refuses("serve", "--port", taken_port, **self.TYPED)
+
+        assert complaint == self.SENTENCE
+
+    def test_are_warned_of_once_by_any_other_command(self, cardonfile: CommandLine) -> None:
+        for command in (("migrate",), ("token", "list")):
+            result = cardonfile.run(*command, **self.TYPED)
+
+            assert (result.exit_code, result.stderr) == (0, f"Warning: {self.SENTENCE}\n")
+
+
+class TestLiveKeys:
+    KEYS: Final = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_live_opensesame",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_opensesame",
+    }
+
+    @pytest.mark.parametrize("command", ["serve", "demo"])
+    def test_are_refused_on_this_machine_alone(
+        self, cardonfile: CommandLine, taken_port: str, command: str
+    ) -> None:
+        complaint = cardonfile.refuses(command, "--port", taken_port, **self.KEYS)
+
+        assert "CARDONFILE_STRIPE_SECRET_KEY" in complaint
+        assert "live key" in complaint
+        assert "opensesame" not in complaint
+
+    def test_are_fine_for_a_command_that_answers_no_guest(self, cardonfile: CommandLine) -> None:
+        assert cardonfile.succeeds("token", "list", **self.KEYS)

@@ -1,0 +1,109 @@
+"""`cardonfile serve`, `work` and `reconcile`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
+
+import pytest
+
+from tests.builders import CENTER_ID, a_session
+from tests.entrypoints.conftest import CommandLine
+from tests.programs import free_port
+from tests.waiting import wait_until
+
+DEADLINE_SECONDS = 60
+
+
+def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> None:
+    now = a_session().created_at
+    with with_center.storage.write() as unit:
+        unit.sessions.add(a_session(due_at=now, expires_at=now + timedelta(minutes=30)))
+        unit.commit()
+
+    result = with_center.run("reconcile")
+
+    assert result.stdout == "reconciled 1 sessions and 0 discards, 0 faults\n"
+    assert result.exit_code == 0
+
+
+class TestServe:
+    # Shows F9.
+    def test_runs_until_it_is_told_to_stop(self, cardonfile: CommandLine) -> None:
+        with cardonfile.start("serve", "--port", str(free_port())) as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert b"serving" in line
+            assert f"database='{cardonfile.database}'".encode() in line
+            # It means nothing, and stops nothing.
+            process.send_signal(SIGUSR1)
+            process.send_signal(SIGTERM)
+            printed, logged = process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, printed) == (0, b"")
+        assert b"stopped" in logged
+        assert b"Traceback" not in logged
+
+    def test_without_worker_it_leaves_the_work_to_another(self, cardonfile: CommandLine) -> None:
+        port = str(free_port())
+        with cardonfile.start("serve", "--no-worker", "--port", port) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            assert self.last_heartbeat(cardonfile) is None
+            cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
+            with cardonfile.start("work") as worker:
+                wait_until(lambda: self.last_heartbeat(cardonfile))
+                worker.send_signal(SIGHUP)
+                _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
+            process.send_signal(SIGINT)
+            process.communicate(timeout=DEADLINE_SECONDS)
+
+        assert (process.returncode, worker.returncode) == (0, 0)
+        assert b"working" in logged
+        assert b"stopped" in logged
+
+    @staticmethod
+    def last_heartbeat(cardonfile: CommandLine) -> datetime | None:
+        with cardonfile.storage.read() as unit:
+            return unit.worker_heartbeats.last()
+
+    def test_what_lets_others_in_is_warned_of_once_with_what_to_do(
+        self, with_center: CommandLine
+    ) -> None:
+        public = {
+            "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example",
+            "CARDONFILE_ALLOW_FAKE_PSP": "1",
+        }
+        with_center.environment |= public
+        with_center.run("configure-payments", CENTER_ID, "--provider", "fake")
+        with_center.database.chmod(0o644)
+
+        with with_center.start("serve", "--port", str(free_port())) as process:
+            assert process.stderr is not None
+            lines = [process.stderr.readline().decode() for _ in range(3)]
+            process.send_signal(SIGTERM)
+            lines += process.communicate(timeout=DEADLINE_SECONDS)[1].decode().splitlines()
+        (files,) = (line for line in lines if "database_open_to_all" in line)
+        assert f"files=['{with_center.database}']" in files
+        assert "chmod 600" in files
+        (anywhere,) = (line for line in lines if "redirects_to_anywhere" in line)
+        assert "centers=1" in anywhere
+        assert "configure-payments --redirect-origin" in anywhere
+
+    def test_an_address_that_is_taken_is_refused(
+        self, cardonfile: CommandLine, taken_port: str
+    ) -> None:
+        assert cardonfile.refuses("serve", "--port", taken_port).startswith(
+            f"cannot listen on 127.0.0.1 port {taken_port}"
+        )
+
+    @pytest.mark.parametrize("host", ["", "h\u00f6st"])
+    def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
+        assert "--host must be" in cardonfile.refuses("serve", "--host", host)
+
+    def test_several_processes_are_refused_in_a_sentence_that_names_granian(
+        self, cardonfile: CommandLine
+    ) -> None:
+        complaint = cardonfile.refuses("serve", "--processes", "4")
+
+        assert "run the application with granian (docs/scaling.md)" in complaint
