@@ -51,4 +51,4 @@ class UseCases:
     @classmethod
     def of(cls, container: Container) -> UseCases:
         """Return the use cases of a container."""
-        return cls(**{each.name: getattr(container, each.name)() for each in fields(cls)})
+        return cls(**{field.name: getattr(container, field.name)() for field in fields(cls)})

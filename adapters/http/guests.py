@@ -11,7 +11,7 @@ import msgspec
 
 from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
-from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS
+from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS, sample
 from adapters.http.operations import Operation, Responder, Tag, parameter
 from adapters.http.requests import BODY_REFUSALS, RequestBody, field, read_body, text
 from adapters.http.responses import Done, Uuid, example, json_body, uuid_example
@@ -78,6 +78,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
         parameters=(GUEST_ID,),
         body=GuestBody,
+        body_examples=lambda _: {
+            "ada": sample(
+                "Ada Sample, unchanged",
+                {"first_name": "Ada", "last_name": "Sample", "email": "ada@example.com"},
+            ),
+        },
         response=GuestRecord,
         needs=MAY_PUT_GUESTS,
         links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},

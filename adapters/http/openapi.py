@@ -21,7 +21,6 @@ from adapters.http import (
     webhooks,
 )
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
-from adapters.http.examples import request_bodies
 from adapters.http.operations import TAGS, Json, Operation, Responder, Tag
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
@@ -165,8 +164,7 @@ def _operation(operation: Operation, base_url: str) -> Json:
     if operation.parameters:
         described["parameters"] = list(operation.parameters)
     if operation.body is not None:
-        examples = request_bodies(base_url)[operation.name]
-        content = _json(_ref(operation.body), examples=examples)
+        content = _json(_ref(operation.body), examples=operation.body_examples(base_url))
         described["requestBody"] = {"required": True, "content": content}
     if operation.has_signed_body:
         described["requestBody"] = {"content": _json({})}

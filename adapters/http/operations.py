@@ -59,6 +59,8 @@ class Operation:
     description: str = ""
     parameters: Sequence[Json] = ()
     body: type[RequestBody] | None = None
+    body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
+    """Returns examples of the body, for a service at this base URL."""
     has_signed_body: bool = False
     """Whether it takes a body in the provider's own format."""
     response: type[Struct] | None = None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.centers import CENTER_ID, CENTERS
-from adapters.http.examples import CENTER_IDS, PRODUCT_IDS
+from adapters.http.examples import CENTER_IDS, PRODUCT_IDS, sample
 from adapters.http.operations import (
     PAGING,
     PAGING_REFUSALS,
@@ -108,7 +108,7 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, page: Page[Product]) -> ProductsForSale:
         """Return a page of products."""
-        products = [ProductForSale.of(each) for each in page.items]
+        products = [ProductForSale.of(product) for product in page.items]
         return cls(products=products, page_info=PageInfo.of(page))
 
 
@@ -134,6 +134,17 @@ OPERATIONS: Final[Sequence[Operation]] = (
         description="A new product comes last in the list; repeating a request changes nothing.",
         parameters=(_CENTER_OF_PRODUCT, _PRODUCT_ID),
         body=ProductBody,
+        body_examples=lambda _: {
+            "massage": sample(
+                "Swedish massage, unchanged",
+                {
+                    "code": "SWEDISH",
+                    "name": "Swedish massage",
+                    "description": "Long, firm strokes for back and legs",
+                    "price": {"amount": "84.00", "currency": "USD"},
+                },
+            ),
+        },
         response=ProductForSale,
         needs=MAY_EDIT_PRODUCTS,
         refusals=(

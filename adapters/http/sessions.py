@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.cards import ACCOUNTS
-from adapters.http.examples import TOKEN_IDS
+from adapters.http.examples import CLINIC_ID, SPA_ID, TOKEN_IDS, Example, sample
 from adapters.http.guests import GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import (
     PAGING,
@@ -96,7 +96,9 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     ] = None
     source: Annotated[
         object,
-        field("1 = web store, 5 = mobile.", type="integer", enum=[each.value for each in Source]),
+        field(
+            "1 = web store, 5 = mobile.", type="integer", enum=[source.value for source in Source]
+        ),
     ] = DEFAULT_SOURCE.value
     link_minutes: Annotated[
         object,
@@ -207,6 +209,26 @@ class ListedSessions(Struct, frozen=True, kw_only=True):
         return cls(sessions=sessions, page_info=PageInfo.of(page))
 
 
+def _add_card_examples(base_url: str) -> Mapping[str, Example]:
+    # There the guest's browser comes back to a page of this service.
+    redirect_uri = f"{base_url}/docs"
+    return {
+        "spa": sample("At Still Water Spa", {"center_id": SPA_ID, "redirect_uri": redirect_uri}),
+        "clinic": sample(
+            "At Clear Skin Clinic, which verifies the billing address",
+            {
+                "center_id": CLINIC_ID,
+                "redirect_uri": redirect_uri,
+                "billing_info": {
+                    "address": "1 Main Street",
+                    "zipcode": "98101",
+                    "country_code": "US",
+                },
+            },
+        ),
+    }
+
+
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         method="post",
@@ -233,6 +255,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             ),
         ),
         body=AddCardBody,
+        body_examples=_add_card_examples,
         response=CardSessionStarted,
         needs=MAY_ADD_CARDS,
         links={

@@ -232,7 +232,7 @@ def test_an_eleventh_session_of_a_guest_is_refused_and_the_log_says_why(tmp_path
 
     assert refused(result) == (429, "Too many requests")
     assert result.headers["retry-after"] == str(24 * 3600)
-    (line,) = (each for each in logs if each["event"] == "card_limit_reached")
+    (line,) = (line for line in logs if line["event"] == "card_limit_reached")
     assert (line["limit"], line["of"]) == ("sessions per guest", GUEST_ID)
     assert (line["caller"], line["log_level"]) == (installation.caller.name, "warning")
     installation.close()

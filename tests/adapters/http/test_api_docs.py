@@ -25,7 +25,7 @@ def test_the_page_may_load_and_call_nothing_but_this_service(client: testing.Tes
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
     policy = dict(
-        each.split(" ", 1) for each in page.headers["content-security-policy"].split("; ")
+        directive.split(" ", 1) for directive in page.headers["content-security-policy"].split("; ")
     )
     assert policy.pop("img-src") == "data:"
     assert set(policy.values()) == {"'none'", "'self'"}

@@ -147,8 +147,8 @@ def test_all_writes_of_a_caller_count_whatever_they_write_and_no_reads(tmp_path:
     assert api.post(GOOD_BODY).status_code == 200
 
     known = {"guest_id": GUEST_ID, "center_id": CENTER_ID}
-    operations = [each for each in OPERATIONS if each.needs is not None]
-    writes = [each for each in operations if each.method != "get"]
+    operations = [operation for operation in OPERATIONS if operation.needs is not None]
+    writes = [operation for operation in operations if operation.method != "get"]
     assert len(writes) >= 6
     for operation in writes:
         path = operation.path.format_map(defaultdict(lambda: "x", known))

@@ -88,7 +88,7 @@ def test_a_card_is_made_the_default(api: Api) -> None:
         result = api.send("PUT", f"{path}/default", body=body)
         assert result.json == {"success": True, "error": None}
 
-    listed = {each["account_id"]: each["is_default"] for each in api.get(ACCOUNTS).json["accounts"]}
+    listed = {card["account_id"]: card["is_default"] for card in api.get(ACCOUNTS).json["accounts"]}
     assert listed == {first.account_id: False, second.account_id: True}
     api.send("DELETE", path)
     refusal = refused(api.send("PUT", f"{path}/default"))

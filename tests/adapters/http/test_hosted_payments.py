@@ -122,7 +122,7 @@ def test_a_guest_with_too_many_refused_cards_reads_to_try_again_later(tmp_path: 
 
     assert result.status_code == 429
     assert result.headers["retry-after"] == str(24 * 3600)
-    (line,) = (each for each in logs if each["event"] == "card_limit_reached")
+    (line,) = (line for line in logs if line["event"] == "card_limit_reached")
     assert (line["limit"], line["of"]) == ("refused cards per guest", GUEST_ID)
     assert shown(result) == (CENTER, "Too many cards were refused", REDIRECT_URI)
     installation.close()

@@ -47,10 +47,10 @@ def test_every_route_and_method_is_described(installation: Installation) -> None
 def test_every_refusal_is_described() -> None:
     # No operation describes MethodNotAllowed, which is the response to undescribed methods.
     every = {
-        each
+        refusal
         for module in (domain.errors, adapters.http.errors)
-        for _, each in inspect.getmembers(module, inspect.isclass)
-        if issubclass(each, Refusal) and each not in (Refusal, MethodNotAllowed)
+        for _, refusal in inspect.getmembers(module, inspect.isclass)
+        if issubclass(refusal, Refusal) and refusal not in (Refusal, MethodNotAllowed)
     }
     document = json.dumps(DOCUMENT)
     for refusal in every:
@@ -103,10 +103,10 @@ TYPES: Final = {
 
 def test_types_codes_and_messages_do_not_change() -> None:
     every = [
-        (each.type, (each.code, getattr(each, "message", None)))
+        (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)
-        for _, each in inspect.getmembers(module, inspect.isclass)
-        if issubclass(each, Refusal) and each is not Refusal
+        for _, refusal in inspect.getmembers(module, inspect.isclass)
+        if issubclass(refusal, Refusal) and refusal is not Refusal
     ]
     assert dict(every) == TYPES
 
@@ -119,7 +119,7 @@ def test_a_refusal_names_the_types_that_it_can_have() -> None:
                 content = described.get("content", {}).get("application/json", {})
                 if examples := content.get("examples", {}):
                     types = described["headers"]["Error-Type"]["schema"]["enum"]
-                    assert {each.partition("-")[0] for each in examples} == set(types)
+                    assert {name.partition("-")[0] for name in examples} == set(types)
                     named |= set(types)
     assert named == TYPES.keys() - {"method_not_allowed"}
 
@@ -146,20 +146,24 @@ def example_requests() -> Iterator[tuple[str, str, str, object]]:
     """
     for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():
-            needed = [each for each in operation.get("parameters", ()) if each["required"]]
-            if all("examples" in each for each in needed):
-                names = [each["name"] for each in needed]
+            parameters = operation.get("parameters", ())
+            needed = [parameter for parameter in parameters if parameter["required"]]
+            if all("examples" in parameter for parameter in needed):
+                names = [parameter["name"] for parameter in needed]
                 content = operation.get("requestBody", {}).get("content", {})
                 bodies = content.get("application/json", {}).get("examples", {"": {"value": None}})
                 for *ids, body in product(
-                    *([each["value"] for each in known["examples"].values()] for known in needed),
-                    [each["value"] for each in bodies.values()],
+                    *(
+                        [known["value"] for known in parameter["examples"].values()]
+                        for parameter in needed
+                    ),
+                    [known["value"] for known in bodies.values()],
                 ):
                     values = dict(zip(names, ids, strict=True))
                     query = {
-                        each["name"]: values[each["name"]]
-                        for each in needed
-                        if each["in"] == "query"
+                        parameter["name"]: values[parameter["name"]]
+                        for parameter in needed
+                        if parameter["in"] == "query"
                     }
                     yield method.upper(), path.format(**values), urlencode(query), body
 

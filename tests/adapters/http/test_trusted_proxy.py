@@ -22,7 +22,7 @@ def seen(peer: str, *, proxy: str | None = PROXY, **headers: str) -> WSGIEnviron
     def start_response(*_: object) -> object:
         raise AssertionError
 
-    environ = {"REMOTE_ADDR": peer, **{f"HTTP_{name}": each for name, each in headers.items()}}
+    environ = {"REMOTE_ADDR": peer, **{f"HTTP_{name}": value for name, value in headers.items()}}
     TrustedProxy(app, proxy)(environ, start_response)  # type: ignore[arg-type]  # never called
     return reached[0]
 
