@@ -38,7 +38,7 @@ class Trouble(Enum):
     DROPPED = auto()
     """It is not received: the connection breaks."""
     TOO_MANY = auto()
-    """429 with Retry-After of 7 seconds."""
+    """429 with Retry-After of 17 seconds."""
     FAULT = auto()
     """500, saved under the idempotency key; nothing is done."""
     FAULT_AFTER_IT_ACTED = auto()
@@ -80,7 +80,7 @@ _REFUSALS: Final[Mapping[Trouble, tuple[int, str, str | None]]] = {
 _ADVICE: Final[Mapping[Trouble, Mapping[str, str]]] = {
     Trouble.AWAY_FOR_LONG: {"Stripe-Should-Retry": "false"},
     Trouble.LOCKED: {"Stripe-Should-Retry": "true"},
-    Trouble.TOO_MANY: {"Retry-After": "7"},
+    Trouble.TOO_MANY: {"Retry-After": "17"},
 }
 _FAULT: Final = {"error": {"type": "api_error", "message": "An unknown error occurred"}}
 

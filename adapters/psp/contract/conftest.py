@@ -32,10 +32,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(
         ("psp", *names),
         [
-            pytest.param(psp, *case, id="-".join((name, *(_shown(each) for each in case))))
+            pytest.param(psp, *case, id="-".join((name, *map(_shown, case))))
             for name, psp in psps(metafunc.config).items()
             if psp.facts.abilities >= needed
-            for case in cases(psp.facts)
+            for each in cases(psp.facts)
+            for case in [each if isinstance(each, tuple) else (each,)]
         ]
         or [pytest.param(None, *names, id="nobody")],
         indirect=["psp"],

@@ -53,7 +53,8 @@ class RemotePspUnderTest(PspUnderTest):
     def error(self, trouble: Trouble) -> Response:
         """Return the PSP's error response: 400, 401, 403, 429 or 503.
 
-        Override it to return the PSP's own body, and its own status for REFUSED.
+        Override it to return the PSP's own body, its own status for REFUSED, and its own form of
+        Retry-After, for 17 seconds.
         """
         return json_response({}, _STATUSES[trouble])
 
@@ -125,7 +126,7 @@ class RemotePspUnderTest(PspUnderTest):
                 return stand_in.respond_with(replace(refusal, body=body))
             case Trouble.TOO_MANY:
                 refusal = self.error(trouble)
-                headers = {**refusal.headers, "Retry-After": "17"}
+                headers = {"Retry-After": "17", **refusal.headers}
                 return stand_in.respond_with(replace(refusal, headers=headers))
             case _:
                 return stand_in.respond_with(self.error(trouble))

@@ -44,11 +44,9 @@ def needs(*abilities: Ability) -> pytest.MarkDecorator:
     return pytest.mark.psp_needs(*abilities)
 
 
-def for_each(
-    names: tuple[str, ...], cases: Callable[[Facts], Iterable[tuple[object, ...]]]
-) -> pytest.MarkDecorator:
-    """Parametrize a test with the cases that follow from each PSP's facts."""
-    return pytest.mark.psp_cases(names, cases)
+def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
+    """Parametrize a test with the cases that follow from each PSP's facts: tuples, if names are several."""
+    return pytest.mark.psp_cases(names.split(), cases)
 
 
 class _WatchedAdapter:

@@ -468,7 +468,7 @@ class TestFaults:
 
     @pytest.mark.parametrize(
         ("trouble", "retry_after"),
-        [(Trouble.AWAY_FOR_LONG, None), (Trouble.TOO_MANY, timedelta(seconds=7))],
+        [(Trouble.AWAY_FOR_LONG, None), (Trouble.TOO_MANY, timedelta(seconds=17))],
     )
     def test_f22_what_stripe_does_not_want_repeated_is_sent_once(
         self,
