@@ -11,6 +11,7 @@ from adapters.psp.contract.samples import GUEST_ID
 from domain.centers.center import Center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import InvalidField
+from domain.fields import is_clean
 from domain.guests.guest import Guest
 from domain.identifiers import MerchantAccount
 from domain.products.product import Product
@@ -169,3 +170,19 @@ def test_a_field_of_another_form_is_named_with_what_is_expected(
 
     assert (refused.value.field, refused.value.expected) == (field, expected)
     assert str(refused.value) == f"{field} must be {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Zo\u00eb", True),
+        ("\u0646\u0627\u200c\u0645\u0647", True),
+        ("a\tb", False),
+        ("a\x7f", False),
+        ("\x9b", False),
+        ("abc\u202edef", False),
+        ("abc\u2066def", False),
+    ],
+)
+def test_clean_text_has_no_control_characters(text: str, clean: bool) -> None:
+    assert is_clean(text) is clean

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, OTHER_GUEST_ID, a_uuid
+from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import Permission
-from tests.builders import CENTER_ID, a_guest
+from tests.builders import CENTER_ID, PROVIDER, a_guest, a_payment_account
 from tests.installation import Installation
 
 
@@ -96,3 +100,33 @@ def test_edit_or_delete_permission_removes(
         with pytest.raises(UserNotAuthorized):
             remove(caller, guest_id=GUEST_ID, account_id=account.account_id)
         assert installation.accounts() == (account,)
+
+
+@pytest.mark.parametrize(
+    ("now", "expired"),
+    [
+        (datetime(2031, 9, 30, 23, 59, 59, tzinfo=UTC), False),
+        (datetime(2031, 10, 1, tzinfo=UTC), True),
+        (datetime(2032, 1, 1, tzinfo=UTC), True),
+    ],
+)
+def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: bool) -> None:
+    assert a_payment_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [
+        ({}, True),
+        ({"expiry_year": 2040, "token": "another", "last_four": "0000"}, True),
+        ({"fingerprint": "another"}, False),
+        ({"provider": "another"}, False),
+        ({"merchant_account": "another"}, False),
+    ],
+)
+def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
+    changes: dict[str, Any], is_same: bool
+) -> None:
+    configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
+
+    assert a_payment_account(**changes).is_same_card(a_payment_account(), configuration) is is_same

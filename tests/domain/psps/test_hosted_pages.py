@@ -14,9 +14,11 @@ from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card
 from domain.psps.hosted_page import (
     CardCollected,
+    Consent,
     HostedPage,
     NoCardCollected,
     PageClosed,
+    consent_for,
     is_credible,
     is_credible_page,
 )
@@ -87,3 +89,15 @@ def test_a_time_out_of_bounds_is_not(time: datetime) -> None:
 def test_a_count_of_refused_cards_out_of_bounds_is_not(refused_cards: int) -> None:
     for outcome in (COLLECTED, PageClosed()):
         assert not is_credible(replace(outcome, refused_cards=refused_cards), PAGE)
+
+
+def test_a_consent_text_is_known_by_its_version() -> None:
+    """A text that changes needs a version of its own: accounts keep the version alone."""
+    assert consent_for("Harbor Spa") == Consent(
+        version="2026-11",
+        text=(
+            "By adding this card you allow Harbor Spa to keep it on file and to charge it for "
+            "services, products and fees that you agree to. Harbor Spa will tell you before these "
+            "terms change. You can withdraw at any time by asking for the card to be removed."
+        ),
+    )
