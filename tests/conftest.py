@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -28,6 +29,12 @@ hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
 hypothesis.settings.load_profile("cardonfile")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported and collected, which stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
