@@ -313,14 +313,19 @@ class Installation:
         )
         return self.psp.try_card(self.page_reference(session), entry)
 
+    def session_with_card(self, number: str = GOOD_CARD, **changes: Any) -> CardSession:
+        """Return a session whose page is open, and has a card typed on it."""
+        session = self.opened_session(**changes)
+        self.type_card(session, number)
+        return session
+
     def return_to_shop(self, session: CardSession) -> str:
         """Return from the PSP's page; return where the browser is sent."""
         return self.use_cases.return_from_hosted_page(token_id=session.token_id, parameters={})
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> PaymentAccount:
         """Add a card, type it and return; return its account."""
-        session = self.opened_session(**changes)
-        self.type_card(session, number)
+        session = self.session_with_card(number, **changes)
         self.return_to_shop(session)
         return self.account(self.session(session.token_id).account_id)
 
@@ -338,6 +343,12 @@ class Installation:
             session = unit.sessions.get(token_id)
         assert session is not None
         return session
+
+    def put_session(self, session: CardSession) -> None:
+        """Store a session as another process would have left it."""
+        with self.storage.write() as unit:
+            unit.sessions.update(session)
+            unit.commit()
 
     def page_reference(self, session: CardSession) -> str:
         """Return the PSP's reference of the session's page."""

@@ -118,20 +118,17 @@ def a_link_opened_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
 
 
 def a_link_whose_page_has_a_card(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session)
+    session = it.session_with_card()
     return lambda: it.follow_link(session)
 
 
 def a_guest_with_a_card(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session)
+    session = it.session_with_card()
     return lambda: it.come_back(session)
 
 
 def a_guest_with_an_unanswered_challenge(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session, CHALLENGED_CARD)
+    session = it.session_with_card(CHALLENGED_CARD)
     return lambda: it.come_back(session)
 
 
@@ -151,8 +148,7 @@ def a_page_to_cancel(it: FaultyInstallation) -> Attempt:
 
 
 def a_page_to_cancel_that_has_a_card(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session)
+    session = it.session_with_card()
     return lambda: it.cancel(session)
 
 
@@ -174,8 +170,7 @@ def two_links_of_a_caller_to_cancel(it: FaultyInstallation) -> Attempt:
 
 
 def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session)
+    it.session_with_card()
     event = it.psp.take_due_event(it.clock.now(), until=it.clock.now())
     assert event is not None
     signature = signatures.sign(event.body, secret=it.psp.webhook_secret, now=it.clock.now())
@@ -190,15 +185,13 @@ def a_key_of_yesterday(it: FaultyInstallation) -> Attempt:
 
 
 def a_new_card(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session)
+    session = it.session_with_card()
     return lambda: it.status_after_settling(session)
 
 
 def a_card_on_file(it: FaultyInstallation) -> Attempt:
     it.stored_card()
-    session = it.opened_session(redirect_uri=OTHER_VISIT)
-    it.type_card(session)
+    session = it.session_with_card(redirect_uri=OTHER_VISIT)
     return lambda: it.status_after_settling(session)
 
 
@@ -212,8 +205,7 @@ def a_card_on_file_with_a_new_expiry(it: FaultyInstallation) -> Attempt:
 def a_card_whose_token_is_to_be_discarded(it: FaultyInstallation) -> Attempt:
     it.configure(merchant_account=LASTING_TOKENS)
     it.remove(it.stored_card())
-    session = it.opened_session(redirect_uri=OTHER_VISIT)
-    it.type_card(session)
+    session = it.session_with_card(redirect_uri=OTHER_VISIT)
     return lambda: it.status_after_settling(session)
 
 
@@ -230,8 +222,7 @@ def a_page_without_a_card(it: FaultyInstallation) -> Attempt:
 
 
 def a_page_with_refused_cards(it: FaultyInstallation) -> Attempt:
-    session = it.opened_session()
-    it.type_card(session, DECLINED_CARD)
+    session = it.session_with_card(DECLINED_CARD)
     it.type_card(session, DECLINED_CARD)
     return lambda: it.status_after_settling(session)
 
@@ -268,8 +259,7 @@ def a_removed_card(it: FaultyInstallation) -> Attempt:
 
 def a_session_and_a_discard(it: FaultyInstallation) -> Attempt:
     it.remove(it.stored_card())
-    session = it.opened_session(redirect_uri=OTHER_VISIT)
-    it.type_card(session, OTHER_GOOD_CARD)
+    it.session_with_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
     it.clock.advance(timedelta(seconds=30))
 
     def reconcile() -> object:

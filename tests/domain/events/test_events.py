@@ -126,8 +126,7 @@ class TestWhatIsTold:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.stored_card()
-        session = installation.opened_session()
-        installation.type_card(session)
+        session = installation.session_with_card()
         installation.return_to_shop(session)
         installation.reconcile_until_idle()
 
@@ -182,8 +181,7 @@ class TestWhatIsTold:
     def test_a_declined_card_and_a_second_look_are_no_events(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
-        session = installation.opened_session()
-        installation.type_card(session, DECLINED_CARD)
+        session = installation.session_with_card(DECLINED_CARD)
         for _ in range(3):
             installation.settle(session.token_id)
         installation.reconcile_until_idle()

@@ -100,9 +100,7 @@ def test_a_page_that_the_psp_leaves_open_past_its_end_is_closed_then(
     attempt = opened.current_attempt
     assert attempt.page is not None
     page = replace(attempt.page, ends_at=installation.clock.now() + timedelta(minutes=3))
-    with installation.storage.write() as unit:
-        unit.sessions.update(replace(opened, attempt=replace(attempt, page=page)))
-        unit.commit()
+    installation.put_session(replace(opened, attempt=replace(attempt, page=page)))
     installation.clock.advance(timedelta(minutes=2))
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).due_at == page.ends_at

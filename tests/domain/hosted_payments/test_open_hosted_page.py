@@ -162,8 +162,7 @@ def test_an_unreachable_psp_does_not_keep_a_guest_from_a_page_that_is_there(
 def test_a_settled_session_leads_back_to_the_shop(installation: Installation, number: str) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
-    session = installation.opened_session(billing_info=address)
-    installation.type_card(session, number)
+    session = installation.session_with_card(number, billing_info=address)
 
     assert installation.open_page(session) == REDIRECT_URI
     installation.clock.advance(timedelta(hours=2))

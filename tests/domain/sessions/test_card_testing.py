@@ -125,8 +125,7 @@ def test_each_limit_stops_those_that_it_is_about_and_no_other(
         "center": lambda: add(center_id=OTHER_CENTER_ID),
     }
     for _ in range(2):
-        session = installation.opened_session()
-        installation.type_card(session, DECLINED_CARD)
+        session = installation.session_with_card(DECLINED_CARD)
         installation.return_to_shop(session)
     whose = {"caller": installation.caller.name, "center": CENTER_ID}
     of = whose.get(limit.partition("=")[0], GUEST_ID)
@@ -146,8 +145,7 @@ def test_each_limit_stops_those_that_it_is_about_and_no_other(
 
 def test_without_limits_nothing_is_refused(installation: Installation) -> None:
     for _ in range(11):
-        session = installation.opened_session()
-        installation.type_card(session, DECLINED_CARD)
+        session = installation.session_with_card(DECLINED_CARD)
         installation.return_to_shop(session)
     assert sessions_and_refused_cards(installation) == (11, 11)
 
@@ -199,8 +197,7 @@ def test_each_refused_card_of_a_page_is_counted_once(installation: Installation)
 
 
 def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session, DECLINED_CARD)
+    session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, CHALLENGED_CARD)
     installation.psp.answer_challenge(installation.page_reference(session), confirmed=False)
     installation.type_card(session, GOOD_CARD)
@@ -213,8 +210,7 @@ def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Ins
 def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session, DECLINED_CARD)
+    session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session, DECLINED_CARD)
     installation.clock.advance(MINUTE * 30)
     installation.reconcile_until_idle()
@@ -236,8 +232,7 @@ def test_each_page_of_a_session_has_its_own_refused_cards(installation: Installa
 def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation) -> None:
     installation.configure(avs=True)
     address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
-    session = installation.opened_session(billing_info=address)
-    installation.type_card(session, DECLINED_CARD)
+    session = installation.session_with_card(DECLINED_CARD, billing_info=address)
     installation.type_card(session, MISMATCHING_CARD)
     for _ in range(2):
         installation.settle(session.token_id)

@@ -56,8 +56,7 @@ def test_a_return_is_noted_while_the_psp_is_away(installation: Installation) -> 
 def test_what_another_process_stores_at_the_same_time_is_not_undone(
     installation: Installation, leave: object
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.before_next_write(lambda: installation.settle(session.token_id))
 
     assert callable(leave)

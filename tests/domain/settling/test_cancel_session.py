@@ -60,8 +60,7 @@ def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installati
 
 # Shows I3.
 def test_a_card_collected_before_is_stored(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     done = cancel(installation, session)
 
@@ -163,8 +162,7 @@ def test_a_refused_card_that_was_collected_before_ends_the_session_with_its_reas
     installation: Installation,
 ) -> None:
     installation.stored_card()
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     failure = cancel(installation, session).failure
 
@@ -292,8 +290,7 @@ class TestOfACaller:
     def test_a_session_that_ends_meanwhile_is_left_as_it_is(
         self, installation: Installation
     ) -> None:
-        session = installation.opened_session()
-        installation.type_card(session)
+        session = installation.session_with_card()
         cancel_sessions_of_caller = installation.container.cancel_sessions_of_caller()
         installation.token_for(installation.caller)
         installation.before_next_write(lambda: installation.settle(session.token_id))

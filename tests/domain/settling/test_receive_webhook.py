@@ -26,8 +26,7 @@ def delivery(installation: Installation, session: CardSession) -> WebhookDeliver
 
 
 def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     installation.use_cases.receive_webhook(FAKE, delivery(installation, session))
 
@@ -42,8 +41,7 @@ def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> Non
 def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
     installation: Installation, webhook: str
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     told = delivery(installation, session)
 
     def receive() -> None:
@@ -66,8 +64,7 @@ def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
 
 # Shows F25.
 def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     same = delivery(installation, session)
     for _ in range(100):
         installation.use_cases.receive_webhook(FAKE, same)
@@ -78,8 +75,7 @@ def test_the_same_webhook_a_hundred_times_stores_one_card(installation: Installa
 
 # Shows F4, F25.
 def test_evidence_is_kept_once(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     same = delivery(installation, session)
     for _ in range(3):
         installation.use_cases.receive_webhook(FAKE, same)
@@ -90,8 +86,7 @@ def test_evidence_is_kept_once(installation: Installation) -> None:
 
 # Shows I5.
 def test_a_webhook_of_another_merchant_account_is_rejected(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     theirs = replace(
         installation.session(session.token_id).configuration,
         merchant_account=MerchantAccount("other"),
@@ -107,8 +102,7 @@ def test_a_webhook_of_another_merchant_account_is_rejected(installation: Install
 
 
 def test_a_forged_webhook_changes_nothing(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     before = installation.session(session.token_id)
     genuine = delivery(installation, session)
 
@@ -118,8 +112,7 @@ def test_a_forged_webhook_changes_nothing(installation: Installation) -> None:
 
 
 def test_a_webhook_about_nothing_we_know_is_ignored(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     unknown = delivery(installation, session)
     installation.loses("card_sessions")
 
@@ -137,8 +130,7 @@ def test_a_psp_that_is_not_set_up_sends_no_webhooks(installation: Installation) 
 
 # Shows F4, F30, F31.
 def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     late = delivery(installation, session)
     installation.return_to_shop(session)
     done = installation.session(session.token_id)
@@ -153,9 +145,7 @@ def of_another_merchant_account(installation: Installation) -> CardSession:
     session = installation.opened_session()
     configuration = replace(session.configuration, merchant_account=MerchantAccount("other"))
     theirs = replace(session, configuration=configuration)
-    with installation.storage.write() as unit:
-        unit.sessions.update(theirs)
-        unit.commit()
+    installation.put_session(theirs)
     return theirs
 
 
@@ -212,13 +202,10 @@ def test_a_notice_may_name_the_page_alone(
 def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     late = delivery(installation, session)
     expired = installation.session(session.token_id)
-    with installation.storage.write() as unit:
-        unit.sessions.update(expired.without_card(expired.expires_at))
-        unit.commit()
+    installation.put_session(expired.without_card(expired.expires_at))
 
     installation.use_cases.receive_webhook(FAKE, late)
     installation.reconcile_until_idle()

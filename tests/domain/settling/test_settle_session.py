@@ -89,8 +89,7 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
 
 # Shows I3.
 def test_settling_again_changes_nothing(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     done = settled(installation, session)
     asked = len(installation.provider.calls)
 
@@ -111,8 +110,7 @@ def test_a_session_that_is_not_there_cannot_be_settled(installation: Installatio
 
 # Shows F14.
 def test_many_at_once_store_the_card_once(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(installation.settle, [session.token_id] * 16))
@@ -127,8 +125,7 @@ def test_many_at_once_store_the_card_once(installation: Installation) -> None:
 def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
     installation: Installation, number: str
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session, number)
+    session = installation.session_with_card(number)
 
     assert settled(installation, session).status is SessionStatus.OPEN
     installation.type_card(session, GOOD_CARD)
@@ -138,8 +135,7 @@ def test_a_refusal_or_a_challenge_on_the_page_leaves_the_session_open(
 # Shows I7, F36.
 def test_the_same_card_twice_ends_the_second_session(installation: Installation) -> None:
     account = installation.stored_card()
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     done = settled(installation, session)
 
@@ -214,8 +210,7 @@ def test_a_wrong_postal_code_can_be_corrected_on_the_page(installation: Installa
 def test_what_is_gone_meanwhile_gets_no_card(
     installation: Installation, gone: tuple[str, ...], refusal: Refusal
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     for table in gone:
         installation.loses(table)
 
@@ -245,13 +240,10 @@ def test_a_card_typed_to_the_last_second_is_stored(installation: Installation) -
 
 # Shows I3.
 def test_a_card_that_turns_up_after_expiry_is_stored_after_all(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.clock.advance(timedelta(minutes=30))
     expired = installation.session(session.token_id).without_card(installation.clock.now())
-    with installation.storage.write() as unit:
-        unit.sessions.update(expired)
-        unit.commit()
+    installation.put_session(expired)
 
     assert settled(installation, session).status is SessionStatus.COMPLETED
 
@@ -261,13 +253,10 @@ def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.clock.advance(timedelta(minutes=30))
     expired = installation.session(session.token_id).without_card(installation.clock.now())
-    with installation.storage.write() as unit:
-        unit.sessions.update(expired.due_now(installation.clock.now()))
-        unit.commit()
+    installation.put_session(expired.due_now(installation.clock.now()))
 
     done = settled(installation, session)
 
@@ -399,27 +388,21 @@ def test_an_attempt_without_an_answer_is_resolved_before_the_session_expires(
 # Shows I7.
 def test_a_token_that_is_kept_after_all_is_not_discarded(installation: Installation) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
-    note_discard(installation, page.card.token, begun=False)
+    token = token_to_discard(installation, session, begun=False)
 
-    done = settled(installation, session)
-
-    assert done.status is SessionStatus.COMPLETED
+    assert settled(installation, session).status is SessionStatus.COMPLETED
     with installation.storage.read() as unit:
-        assert unit.discards.get(FAKE, MERCHANT, page.card.token) is None
+        assert unit.discards.get(FAKE, MERCHANT, token) is None
     installation.reconcile_until_idle()
-    assert installation.tokens_at_psp() == {page.card.token}
+    assert installation.tokens_at_psp() == {token}
 
 
 def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
+    token_to_discard(installation, session, begun=False)
     goes_on_telling(installation, session)
-    note_discard(installation, page.card.token, begun=False)
     installation.provider.meanwhile["discard"] = lambda: installation.settle(session.token_id)
 
     installation.reconcile.discard_token(take_discard(installation))
@@ -428,8 +411,11 @@ def test_a_token_is_not_stored_while_the_psp_is_told_to_discard_it(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def note_discard(installation: Installation, token: CardToken, *, begun: bool) -> None:
+def token_to_discard(installation: Installation, session: CardSession, *, begun: bool) -> CardToken:
+    """Type a card whose token is to be discarded; return the token."""
     now = installation.clock.now()
+    card = installation.type_card(session).card
+    assert card is not None
     guest = PspGuest(FAKE, MERCHANT, GUEST_ID, CENTER_ID, Prefill.GUEST)
     with installation.storage.write() as unit:
         reference = unit.guest_references.get(guest)
@@ -439,12 +425,13 @@ def note_discard(installation: Installation, token: CardToken, *, begun: bool) -
                 provider=FAKE,
                 merchant_account=MERCHANT,
                 guest_reference=reference,
-                token=token,
+                token=card.token,
                 due_at=now,
                 begun_at=now if begun else None,
             )
         )
         unit.commit()
+    return card.token
 
 
 # Shows F13.
@@ -484,9 +471,7 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=29, seconds=59))
     past_its_end = replace(session, expires_at=installation.clock.now())
-    with installation.storage.write() as unit:
-        unit.sessions.update(past_its_end)
-        unit.commit()
+    installation.put_session(past_its_end)
     installation.provider.meanwhile["outcome"] = lambda: installation.type_card(session)
 
     assert settled(installation, session).status is SessionStatus.COMPLETED
@@ -494,8 +479,7 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
 
 # Shows I3.
 def test_of_several_at_once_none_undoes_what_another_did(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.provider.meanwhile["outcome"] = lambda: installation.settle(session.token_id)
 
     assert settled(installation, session).status is SessionStatus.COMPLETED
@@ -519,17 +503,14 @@ def test_an_answer_about_an_earlier_page_does_not_touch_the_next(
 def give_another_page(installation: Installation, session: CardSession) -> None:
     """Have the page die, as somebody else was told, and the guest open the link again."""
     seen = installation.session(session.token_id)
-    with installation.storage.write() as unit:
-        unit.sessions.update(seen.without_card(installation.clock.now()))
-        unit.commit()
+    installation.put_session(seen.without_card(installation.clock.now()))
     installation.open_page(session)
 
 
 def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)
 
@@ -546,8 +527,7 @@ def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
 def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session, DECLINED_CARD)
+    session = installation.session_with_card(DECLINED_CARD)
     installation.type_card(session)
 
     def have_a_card_refused_on_the_next_page() -> None:
@@ -568,8 +548,7 @@ def test_refused_cards_of_an_earlier_page_are_counted_beside_those_of_the_next(
 def test_a_card_of_an_earlier_page_is_discarded_also_when_the_next_has_ended_the_session(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     def complete_on_another_page() -> None:
         give_another_page(installation, session)
@@ -772,10 +751,8 @@ def test_a_refused_question_is_waited_out_like_silence(installation: Installatio
 
 def test_a_token_that_is_dead_is_never_stored(installation: Installation) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
+    token_to_discard(installation, session, begun=False)
     goes_on_telling(installation, session)
-    note_discard(installation, page.card.token, begun=False)
     installation.reconcile.discard_token(take_discard(installation))
 
     assert settled(installation, session).status is SessionStatus.OPEN
@@ -787,10 +764,8 @@ def test_a_token_that_is_dead_is_not_stored_by_who_comes_next_either(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
+    token_to_discard(installation, session, begun=False)
     goes_on_telling(installation, session)
-    note_discard(installation, page.card.token, begun=False)
     installation.reconcile.discard_token(take_discard(installation))
 
     # The token is to be discarded once more, and both come before that is done.
@@ -809,12 +784,10 @@ def test_a_token_that_came_to_life_as_it_was_discarded_is_discarded_again(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
     # A PSP that gives a card the same token again: by our clock it did so before the discard.
-    note_discard(installation, page.card.token, begun=True)
+    token = token_to_discard(installation, session, begun=True)
     with installation.storage.write() as unit:
-        discard = unit.discards.get(FAKE, MERCHANT, page.card.token)
+        discard = unit.discards.get(FAKE, MERCHANT, token)
         assert discard is not None
         unit.discards.update(discard.done(installation.clock.now()))
         unit.commit()
@@ -829,10 +802,8 @@ def test_a_session_that_waits_for_a_discard_goes_on_once_it_is_done(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
-    page = installation.type_card(session)
-    assert page.card is not None
+    token_to_discard(installation, session, begun=True)
     goes_on_telling(installation, session)
-    note_discard(installation, page.card.token, begun=True)
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "discard")
     for _ in range(24):
         installation.reconcile_until_idle()
@@ -872,8 +843,7 @@ def take_discard(installation: Installation) -> Discard:
 def test_a_card_is_not_refused_because_the_storage_goes_away_while_it_is_judged(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
 
     def go_away(*_: object) -> Guest | None:
         raise ServiceUnavailable
@@ -888,8 +858,7 @@ def test_a_card_is_not_refused_because_the_storage_goes_away_while_it_is_judged(
 
 # Shows I8.
 def test_the_browser_coming_back_goes_on_without_a_psp(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
 
     assert installation.return_to_shop(session) == REDIRECT_URI
@@ -917,8 +886,7 @@ def test_the_browser_coming_back_goes_on_when_its_psp_is_set_up_no_more(
 # Shows F3.
 def test_the_browser_coming_back_goes_on_while_nothing_can_be_written(tmp_path: Path) -> None:
     installation = Installation(tmp_path, busy_timeout_seconds=0.05)
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     somebody_else = SqliteStorage(installation.database)
     with somebody_else.write():
         address = installation.use_cases.return_from_hosted_page(

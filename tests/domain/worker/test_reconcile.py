@@ -17,8 +17,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
 
     assert installation.reconcile().sessions == 1
@@ -114,8 +113,7 @@ def test_one_session_that_stumbles_stops_no_other(installation: Installation) ->
 
 # Shows F6.
 def test_work_that_a_dead_process_took_is_given_back(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.type_card(session)
+    installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
     with installation.storage.write() as unit:
@@ -225,8 +223,7 @@ def test_a_discard_that_cannot_be_read_stops_no_other(installation: Installation
 
 def test_a_discard_that_stumbles_stops_nothing_else(installation: Installation) -> None:
     installation.removed_card()
-    session = installation.opened_session()
-    installation.type_card(session)
+    session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     installation.provider.meanwhile["discard"] = lambda: 1 // 0
 
