@@ -35,12 +35,6 @@ class Attempt(NamedTuple):
     delivery: EventDelivery
     endpoint: EndpointState
 
-    @property
-    def is_endpoint_away(self) -> bool:
-        """Whether the endpoint did not take the event, so that others to it can wait."""
-        # Nothing was sent to an endpoint that is off, so it takes no time.
-        return self.endpoint in (EndpointState.AWAY, EndpointState.GONE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverEvent:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from domain.cards.discard_tokens import DiscardToken
-from domain.events.deliver_event import Attempt, DeliverEvent
+from domain.events.deliver_event import Attempt, DeliverEvent, EndpointState
 from domain.identifiers import EndpointId, PspAccount
 from domain.outside import Clock
 from domain.retries import is_alarming
@@ -36,8 +36,9 @@ class Result:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an endpoint that did not take the event."""
-        return self.attempt is not None and self.attempt.is_endpoint_away
+        """Whether the target is an endpoint that is away, so that other events to it can wait."""
+        # One that is gone or off gets no further request, so what is due to it takes no time.
+        return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,18 +83,25 @@ class EndpointLog:
         """Log what an operator must know of the result of an attempt."""
         delivery, state = attempt
         endpoint, result = delivery.endpoint_id, delivery.last_result
-        if state is EndpointState.TAKES_EVENTS:
-            if endpoint in self._away:
+        match state:
+            case EndpointState.TAKES_EVENTS if endpoint in self._away:
                 self._away.discard(endpoint)
                 log.warning("event_endpoint_back", endpoint=endpoint)
-        elif state is EndpointState.GONE:
-            log.error(
-                "event_endpoint_disabled",
-                endpoint=endpoint,
-                note="it responded 410; to send events there again, remove it and add it",
-            )
-        elif delivery.status is DeliveryStatus.PENDING:
-            if endpoint not in self._away:
+            case EndpointState.GONE:
+                log.error(
+                    "event_endpoint_disabled",
+                    endpoint=endpoint,
+                    note="it responded 410; to send events there again, remove it and add it",
+                )
+            case EndpointState.AWAY if delivery.status is DeliveryStatus.FAILED:
+                log.error(
+                    "event_not_delivered",
+                    endpoint=endpoint,
+                    event_id=delivery.event.event_id,
+                    result=result,
+                    note="when the endpoint works: cardonfile events replay ID",
+                )
+            case EndpointState.AWAY if endpoint not in self._away:
                 self._away.add(endpoint)
                 log.warning(
                     "event_endpoint_away",
@@ -102,14 +109,6 @@ class EndpointLog:
                     result=result,
                     note="events to it are tried ten times in three days",
                 )
-        elif state is EndpointState.AWAY:
-            log.error(
-                "event_not_delivered",
-                endpoint=endpoint,
-                event_id=delivery.event.event_id,
-                result=result,
-                note="when the endpoint works: cardonfile events replay ID",
-            )
 
 
 def report(done: Round) -> None:

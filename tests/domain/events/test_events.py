@@ -311,6 +311,17 @@ class TestDelivery:
         assert not listed.is_active
         assert [each.event.type for each in deliveries(installation)] == ["account.stored"]
 
+    def test_ends_in_the_same_round_for_all_events_to_an_endpoint_that_is_gone(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        receiver.status = 410
+        installation.removed_card()
+        installation.stored_card(OTHER_GOOD_CARD)
+
+        assert installation.reconcile().events == 3
+        assert len(receiver.received) == 1
+        assert installation.reconcile().is_idle
+
     def test_ends_for_an_endpoint_that_is_gone_and_leaves_its_new_secret(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:

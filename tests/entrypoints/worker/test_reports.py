@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import NOW
 from domain.errors import ServiceUnavailable
-from domain.events.deliver_event import Attempt, EndpointState
+from domain.events.deliver_event import ENDPOINT_IS_OFF, Attempt, EndpointState
 from entrypoints.worker.reports import CardTestingLog, EndpointLog, WorkLog
 from tests.builders import CENTER_ID, a_refused_card, an_event_delivery
 from tests.installation import (
@@ -52,6 +52,21 @@ def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() ->
         "event_endpoint_away",
         "event_endpoint_back",
         "event_endpoint_away",
+    ]
+
+
+def test_an_event_that_is_given_up_and_an_endpoint_that_is_disabled_are_in_the_log() -> None:
+    given_up = Attempt(an_event_delivery().failed_for_good("500", NOW), EndpointState.AWAY)
+    gone = Attempt(an_event_delivery().failed_for_good("410", NOW), EndpointState.GONE)
+    off = Attempt(an_event_delivery().failed_for_good(ENDPOINT_IS_OFF, NOW), EndpointState.OFF)
+    note_attempt = EndpointLog()
+    with capture_logs() as lines:
+        for attempt in (given_up, gone, off):
+            note_attempt(attempt)
+
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("event_not_delivered", "error"),
+        ("event_endpoint_disabled", "error"),
     ]
 
 

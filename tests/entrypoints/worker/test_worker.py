@@ -194,13 +194,15 @@ def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
         unit.commit()
     worker = Worker(container, base_url="http://127.0.0.1:1")
-    worker.start()
 
     def told() -> list[str]:
         deliveries = container.list_event_deliveries()(limit=9)
         return [delivery.event.type for delivery in deliveries]
 
-    try:
-        wait_until(lambda: told() == ["account.expiring"])
-    finally:
-        worker.stop()
+    with capture_logs() as lines:
+        worker.start()
+        try:
+            wait_until(lambda: told() == ["account.expiring"])
+            wait_until(lambda: "event_endpoint_away" in [line["event"] for line in lines])
+        finally:
+            worker.stop()
