@@ -24,6 +24,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.remove_account import RemoveAccount
+from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -447,7 +448,7 @@ READ_ONLY: Final = frozenset(
 
 ONE_ROW: Final = frozenset(
     {
-        *(AddEventEndpoint, RemoveEventEndpoint, RollEventSecret),
+        *(AddEventEndpoint, ConfigurePayments, RemoveEventEndpoint, RollEventSecret),
         *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken),
     }
 )
