@@ -317,7 +317,7 @@ def test_a_link_that_was_changed_leads_back_to_where_the_guest_came_from(
 
 
 # Shows S8.
-def test_the_way_back_adds_nothing_and_the_link_still_works(demo: Demo, page: Page) -> None:
+def test_the_way_back_leaves_the_link_good(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     hosted_page = page.url
     page.get_by_role("link", name="Return without adding a card").click()

@@ -40,7 +40,7 @@ def type_card(installation: Installation, session: CardSession) -> None:
 @given(st.lists(st.integers(-90, 90).map(MINUTE.__mul__), min_size=6, max_size=6))
 @example([timedelta(0)] * 6)
 @example([-MINUTE * 90, MINUTE * 90] * 3)
-def test_a_session_ends_and_no_token_is_lost_whatever_the_clocks_say(
+def test_a_session_leaves_no_token_behind_whatever_the_clocks_say(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[timedelta]
 ) -> None:
     installation = Installation(tmp_path_factory.mktemp("clocks"))

@@ -29,8 +29,11 @@ def test_a_number_given_twice_is_refused() -> None:
         PageRequest.parse(pages=["1", "1"], sizes=[])
 
 
-def test_a_page_has_ten_items_unless_said_otherwise_and_a_hundred_at_most() -> None:
+def test_a_page_has_ten_items_unless_said_otherwise() -> None:
     assert PageRequest.parse(pages=[], sizes=[]) == PageRequest(page=1, size=10)
+
+
+def test_a_page_has_a_hundred_items_at_most() -> None:
     assert PageRequest.parse(pages=[], sizes=["100"]).size == 100
     for size in ("101", "9" * 24):
         with pytest.raises(TooManyItems):

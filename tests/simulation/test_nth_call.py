@@ -578,7 +578,7 @@ def test_a_call_that_fails_is_made_good_by_the_next_try(
 
 # Shows I1, I10, F20.
 @every_situation
-def test_a_call_that_acts_and_gives_no_answer_has_its_effect_once(
+def test_a_call_whose_answer_is_lost_has_its_effect_once(
     use_case: type, situation: Situation
 ) -> None:
     fault = CallFault(error=documented_error, moment=Moment.AFTER)
@@ -587,7 +587,7 @@ def test_a_call_that_acts_and_gives_no_answer_has_its_effect_once(
 
 # Shows I4, I7, F8, F12, F22.
 @every_situation
-def test_while_a_port_is_away_from_any_call_on_nothing_is_half_done(
+def test_a_port_that_is_away_from_any_call_on_leaves_nothing_half_done(
     use_case: type, situation: Situation
 ) -> None:
     try_each_call(use_case, situation, CallFault(error=lasting_error, lasts=True))
@@ -604,9 +604,7 @@ def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
 
 # Shows F3, F23.
 @every_situation
-def test_a_bug_at_any_call_is_told_and_nothing_is_half_done(
-    use_case: type, situation: Situation
-) -> None:
+def test_a_bug_at_any_call_leaves_nothing_half_done(use_case: type, situation: Situation) -> None:
     try_each_call(use_case, situation, CallFault(error=bug))
 
 

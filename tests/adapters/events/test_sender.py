@@ -260,9 +260,7 @@ class TestResponse:
         assert not_sent(receiver.url, total_seconds=HURRIED) == "no response in time"
         assert len(receiver.requests) == 1
 
-    def test_a_body_that_drips_ends_at_the_deadline_and_the_status_counts(
-        self, receiver: ListeningServer
-    ) -> None:
+    def test_a_body_that_drips_does_not_hide_the_status(self, receiver: ListeningServer) -> None:
         sender_has_left = threading.Event()
 
         def act(handler: Handler) -> None:

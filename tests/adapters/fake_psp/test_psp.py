@@ -71,7 +71,7 @@ def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Pa
     assert psp.tokens(MAIN) == tokens
 
 
-def test_the_last_try_may_succeed_and_none_follows(psp: FakePsp) -> None:
+def test_no_try_follows_the_last(psp: FakePsp) -> None:
     reference, other = (
         psp.start_page(hosted_page_request(session=session)).reference for session in (1, 2)
     )

@@ -154,7 +154,7 @@ def test_a_rejected_event_is_sent_again_signed_anew(
 
 
 # Shows F31.
-def test_retries_come_less_and_less_often_and_end(
+def test_retries_come_less_and_less_often(
     psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
 ) -> None:
     receiver.statuses = [500] * 1000

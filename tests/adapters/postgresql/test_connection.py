@@ -110,9 +110,7 @@ class TestSettings:
 
 
 class TestPool:
-    def test_connections_are_opened_when_needed_up_to_a_limit_and_closed(
-        self, own_url: str
-    ) -> None:
+    def test_connections_are_opened_when_needed_up_to_a_limit(self, own_url: str) -> None:
         with closing(PostgresqlStorage(own_url, connections=3)) as storage:
             assert states(own_url) == []
             at_once(6, lambda number: add_session(storage, number))
@@ -323,7 +321,7 @@ class TestOutage:
         assert not has_session(own_storage)
 
     # Shows F8.
-    def test_a_server_whose_disk_is_full_is_unavailable_and_keeps_nothing(
+    def test_a_server_whose_disk_is_full_is_unavailable(
         self, own_url: str, own_storage: PostgresqlStorage
     ) -> None:
         execute(

@@ -84,7 +84,7 @@ def elsewhere_in(storage: PostgresqlStorage, work: Callable[[WriteUnit], object]
 
 
 @pytest.mark.parametrize("take", [take_session, take_discard, take_notice])
-def test_what_another_unit_has_locked_is_not_taken_and_not_waited_for(
+def test_a_row_that_another_unit_has_locked_is_passed_over(
     filled: PostgresqlStorage, take: Callable[[WriteUnit], object]
 ) -> None:
     with filled.write() as unit:
@@ -119,7 +119,7 @@ def test_what_a_taker_took_is_due_again_when_it_dies(filled: PostgresqlStorage) 
             filled.transact(die)
 
 
-def test_a_key_that_is_being_claimed_is_not_forgotten_and_not_waited_for(
+def test_a_key_that_is_being_claimed_is_passed_over(
     filled: PostgresqlStorage,
 ) -> None:
     later = NOW.replace(year=2027)

@@ -95,7 +95,7 @@ class TestPage:
         assert "billing_address_collection" not in session
         assert session["currency"] == "eur"
 
-    def test_one_that_takes_no_cards_is_refused_and_closed(
+    def test_one_that_takes_no_cards_is_closed(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
         server.stripe.main.offered = ("us_bank_account",)

@@ -93,7 +93,7 @@ class TestIssue:
             ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
         ],
     )
-    def test_what_cannot_be_used_is_refused_and_nothing_is_issued(
+    def test_no_token_is_issued_for_what_cannot_be_used(
         self, installation: Installation, field: str, value: object, expected: str
     ) -> None:
         with pytest.raises(InvalidField) as refused:
@@ -103,7 +103,7 @@ class TestIssue:
         assert refused.value.expected.startswith(expected)
         assert not installation.access_tokens()
 
-    def test_a_center_that_does_not_exist_is_refused_and_nothing_is_issued(
+    def test_no_token_is_issued_for_a_center_that_does_not_exist(
         self, installation: Installation
     ) -> None:
         with pytest.raises(CenterNotFound, match=f"^there is no center {GUEST_ID}$"):

@@ -57,7 +57,7 @@ def test_an_account_does_not_exist_for_others(installation: Installation) -> Non
 
 
 # Shows F5.
-def test_a_removed_account_is_gone_and_its_token_discarded(installation: Installation) -> None:
+def test_a_removed_account_has_its_token_discarded(installation: Installation) -> None:
     account = installation.stored_card()
     remove = installation.use_cases.remove_account
     remove(installation.caller, guest_id=GUEST_ID, account_id=account.account_id)

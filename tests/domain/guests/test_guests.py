@@ -55,7 +55,7 @@ def test_a_guest_created_by_the_api_gets_a_card(installation: Installation) -> N
 
 
 @pytest.mark.parametrize("permission", list(Permission))
-def test_creating_needs_add_and_changing_needs_edit(
+def test_each_write_of_a_guest_needs_its_permission(
     installation: Installation, permission: Permission
 ) -> None:
     def is_allowed(guest_id: str) -> bool:
@@ -97,7 +97,7 @@ def test_a_caller_of_some_centers_neither_reads_nor_changes_guests(
         installation.use_cases.read_guest(limited, guest_id=GUEST_ID)
 
 
-def test_invalid_input_is_refused_and_nothing_is_stored(installation: Installation) -> None:
+def test_invalid_input_is_not_stored(installation: Installation) -> None:
     with pytest.raises(GuestIdNotUsable):
         put(installation, guest_id="x")
     for name in (None, "", 7, "4242 4242 4242 4242"):

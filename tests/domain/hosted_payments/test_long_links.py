@@ -123,7 +123,7 @@ def test_nobody_is_sent_to_a_page_that_ended_while_the_psp_is_away(
         click(installation, session)
 
 
-def test_a_preview_of_an_old_link_changes_nothing_and_calls_nobody(
+def test_a_preview_of_an_old_link_has_no_effect(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -141,7 +141,7 @@ def test_a_preview_of_an_old_link_changes_nothing_and_calls_nobody(
     assert click(installation, session)
 
 
-def test_a_page_made_for_an_old_link_shows_no_billing_address_and_still_verifies_one(
+def test_a_page_made_for_an_old_link_verifies_an_address_that_it_does_not_show(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(DAY)

@@ -15,7 +15,7 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_first_merchant_is_kept_and_recognized(
+def test_the_first_merchant_is_recognized_later(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     for _ in range(2):
@@ -24,7 +24,7 @@ def test_the_first_merchant_is_kept_and_recognized(
         assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
 
 
-def test_another_merchant_is_refused_and_not_kept(
+def test_another_merchant_is_not_kept(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")

@@ -111,7 +111,7 @@ def test_add_or_edit_permission_on_guests_is_enough(
         ({"guest_id": NOBODY}, GuestNotFound),
     ],
 )
-def test_what_is_wrong_is_refused_and_nothing_is_stored(
+def test_a_wrong_request_stores_nothing(
     installation: Installation, changes: dict[str, Any], refusal: type[Refusal]
 ) -> None:
     with pytest.raises(refusal):

@@ -114,7 +114,7 @@ def test_an_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
         ("center=off/2", "refused cards per center", {"center"}),
     ],
 )
-def test_each_limit_stops_those_that_it_is_about_and_no_other(
+def test_each_limit_stops_only_those_that_it_is_about(
     limited: Callable[[str], Installation], limit: str, counted: str, free: set[str]
 ) -> None:
     installation = limited(only(limit))

@@ -87,7 +87,7 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
 
 
 # Shows I3.
-def test_while_the_psp_is_away_the_cancellation_is_stored_and_the_reconciler_ends_it(
+def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
     installation: Installation,
 ) -> None:
     for number in ("4242424242424242", None):
@@ -170,7 +170,7 @@ def test_a_refused_card_that_was_collected_before_ends_the_session_with_its_reas
     assert failure.message == PaymentMethodAlreadyExists.message
 
 
-def test_the_second_time_and_after_the_end_nothing_changes(installation: Installation) -> None:
+def test_a_cancellation_after_the_end_changes_nothing(installation: Installation) -> None:
     unopened, failed = installation.add_card(), installation.opened_session()
     cancelled = cancel(installation, unopened)
     installation.stored_card()
@@ -240,9 +240,7 @@ def test_cancelling_needs_the_permission_to_add_cards_and_the_center(
 
 
 class TestOfACaller:
-    def test_every_open_session_is_cancelled_and_settled_by_the_worker(
-        self, installation: Installation
-    ) -> None:
+    def test_every_open_session_is_cancelled(self, installation: Installation) -> None:
         stored = installation.stored_card()
         kept = installation.add_card(KIOSK)
         unopened, opened, collected = (

@@ -255,7 +255,7 @@ class TestWithoutACardOfTheCurrentPage:
     def test_an_earlier_attempt_does_not_change_the_next(self, outcome: Outcome | None) -> None:
         assert judge(OPENED, ON_NEXT_PAGE, outcome, LATER) is None
 
-    def test_what_is_no_card_is_discarded_and_ends_its_page(self) -> None:
+    def test_what_is_no_card_ends_its_page(self) -> None:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
         assert judge(OPENED, OPENED, NO_CARD, LATER) == expected

@@ -38,9 +38,7 @@ def test_a_webhook_alone_gets_the_card_stored(installation: Installation) -> Non
 
 # Shows F27.
 @pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
-def test_whatever_comes_first_stores_the_card_and_the_other_changes_nothing(
-    installation: Installation, webhook: str
-) -> None:
+def test_a_card_is_stored_by_whatever_comes_first(installation: Installation, webhook: str) -> None:
     session = installation.session_with_card()
     told = delivery(installation, session)
 

@@ -219,7 +219,7 @@ def test_what_is_gone_meanwhile_gets_no_card(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_session_past_its_end_is_expired_and_its_page_closed(installation: Installation) -> None:
+def test_a_session_past_its_end_expires_with_its_page(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=30))
 
@@ -507,7 +507,7 @@ def give_another_page(installation: Installation, session: CardSession) -> None:
     installation.open_page(session)
 
 
-def test_a_card_of_an_earlier_page_is_discarded_and_the_next_page_goes_on(
+def test_a_card_of_an_earlier_page_does_not_end_the_session(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card()
@@ -581,7 +581,7 @@ def test_a_page_that_died_is_asked_for_again_at_the_end_alone(installation: Inst
         (None, 30, SessionStatus.EXPIRED),
     ],
 )
-def test_an_end_has_its_time_and_is_not_looked_at_again(
+def test_an_ended_session_is_not_looked_at_again(
     installation: Installation, number: str | None, minutes: int, status: SessionStatus
 ) -> None:
     installation.stored_card(GOOD_CARD)
@@ -650,7 +650,7 @@ def collects_no_card(
 
 
 # Shows I7.
-def test_what_is_no_card_is_discarded_and_its_page_is_over(
+def test_what_is_no_card_is_discarded(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()

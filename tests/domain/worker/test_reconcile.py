@@ -73,7 +73,7 @@ def test_questions_follow_the_schedule(passed_seconds: int, next_seconds: int) -
 
 
 # Shows I4, F37.
-def test_an_abandoned_page_is_asked_for_on_schedule_and_ends(installation: Installation) -> None:
+def test_an_abandoned_page_is_asked_for_on_schedule(installation: Installation) -> None:
     session = installation.opened_session()
     asked_at = []
     for _ in range(190):  # of ten seconds each: the session's half an hour, and a little
