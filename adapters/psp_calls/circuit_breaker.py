@@ -29,8 +29,8 @@ class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
     It opens for 10 seconds after three time-outs in a row. When the PSP sends Retry-After, it opens
-    for that long, up to a minute. Then one trial call is let through. The breaker closes once a
-    call does not time out.
+    for that long, up to a minute; for the longer time when both happen. Then one trial call is let
+    through. If that times out, the breaker opens for 10 seconds again; otherwise it closes.
     """
 
     def __init__(self, account: PspAccount, now: Callable[[], float] = time.monotonic) -> None:
@@ -72,8 +72,8 @@ class CircuitBreaker:
     def _note(self, has_hung: bool, pause_seconds: float) -> None:
         with self._lock:
             self._hangs = self._hangs + 1 if has_hung else 0
-            if self._hangs >= HANGS_BEFORE_PAUSE:
-                pause_seconds = PAUSE_SECONDS
+            if self._hangs >= HANGS_BEFORE_PAUSE or (has_hung and not self._is_closed):
+                pause_seconds = max(pause_seconds, PAUSE_SECONDS)
             self._is_closed = pause_seconds == 0
             self._open_until = self._now() + pause_seconds
         if pause_seconds:

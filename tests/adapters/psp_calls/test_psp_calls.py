@@ -132,6 +132,32 @@ class TestCircuitBreaker:
         self.seconds += 1
         self.call(takes=0)
 
+    def test_a_trial_call_that_times_out_opens_it_again_after_a_pause_that_the_psp_asked_for(
+        self,
+    ) -> None:
+        with pytest.raises(ProviderUnavailable, match="429"):
+            self.call(takes=0, fault=ProviderUnavailable("429", retry_after=timedelta(seconds=7)))
+        self.seconds += 7
+        self.hang(1)
+        self.assert_open()
+        self.seconds += PAUSE_SECONDS
+        self.call(takes=0)
+
+    @pytest.mark.parametrize(("asked", "seconds"), [(3, PAUSE_SECONDS), (30, 30)])
+    def test_a_time_out_with_a_pause_of_the_psp_opens_it_for_the_longer_time(
+        self, asked: int, seconds: float
+    ) -> None:
+        self.hang(HANGS_BEFORE_PAUSE - 1)
+        with pytest.raises(ProviderUnavailable, match="503"):
+            self.call(
+                takes=5,
+                fault=ProviderUnavailable("503", retry_after=timedelta(seconds=asked)),
+            )
+        self.seconds += seconds - 1
+        self.assert_open()
+        self.seconds += 1
+        self.call(takes=0)
+
     def test_each_merchant_account_has_its_own(self, installation: Installation) -> None:
         breakers = CircuitBreakers(lambda: self.seconds)
         self.breaker = breakers.of(AT_FAKE)
