@@ -25,7 +25,12 @@ def parse_line(field: str, value: object, *, max_length: int) -> str:
     """
     if isinstance(value, str) and len(value) <= max_length and value.strip() and is_clean(value):
         return value
-    raise InvalidField(
+    raise invalid_line(field, max_length=max_length)
+
+
+def invalid_line(field: str, *, max_length: int) -> InvalidField:
+    """Return the refusal of a text that `parse_line` does not take."""
+    return InvalidField(
         field,
         f"1 to {max_length} characters, not blank, without control characters and line breaks",
     )

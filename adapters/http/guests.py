@@ -17,6 +17,7 @@ from adapters.http.requests import BODY_REFUSALS, RequestBody, field, read_body,
 from adapters.http.responses import Done, Uuid, example, json_body, uuid_example
 from domain import errors
 from domain.billing import MAX_LENGTHS
+from domain.fields import invalid_line
 from domain.guests.guest import MAX_NAME_LENGTH, Guest
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
@@ -90,7 +91,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         refusals=(
             *BODY_REFUSALS,
             errors.GuestIdNotUsable(),
-            errors.InvalidField("first_name", "1 to 200 characters, not blank"),
+            invalid_line("first_name", max_length=MAX_NAME_LENGTH),
         ),
     ),
     Operation(

@@ -24,6 +24,7 @@ from adapters.http.operations import (
 from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
 from adapters.http.responses import PageInfo, Uuid, example, json_body, uuid_example
 from domain import errors
+from domain.fields import invalid_line
 from domain.pagination import Page
 from domain.permissions import MAY_EDIT_PRODUCTS, MAY_VIEW_PRODUCTS
 from domain.products.list_products import ListProducts
@@ -151,7 +152,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             *BODY_REFUSALS,
             errors.InvalidCenterId(),
             errors.InvalidProductId(),
-            errors.InvalidField("code", "1 to 100 characters, not blank"),
+            invalid_line("code", max_length=MAX_CODE_LENGTH),
         ),
     ),
 )
