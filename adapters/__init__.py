@@ -1,1 +1,5 @@
-"""One package for each technology; none of them imports another."""
+"""One package or module for each technology.
+
+None of them imports another, except those that several share: `psp`, `sql`, `outbound_http` and
+`first_reads`.
+"""

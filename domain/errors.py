@@ -1,4 +1,6 @@
-"""Every refusal, with its code, type and message.
+"""Every refusal by a rule, with its code, type and message.
+
+`adapters/http/errors.py` has those of requests that reach no rule.
 
 The code is both the HTTP status and `error.code` of the response. Types and messages are part of
 the interface: clients compare them, so they do not change within a version of the path, whatever

@@ -1,7 +1,7 @@
 """Builds the application from its settings: which adapter implements which port.
 
-`databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker.py` builds the background
-worker from the parts here.
+`databases.py` chooses the storage, `psps.py` finds the PSPs, and `worker/worker.py` builds the
+background worker from the parts here.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Container(DeclarativeContainer):
         ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids
     )
     obtain_page = ThreadSafeSingleton(obtain_in_worker, providers=psps)
-    settling_in_worker = Factory(
+    settle_in_worker = Factory(
         SettleSession,
         storage=storage,
         limits=settings.provided.card_testing_limits,
@@ -214,10 +214,7 @@ class Container(DeclarativeContainer):
         clock=clock,
         ids=ids,
     )
-    settle_in_worker = ThreadSafeSingleton(settling_in_worker)
-    settle_session = ThreadSafeSingleton(
-        settling_in_worker, providers=psps, obtain_page=obtain_page
-    )
+    settle_session = ThreadSafeSingleton(settle_in_worker, providers=psps, obtain_page=obtain_page)
     discard_token = ThreadSafeSingleton(
         DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )

@@ -1,5 +1,7 @@
 """Errors as responses: the one place where refusals and faults become HTTP.
 
+The refusals of HTTP itself are here too, such as those of a path or a body.
+
 The code of a refusal is the HTTP status and the `code` in the body; its type, in the header
 `Error-Type`, is the same for all messages of a refusal. Under `/api/v1` the error object is wrapped
 in an envelope; elsewhere, and when `page` or `size` is refused, it is bare. Guests' browsers get an

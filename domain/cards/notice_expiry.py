@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from domain.cards.note_card_event import note_account_event
+from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from domain.outside import Clock, Ids
 from domain.storage import Storage, WriteUnit

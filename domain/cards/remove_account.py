@@ -8,7 +8,7 @@ from domain.cards.account import has_default
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import active_account, lock_account
-from domain.cards.note_card_event import note_account_event
+from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_REMOVE_CARDS, Caller

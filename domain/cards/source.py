@@ -21,7 +21,8 @@ DEFAULT_SOURCE: Final = Source.WEB_STORE
 def parse_source(value: object) -> Source:
     """Parse a source as a client sent it.
 
-    Raises InvalidSource for anything but 1 and 5, as integers or strings; `true` and `1.0` too.
+    1 and 5 are accepted, as integers or strings. Anything else raises InvalidSource, also `true`
+    and `1.0`.
     """
     if type(value) in (int, str):
         for source in Source:

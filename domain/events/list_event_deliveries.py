@@ -22,9 +22,10 @@ class ListEventEndpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEventDeliveries:
-    """Use case: return the deliveries of the last 30 days, newest first.
+    """Use case: return the deliveries that are on record, newest first.
 
     At most `limit` of them; with `only_failed`, those that are not tried any more.
+    `ForgetOldRecords` says how long they are kept.
     """
 
     storage: Storage

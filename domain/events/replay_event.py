@@ -12,7 +12,7 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
 class EventNotFound(LookupError):
-    """No event of the last 30 days that an endpoint took has this id."""
+    """No event with this id is on record for an endpoint."""
 
     def __init__(self) -> None:
         super().__init__("no event has this id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.hosted_payments.link import LinkUnknown, find_session
+from domain.hosted_payments.link import LinkUnknown, session_of_link
 from domain.storage import Storage
 
 
@@ -28,7 +28,7 @@ class FindWayBack:
     def __call__(self, *, token_id: str) -> WayBack | None:
         """Return the way back of a session, or None when no session has this token."""
         try:
-            session = find_session(self.storage, token_id)
+            session = session_of_link(self.storage, token_id)
         except LinkUnknown:
             return None
         with self.storage.read() as unit:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.errors import ServiceUnavailable
-from domain.hosted_payments.link import find_session
+from domain.hosted_payments.link import session_of_link
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
 from domain.psps.hosted_page import MAX_EVIDENCE, Evidence, EvidenceOrigin
@@ -40,7 +40,7 @@ class ReturnFromHostedPage:
 
     def __call__(self, *, token_id: str, parameters: Mapping[str, str]) -> str:
         """Store the evidence and settle. Return the stored redirect_uri."""
-        session = find_session(self.storage, token_id)
+        session = session_of_link(self.storage, token_id)
         if not session.is_settled:
             evidence = self._evidence(session, parameters)
             # The guest can do nothing about an outage, so the browser is redirected in any case.
@@ -90,7 +90,7 @@ class CancelHostedPage:
 
     def __call__(self, *, token_id: str) -> str:
         """Note it, if that is possible now. Return the stored redirect_uri."""
-        session = find_session(self.storage, token_id)
+        session = session_of_link(self.storage, token_id)
         with suppress(ServiceUnavailable):
             store_change(self.storage, session, lambda it: it.with_progress(Progress.CANCELLED))
         return session.redirect_uri

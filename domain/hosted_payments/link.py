@@ -58,7 +58,7 @@ class ClickNeeded(Exception):
     """The link is older than 24 hours, so only the guest's click opens it."""
 
 
-def find_session(storage: Storage, token_id: str) -> CardSession:
+def session_of_link(storage: Storage, token_id: str) -> CardSession:
     """Return the session with this token. Raises LinkUnknown when there is none."""
     known_id = plain_uuid(token_id)
     with storage.read() as unit:

@@ -14,7 +14,7 @@ from domain.hosted_payments.link import (
     LinkExpired,
     LinkPaused,
     LinkUnknown,
-    find_session,
+    session_of_link,
 )
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
@@ -58,7 +58,7 @@ class OpenHostedPage:
         `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
         written and the PSP was not called.
         """
-        session, now = find_session(self.storage, token_id), self.clock.now()
+        session, now = session_of_link(self.storage, token_id), self.clock.now()
         if redirect_uri != session.redirect_uri:
             raise LinkAltered
         if not by_click and session.needs_click(now):
@@ -101,7 +101,8 @@ class OpenHostedPage:
     def _with_attempt(self, seen: CardSession) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
-        The caller asks about an attempt without an answer. A session that another process has
+        If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
+        it. Raises PageUnderWay while another request asks. A session that another process has
         settled meanwhile is returned unchanged.
         """
 

@@ -156,7 +156,7 @@ class PageAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """The guest is not done: nothing entered yet, a challenge open, or a card declined."""
+    """The guest is not done: nothing entered yet, or a challenge open."""
 
     refused_cards: int = 0
 

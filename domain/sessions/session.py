@@ -281,7 +281,7 @@ class CardSession:
     def with_progress(self, progress: Progress) -> CardSession:
         """Note what the guest did.
 
-        Nothing changes before the link is opened, and once the session is settled or cancelled.
+        Returns the session unchanged if its link was never opened, or if it is settled or cancelled.
         """
         if self.attempt is None or self.is_settled or self.cancelled_at is not None:
             return self
@@ -290,7 +290,8 @@ class CardSession:
     def cancelled(self, now: datetime) -> CardSession:
         """Note that the client has cancelled the session, which ends at once.
 
-        It is settled next. Nothing changes unless the session is open, or a second time.
+        It is settled next. A session that is not open, or is cancelled already, is returned
+        unchanged.
         """
         if self.status is not SessionStatus.OPEN or self.cancelled_at is not None:
             return self

@@ -72,7 +72,7 @@ class Verdict:
 def judge(
     asked: CardSession, current: CardSession, outcome: Outcome | None, now: datetime
 ) -> Verdict | None:
-    """Judge an outcome without a card for the current page; None means that nothing changes.
+    """Judge an outcome that is not for `judge_card`; None means that nothing changes.
 
     `asked` is the session that the PSP was asked about, `current` is what has become of it since.
     The outcome is None if the PSP did not respond. The first case that fits counts.

@@ -8,7 +8,7 @@ from domain.outside import Clock, Ids
 from domain.psps.hosted_page import HostedPage
 from domain.psps.payment_provider import ProviderRefused, Providers
 from domain.sessions.session import CardSession
-from domain.settling.note_end import note_end_of_session
+from domain.settling.note_end_of_session import note_end_of_session
 from domain.storage import Storage, WriteUnit
 
 

@@ -23,7 +23,8 @@ class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
     The same webhook may come any number of times. Events of unknown or settled sessions change
-    nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured.
+    nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured or has
+    no keys for the account.
     """
 
     storage: Storage

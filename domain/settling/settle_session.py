@@ -1,7 +1,8 @@
 """Settle a session: ask the PSP what became of its page, and apply the outcome once.
 
-The browser's return, a verified webhook and the reconciler all end here. The first one to come
-stores the card; the others find it stored.
+An opened link, the browser's return, a client that cancels, and the reconciler, which takes the
+sessions of webhooks too, all end here. The first one to come stores the card; the others find it
+stored.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from domain.cards.discard_tokens import note_discard
-from domain.cards.note_card_event import note_account_event
+from domain.cards.note_account_event import note_account_event
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
 from domain.psps.hosted_page import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
@@ -22,7 +23,7 @@ from domain.sessions.card_testing import must_close_page
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession, SessionStatus
 from domain.settling.judge import OnFile, judge, judge_card
-from domain.settling.note_end import note_end_of_session
+from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
 from domain.storage import Storage, WriteUnit

@@ -1,4 +1,4 @@
-"""Do the jobs that are due, one after the other, as `cardonfile reconcile` does.
+"""Do the jobs that are due, one after the other.
 
 `serve` and `work` do the same jobs in several threads (`entrypoints/worker/job_runner.py`).
 """

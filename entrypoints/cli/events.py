@@ -125,7 +125,7 @@ def roll_secret(endpoint_id: str) -> None:
     help="How many at most.",
 )
 def deliveries(*, failed: bool, limit: int) -> None:
-    """List the deliveries of the last 30 days, newest first.
+    """List deliveries, newest first. They are kept for 30 days, and while they are due.
 
     RESULT is the HTTP status of the last attempt, or why there was no response.
 

@@ -1,4 +1,4 @@
-"""Runs the jobs that are due until none is left, as `cardonfile reconcile` does."""
+"""What `cardonfile reconcile` does: chores, then rounds of jobs until none is due."""
 
 from __future__ import annotations
 

@@ -452,7 +452,7 @@ ONE_ROW: Final = frozenset(
         *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken),
     }
 )
-"""They write one row, or delete old ones, and nothing follows from it for sessions or cards."""
+"""They write one row, and nothing follows from it for sessions or cards."""
 
 
 # Faults.

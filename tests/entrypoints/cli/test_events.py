@@ -8,7 +8,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from adapters.system import RandomIds
-from domain.cards.note_card_event import note_account_event
+from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from tests.adapters.events.receiver import read_event
 from tests.builders import CENTER_ID, a_center, a_payment_account
