@@ -1,1 +1,1 @@
-"""Around every call to a PSP: bulkhead, circuit breakers, log of outages, check of the merchant."""
+"""Around every call to a PSP: bulkhead, circuit breakers, log of outages, checks."""

@@ -1,4 +1,4 @@
-"""The wrapper of every PSP: bulkhead, circuit breaker, outage log, check of the merchant."""
+"""The wrapper of every PSP: bulkhead, circuit breaker, outage log, checks."""
 
 from __future__ import annotations
 
