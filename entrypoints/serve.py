@@ -294,7 +294,7 @@ def warn_of_openings(container: Container) -> None:
 def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
     with container.storage().read() as unit:
-        configured = {each.psp_account for each in unit.configurations.all()}
+        configured = unit.configurations.psp_accounts()
     # Raises SettingsError when a package that a PSP needs is not installed.
     container.psp_adapters()
     psps = container.settings().psps

@@ -133,17 +133,18 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         title="This link has expired",
         advice="It can no longer be used. Please go back and ask for a new link.",
     ),
-    # The second request of a double click, say.
-    PageUnderWay: Problem(
-        status=503,
-        title="The payment page is being opened",
-        advice="This page leads there in a moment. If it does not, please load it again.",
-        retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
-        reloads=True,
-    ),
     ProviderUnavailable: UNREACHABLE,
 }
 """What the guest reads when the link leads nowhere."""
+
+_UNDER_WAY: Final = Problem(
+    status=503,
+    title="The payment page is being opened",
+    advice="This page leads there in a moment. If it does not, please load it again.",
+    retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
+    reloads=True,
+)
+"""For the second request of a double click, say."""
 
 _PAUSE: Final = Problem(
     status=429,
@@ -179,6 +180,7 @@ class HostedPayments:
         """Show a page to each guest who cannot be redirected."""
         for error, problem in _PROBLEMS.items():
             app.add_error_handler(error, self._showing(problem))
+        app.add_error_handler(PageUnderWay, self._show_under_way)
         app.add_error_handler(LinkPaused, self._show_pause)
         app.add_error_handler(ClickNeeded, self._show_button)
 
@@ -223,6 +225,16 @@ class HostedPayments:
             show_problem(resp, problem, self._way_back(req))
 
         return show
+
+    def _show_under_way(
+        self, req: falcon.Request, resp: falcon.Response, _: PageUnderWay, __: object
+    ) -> None:
+        problem = _UNDER_WAY
+        if req.method == "POST":
+            # Loaded by itself, the page would be a GET, without the click that an old link needs.
+            advice = "Please wait a moment, then load this page again."
+            problem = replace(problem, advice=advice, reloads=False)
+        show_problem(resp, problem, self._way_back(req))
 
     def _show_pause(
         self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object

@@ -194,6 +194,8 @@ class Transaction:
         Raises ServiceUnavailable when it was not committed, or the outcome stays unknown.
         """
         connection = self.connection
+        if not self._is_writing:
+            raise RuntimeError("this unit of work may not write")
         self.end()
         try:
             committed = connection.execute("COMMIT").statusmessage

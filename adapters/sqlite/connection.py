@@ -164,10 +164,11 @@ class Transaction:
     for_update: Final = ""
     """Empty, because a write transaction locks the whole database."""
 
-    def __init__(self, db: Database, path: Path) -> None:
+    def __init__(self, db: Database, path: Path, *, writing: bool) -> None:
         """Take a connection to the file at `path`, on which a transaction has begun."""
         self.db = db
         self._path = path
+        self._is_writing = writing
         self._is_over = False
 
     def execute(self, statement: str, values: Values | None = None) -> sqlite3.Cursor:
@@ -196,6 +197,8 @@ class Transaction:
         """Commit; the transaction is over then, even if this raises ServiceUnavailable."""
         if self._is_over:
             raise RuntimeError("this unit of work is over")
+        if not self._is_writing:
+            raise RuntimeError("this unit of work may not write")
         try:
             self.db.conn.execute("COMMIT")
         except sqlite3.Error as error:
@@ -280,7 +283,7 @@ class Connections:
             self._of_thread.reader = db
             with self._readers_lock:
                 self._readers.add(db)
-        transaction = Transaction(db, self._path)
+        transaction = Transaction(db, self._path, writing=False)
         try:
             db.conn.execute("BEGIN")
             yield transaction
@@ -299,7 +302,7 @@ class Connections:
             raise ServiceUnavailable
         try:
             db = self._writer = self._writer or self._connect(writing=True)
-            transaction = Transaction(db, self._path)
+            transaction = Transaction(db, self._path, writing=True)
             try:
                 _begin_immediate(db, within_seconds=seconds)
                 yield transaction

@@ -132,6 +132,10 @@ class PaymentConfigurations(Protocol):
         """Remove the center's configuration, if there is one."""
         ...
 
+    def psp_accounts(self) -> frozenset[PspAccount]:
+        """Return the merchant accounts of all centers, also where the rest cannot be decoded."""
+        ...
+
     def all(self) -> Sequence[PaymentConfiguration]:
         """Return the configuration of every center, in no order, as far as they can be decoded."""
         ...

@@ -218,7 +218,6 @@ further call. A smaller number than before is ignored.
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
-_REFUSED_CARDS: Final = range(10_000)
 
 
 def is_credible_page(page: HostedPage) -> bool:
@@ -239,8 +238,6 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
 
     What was collected belongs to the guest of the page.
     """
-    if outcome.refused_cards not in _REFUSED_CARDS:
-        return False
     if not isinstance(outcome, CardCollected | NoCardCollected):
         return True
     is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)

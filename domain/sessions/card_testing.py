@@ -1,4 +1,4 @@
-"""Protection against card testing: note refused cards, apply the limits, find suspicious centers."""
+"""Protection against card testing: apply the limits, and find suspicious centers."""
 
 from __future__ import annotations
 

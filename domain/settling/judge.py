@@ -32,10 +32,11 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnFile:
-    """What is stored when a card is judged, read under lock.
+    """What is stored when a card is judged.
 
     `accounts` are the guest's active ones at the center, `discard` is the one of the collected
-    token. The guest, the center or its payment configuration may be gone since add-card.
+    token; both were read under lock. The guest, the center or its payment configuration may be gone
+    since add-card.
     """
 
     accounts: Sequence[PaymentAccount]
@@ -96,6 +97,27 @@ def judge(
             return Verdict(session=current.still_pending(now))
 
 
+def judge_token(
+    session: CardSession, collected: CardCollected, discard: Discard | None, now: datetime
+) -> Verdict | None:
+    """Judge the token of a card that was collected; None means that the card may be stored.
+
+    A card is not stored and its page is over if its token was discarded already, or if it was
+    collected after the client had cancelled. While its token is being discarded, the session waits.
+    """
+    is_cancelled = (
+        session.cancelled_at is not None and collected.collected_at > session.cancelled_at
+    )
+    if not is_cancelled and discard is not None and discard.in_progress_until is not None:
+        soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
+        due_at = min(max(discard.in_progress_until, soon), later)
+        return Verdict(session=session.postponed(due_at))
+    is_dead = discard is not None and discard.was_done_after(collected.collected_at)
+    if is_cancelled or is_dead:
+        return Verdict(session=session.without_card(now), unkept=_token(session, collected))
+    return None
+
+
 def judge_card(
     session: CardSession,
     collected: CardCollected,
@@ -106,25 +128,14 @@ def judge_card(
 ) -> Verdict:
     """Judge the card that was collected on the current page of a session that is not settled.
 
-    It becomes the account `account_id`, renews the account of the same card, or is refused. A card
-    is not stored and its page is over if its token was discarded already, or if it was collected
-    after the client had cancelled. While its token is being discarded, the session waits.
+    `judge_token` comes first. The card becomes the account `account_id`, renews the account of the
+    same card, or is refused.
     """
-    card, discard = collected.card, on_file.discard
-    unkept = _token(session, collected)
-    if session.cancelled_at is not None and collected.collected_at > session.cancelled_at:
-        return Verdict(session=session.without_card(now), unkept=unkept)
-    if discard is not None and discard.in_progress_until is not None:
-        soon, later = now + WAIT_FOR_DISCARD, now + POLL_EVERY
-        due_at = min(max(discard.in_progress_until, soon), later)
-        return Verdict(session=session.postponed(due_at))
-    if discard is not None and discard.was_done_after(collected.collected_at):
-        return Verdict(session=session.without_card(now), unkept=unkept)
-    configuration = session.configuration
+    card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next((one for one in on_file.accounts if one.is_same_card(card, configuration)), None)
     refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
-        return Verdict(session=session.failed(refusal, now), unkept=unkept)
+        return Verdict(session=session.failed(refusal, now), unkept=_token(session, collected))
     consent_version = session.current_attempt.request.consent.version
     consented_at = collected.collected_at
     if same is not None:

@@ -22,7 +22,7 @@ from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession, SessionStatus
-from domain.settling.judge import OnFile, judge, judge_card
+from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_token
 from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
@@ -122,9 +122,7 @@ class SettleSession:
             and not current.is_settled
             and current.has_page_of(asked)
         ):
-            on_file = _on_file(unit, current, outcome)
-            account_id = AccountId(self.ids.uuid())
-            verdict = judge_card(current, outcome, on_file, account_id=account_id, now=now)
+            verdict = self._judge_card(unit, current, outcome, now)
         else:
             judged = judge(asked, current, outcome, now)
             if judged is None:
@@ -148,13 +146,22 @@ class SettleSession:
         unit.commit()
         return changed
 
-
-def _on_file(unit: WriteUnit, session: CardSession, collected: CardCollected) -> OnFile:
-    """Lock and read what decides on a card: guest before token, as in every unit with both."""
-    return OnFile(
-        accounts=unit.accounts.active_at(session.guest_id, session.center_id),
-        discard=unit.discards.get(*session.configuration.psp_account, collected.token),
-        has_guest=unit.guests.get(session.guest_id) is not None,
-        has_center=unit.centers.get(session.center_id) is not None,
-        has_configuration=unit.configurations.get(session.center_id) is not None,
-    )
+    def _judge_card(
+        self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
+    ) -> Verdict:
+        """Lock and read what decides on a card: guest before token, as in every unit with both."""
+        accounts = unit.accounts.active_at(session.guest_id, session.center_id)
+        discard = unit.discards.get(*session.configuration.psp_account, collected.token)
+        # First, so that a token which must not be kept is discarded whatever the rest may be.
+        verdict = judge_token(session, collected, discard, now)
+        if verdict is not None:
+            return verdict
+        on_file = OnFile(
+            accounts=accounts,
+            discard=discard,
+            has_guest=unit.guests.get(session.guest_id) is not None,
+            has_center=unit.centers.get(session.center_id) is not None,
+            has_configuration=unit.configurations.get(session.center_id) is not None,
+        )
+        account_id = AccountId(self.ids.uuid())
+        return judge_card(session, collected, on_file, account_id=account_id, now=now)

@@ -38,6 +38,10 @@ class ForgetOldRecords:
             unit.commit()
             return forgotten
 
-        for forget in (forget_keys, forget_deliveries):
-            while self.storage.transact(forget):
+        try:
+            while self.storage.transact(forget_keys):
+                pass
+        finally:
+            # Also when one table cannot be written: the other holds what is known of guests.
+            while self.storage.transact(forget_deliveries):
                 pass

@@ -90,19 +90,23 @@ class Reconcile:
 
 
 def _do_due(take: Mapping[Kind, Take[Target]], away: set[Target], done: Round) -> None:
-    """Do what is due, kind by kind. Targets that turn out to be away are added to `away`."""
-    for kind, take_one in take.items():
-        try:
-            for _ in range(MAX_PER_ROUND):
+    """Do what is due, the kinds in turn. Targets that turn out to be away are added to `away`."""
+    left = dict(take)
+    for _ in range(MAX_PER_ROUND):
+        for kind, take_one in tuple(left.items()):
+            try:
                 job = take_one(away)
                 if job is None:
-                    break
+                    del left[kind]
+                    continue
                 result = _result(job, done.faults)
-                done.note(kind, result)
-                if result.is_target_away:
-                    away.add(job.target)
-        except ServiceUnavailable as unavailable:
-            done.unavailable = done.unavailable or unavailable
+            except ServiceUnavailable as unavailable:
+                done.unavailable = done.unavailable or unavailable
+                del left[kind]
+                continue
+            done.note(kind, result)
+            if result.is_target_away:
+                away.add(job.target)
 
 
 def _result(job: Job[Target], faults: list[Exception]) -> Result:

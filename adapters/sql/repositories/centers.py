@@ -10,7 +10,7 @@ from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
 from domain.centers.center import Center, Centers
 from domain.centers.payment_configuration import PaymentConfiguration, PaymentConfigurations
-from domain.identifiers import CenterId
+from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.pagination import Page, PageRequest
 
 _CENTERS = Rows("centers", Center, key=("id",))
@@ -49,6 +49,16 @@ class SqlPaymentConfigurations(Repository, PaymentConfigurations):
     @override
     def remove(self, center_id: CenterId) -> None:
         _CONFIGURATIONS.delete(self._transaction, center_id=center_id)
+
+    @override
+    def psp_accounts(self) -> frozenset[PspAccount]:
+        named = self._transaction.execute(
+            "SELECT DISTINCT provider, merchant_account FROM payment_configurations"
+        )
+        return frozenset(
+            PspAccount(ProviderName(provider), MerchantAccount(account))
+            for provider, account in named.fetchall()
+        )
 
     @override
     def all(self) -> Sequence[PaymentConfiguration]:

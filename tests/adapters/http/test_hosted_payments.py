@@ -305,6 +305,19 @@ def test_a_double_click_leads_to_one_page(api: Api) -> None:
     assert api.installation.provider.calls.count("start") == 1
 
 
+def test_a_double_click_on_the_button_of_an_old_link_does_not_lead_back_to_it(api: Api) -> None:
+    api.installation.configure(link_minutes=43_200)
+    session = api.installation.add_card(link_minutes=43_200)
+    api.installation.clock.advance(timedelta(hours=25))
+    query = urlencode({"token_id": session.token_id, "redirect_uri": REDIRECT_URI})
+    second: list[Result] = []
+    api.installation.provider.before = lambda _, __: second.append(click(api, query, BASE_URL))
+
+    assert click(api, query, BASE_URL).status_code == 303
+    assert shown(second[0]) == (CENTER, "The payment page is being opened", REDIRECT_URI)
+    assert "refresh" not in second[0].headers
+
+
 # Shows F22.
 def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> None:
     session = api.installation.add_card()

@@ -55,3 +55,4 @@ def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:
         unit.configurations.put(CENTER_ID, first)
         unit.configurations.put(OTHER_CENTER_ID, second)
         assert sorted(unit.configurations.all(), key=repr) == sorted([first, second], key=repr)
+        assert unit.configurations.psp_accounts() == {first.psp_account, second.psp_account}

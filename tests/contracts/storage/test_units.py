@@ -78,6 +78,10 @@ def test_a_read_unit_refuses_to_write(storage: Storage) -> None:
     with pytest.raises(RuntimeError, match="may not write"), storage.read() as unit:
         unit.sessions.add(a_session())
     assert read_session(storage) is None
+    with storage.read() as unit:
+        assert isinstance(unit, WriteUnit)  # behind its type
+        with pytest.raises(RuntimeError, match="may not write"):
+            unit.commit()
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

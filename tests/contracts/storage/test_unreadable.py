@@ -19,6 +19,7 @@ from domain.storage import RecordUnreadable, Storage
 from tests.builders import (
     CENTER_ID,
     PROVIDER,
+    a_configuration,
     a_discard,
     a_payment_account,
     an_access_token,
@@ -131,3 +132,13 @@ def test_lists_for_operators_leave_unreadable_rows_out(storage: Storage) -> None
         ):
             with pytest.raises(RecordUnreadable):
                 get()
+
+
+def test_an_unreadable_configuration_still_names_its_merchant_account(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.configurations.put(CENTER_ID, a_configuration())
+    spoil(storage, "UPDATE payment_configurations SET cards_per_guest = 'three'")
+
+    with storage.read() as unit:
+        assert unit.configurations.all() == ()
+        assert unit.configurations.psp_accounts() == {a_configuration().psp_account}

@@ -86,6 +86,26 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
     assert installation.tokens_at_psp() == frozenset()
 
 
+def test_a_card_collected_later_is_discarded_also_when_its_center_cannot_be_read(
+    installation: Installation,
+) -> None:
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    cancel(installation, session)
+    installation.clock.advance(SECOND)
+    installation.type_card(session)
+    installation.provider.recover()
+    with installation.storage.write() as unit:
+        transaction_of(unit).execute("UPDATE payment_configurations SET cards_per_guest = 'three'")
+        unit.commit()
+    installation.clock.advance(timedelta(seconds=30))
+
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.tokens_at_psp() == frozenset()
+
+
 # Shows I3.
 def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
     installation: Installation,

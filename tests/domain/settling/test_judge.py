@@ -23,7 +23,7 @@ from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAcc
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
 from domain.sessions.session import POLL_EVERY, Failure, SessionStatus
-from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card
+from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
 from tests.builders import a_configuration, a_discard, a_payment_account, a_session, an_attempt
 
 NEW_ID: Final = AccountId(a_uuid(900))
@@ -65,7 +65,10 @@ def on_file(**changes: Any) -> OnFile:
 
 
 def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored: Any) -> Verdict:
-    return judge_card(session, collected, on_file(**stored), account_id=NEW_ID, now=LATER)
+    stored_then = on_file(**stored)
+    return judge_token(session, collected, stored_then.discard, LATER) or judge_card(
+        session, collected, stored_then, account_id=NEW_ID, now=LATER
+    )
 
 
 def is_refused(verdict: Verdict, refusal: Refusal) -> bool:

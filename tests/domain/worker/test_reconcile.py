@@ -6,9 +6,12 @@ import pytest
 
 from adapters.psp.contract.clock import START
 from adapters.psp.contract.samples import GUEST_ID
+from adapters.sql.repositories.sessions import SqlIdempotencyKeys
 from domain.cards.discard import Discard
 from domain.errors import ServiceUnavailable
+from domain.events.event import DeliveryStatus
 from domain.sessions.session import SessionStatus, next_poll_at
+from tests.builders import a_discard, an_event_delivery
 from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -306,6 +309,39 @@ def test_many_idempotency_keys_are_forgotten_at_once(installation: Installation)
 
     with installation.storage.write() as unit:
         assert unit.idempotency_keys.forget(before=installation.clock.now()) == 0
+
+
+def test_deliveries_are_forgotten_also_while_keys_cannot_be(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise ServiceUnavailable
+
+    with installation.storage.write() as unit:
+        unit.event_deliveries.add(an_event_delivery(status=DeliveryStatus.DELIVERED, due_at=None))
+        unit.commit()
+    installation.clock.advance(timedelta(days=31))
+    monkeypatch.setattr(SqlIdempotencyKeys, "forget", refuse)
+
+    with pytest.raises(ServiceUnavailable):
+        installation.container.forget_old_records()()
+
+    with installation.storage.read() as left:
+        assert left.event_deliveries.latest(limit=1, only_failed=False) == ()
+
+
+def test_removed_cards_do_not_wait_for_all_sessions(installation: Installation) -> None:
+    for _ in range(3):
+        installation.opened_session()
+    installation.clock.advance(timedelta(seconds=30))
+    with installation.storage.write() as unit:
+        unit.discards.add(a_discard(due_at=installation.clock.now()))
+        unit.commit()
+    installation.provider.calls.clear()
+
+    installation.reconcile()
+
+    assert installation.provider.calls.index("discard") <= 1
 
 
 def test_idempotency_keys_are_known_until_then(installation: Installation) -> None:
