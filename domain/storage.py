@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from domain.access.token import AccessTokens
-from domain.cards.account import PaymentAccounts
+from domain.cards.account import Accounts
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
 from domain.centers.payment_configuration import PaymentConfigurations
@@ -55,7 +55,7 @@ class UnitOfWork:
     refused_cards: RefusedCards
     evidence: EvidenceLog
     idempotency_keys: IdempotencyKeys
-    accounts: PaymentAccounts
+    accounts: Accounts
     guest_references: GuestReferences
     merchant_identities: MerchantIdentities
     discards: Discards

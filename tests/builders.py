@@ -17,7 +17,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.access.token import AccessToken
 from domain.billing import BillingInfo
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.discard import Discard
 from domain.cards.source import Source
 from domain.centers.center import Center
@@ -143,9 +143,9 @@ def an_evidence(**changes: Any) -> Evidence:
     return replace(evidence, **changes)
 
 
-def a_payment_account(number: int = 1, **changes: Any) -> PaymentAccount:
+def an_account(number: int = 1, **changes: Any) -> Account:
     """Return an active account; each number has its own card and session."""
-    account = PaymentAccount(
+    account = Account(
         account_id=AccountId(a_uuid(100 + number)),
         token_id=TokenId(a_uuid(200 + number)),
         guest_id=GUEST_ID,

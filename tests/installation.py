@@ -23,7 +23,7 @@ from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import GUEST_ID
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import AccessToken
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.centers.center import Center
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.guests.guest import Guest
@@ -323,13 +323,13 @@ class Installation:
         """Return from the PSP's page; return where the browser is sent."""
         return self.use_cases.return_from_hosted_page(token_id=session.token_id, parameters={})
 
-    def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> PaymentAccount:
+    def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
         """Add a card, type it and return; return its account."""
         session = self.session_with_card(number, **changes)
         self.return_to_shop(session)
         return self.account(self.session(session.token_id).account_id)
 
-    def removed_card(self, number: str = GOOD_CARD) -> PaymentAccount:
+    def removed_card(self, number: str = GOOD_CARD) -> Account:
         """Store a card and remove it; return its account as it was."""
         account = self.stored_card(number)
         self.use_cases.remove_account(
@@ -356,7 +356,7 @@ class Installation:
         assert page is not None
         return page.reference
 
-    def account(self, account_id: AccountId | None) -> PaymentAccount:
+    def account(self, account_id: AccountId | None) -> Account:
         """Read an account, removed or not."""
         assert account_id is not None
         with self.storage.read() as unit:
@@ -364,7 +364,7 @@ class Installation:
         assert account is not None
         return account
 
-    def accounts(self, guest_id: GuestId = GUEST_ID) -> Sequence[PaymentAccount]:
+    def accounts(self, guest_id: GuestId = GUEST_ID) -> Sequence[Account]:
         """Read the active accounts of a guest."""
         with self.storage.read() as unit:
             return unit.accounts.page(guest_id, None, PageRequest(size=100)).items

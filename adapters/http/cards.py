@@ -37,7 +37,7 @@ from adapters.http.responses import (
     uuid_example,
 )
 from domain import errors
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import EXPECTED_DATE, ListExpiringCards
@@ -76,7 +76,7 @@ class StoredCard(Struct, frozen=True, kw_only=True):
     is_default: Annotated[bool, example(True, "Whether it is the guest's default at the center.")]
 
     @classmethod
-    def of(cls, account: PaymentAccount, now: datetime) -> Self:
+    def of(cls, account: Account, now: datetime) -> Self:
         """Return the fields of a card as of `now`, which decides whether it has expired."""
         card = msgspec.convert(account, cls, from_attributes=True)
         return msgspec.structs.replace(card, expired=account.has_expired(now))
@@ -102,7 +102,7 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
         PaymentReference | UnsetType, Meta(description="Only for callers with `payments:use`.")
     ] = UNSET
 
-    def with_reference(self, account: PaymentAccount) -> Self:
+    def with_reference(self, account: Account) -> Self:
         """Add what a payment operation needs of the account, for a caller that may see it."""
         shown = msgspec.convert(account, PaymentReference, from_attributes=True)
         return msgspec.structs.replace(self, payment_reference=shown)
@@ -115,7 +115,7 @@ class StoredCards(Struct, frozen=True, kw_only=True):
     page_info: PageInfo
 
     @classmethod
-    def of(cls, page: Page[PaymentAccount], now: datetime) -> StoredCards:
+    def of(cls, page: Page[Account], now: datetime) -> StoredCards:
         """Return a page of cards as of `now`, which decides which of them have expired."""
         cards = [StoredCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))
@@ -134,7 +134,7 @@ class ExpiringCards(Struct, frozen=True, kw_only=True):
     page_info: PageInfo
 
     @classmethod
-    def of(cls, page: Page[PaymentAccount], now: datetime) -> ExpiringCards:
+    def of(cls, page: Page[Account], now: datetime) -> ExpiringCards:
         """Return a page of cards as of `now`, which decides which of them have expired."""
         cards = [ExpiringCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
-from adapters.sql.repositories.cards import SqlDiscards, SqlPaymentAccounts
+from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
 from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
@@ -31,7 +31,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         refused_cards=SqlRefusedCards(transaction),
         evidence=SqlEvidenceLog(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),
-        accounts=SqlPaymentAccounts(transaction),
+        accounts=SqlAccounts(transaction),
         guest_references=SqlGuestReferences(transaction),
         merchant_identities=SqlMerchantIdentities(transaction),
         discards=SqlDiscards(transaction),

@@ -23,7 +23,7 @@ from domain.psps.card import Card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentAccount(Card):
+class Account(Card):
     """A card on file, of one guest at one center.
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
@@ -59,7 +59,7 @@ class PaymentAccount(Card):
 
     def renewed(
         self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime
-    ) -> PaymentAccount:
+    ) -> Account:
         """Return this account with the same card's new expiry date and token."""
         return replace(
             self,
@@ -69,20 +69,20 @@ class PaymentAccount(Card):
             expiry_notice_at=card.next_expiry_notice(now),
         )
 
-    def removed(self, now: datetime) -> PaymentAccount:
+    def removed(self, now: datetime) -> Account:
         """Return this account as removed: no longer listed, charged or a default."""
         return replace(self, removed_at=now, expiry_notice_at=None, is_default=False)
 
 
-def has_default(accounts: Iterable[PaymentAccount]) -> bool:
+def has_default(accounts: Iterable[Account]) -> bool:
     """Return whether one of a guest's active accounts at a center is the default."""
     return any(account.is_default for account in accounts)
 
 
-class PaymentAccounts(Protocol):
+class Accounts(Protocol):
     """Cards on file."""
 
-    def add(self, account: PaymentAccount) -> None:
+    def add(self, account: Account) -> None:
         """Store a new account.
 
         Raises AlreadyStored for a second active account with the same guest, center, merchant
@@ -91,7 +91,7 @@ class PaymentAccounts(Protocol):
         """
         ...
 
-    def get(self, account_id: AccountId) -> PaymentAccount | None:
+    def get(self, account_id: AccountId) -> Account | None:
         """Return the account, removed or not, or None. A write unit locks it.
 
         A unit that changes an account locks it by `active_at` instead: two units that lock an
@@ -99,7 +99,7 @@ class PaymentAccounts(Protocol):
         """
         ...
 
-    def update(self, account: PaymentAccount) -> None:
+    def update(self, account: Account) -> None:
         """Store an account that exists.
 
         A second active default of the same guest and center is a programming error, and raises the
@@ -107,7 +107,7 @@ class PaymentAccounts(Protocol):
         """
         ...
 
-    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
+    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         """Return the active accounts of a guest at a center, oldest first.
 
         A write unit locks them, and other units wait here until it ends. So after this call an
@@ -126,7 +126,7 @@ class PaymentAccounts(Protocol):
 
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         """Return a page of a guest's active accounts, oldest first; `centers` None means all."""
         ...
 
@@ -136,7 +136,7 @@ class PaymentAccounts(Protocol):
 
     def with_expiry_notice_due(
         self, now: datetime, *, at_most: int, unreadable_until: datetime
-    ) -> Sequence[PaymentAccount | None]:
+    ) -> Sequence[Account | None]:
         """Return the active accounts whose `expiry_notice_at` has come, the first ones.
 
         A write unit locks them, and leaves out those that another unit has locked. None stands for
@@ -146,7 +146,7 @@ class PaymentAccounts(Protocol):
 
     def page_expiring(
         self, center_id: CenterId, *, before: date, request: PageRequest
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
         A card expires on the last day of its month. Accounts of the same month come oldest first.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.retries import next_retry
 
@@ -21,7 +21,7 @@ class UnkeptToken(NamedTuple):
     collected_at: datetime
 
     @classmethod
-    def of(cls, account: PaymentAccount) -> UnkeptToken:
+    def of(cls, account: Account) -> UnkeptToken:
         """Return the token that an account held until now."""
         return cls(
             psp_account=PspAccount(account.provider, account.merchant_account),
@@ -99,7 +99,7 @@ class Discards(Protocol):
     ) -> Discard | None:
         """Return the discard of a token, done or not, or None.
 
-        A write unit locks the token, as `PaymentAccounts.is_held` does.
+        A write unit locks the token, as `Accounts.is_held` does.
         """
         ...
 

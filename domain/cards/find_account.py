@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.errors import PaymentAccountNotFound
 from domain.identifiers import AccountId, plain_uuid
 from domain.permissions import Caller
 from domain.storage import UnitOfWork, WriteUnit
 
 
-def active_account(
-    unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
-) -> PaymentAccount:
+def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str) -> Account:
     """Return an active account of this guest at a center that the caller may see.
 
     Raises PaymentAccountNotFound in every other case.
@@ -30,9 +28,7 @@ def active_account(
     return account
 
 
-def lock_account(
-    unit: WriteUnit, account: PaymentAccount
-) -> tuple[PaymentAccount, Sequence[PaymentAccount]]:
+def lock_account(unit: WriteUnit, account: Account) -> tuple[Account, Sequence[Account]]:
     """Return an account as it is now, and the guest's other active accounts at its center.
 
     The others come oldest first. All of them stay as they are until the unit ends, and no account

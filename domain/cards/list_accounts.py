@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.centers.center import parse_center_id
 from domain.errors import GuestNotFound, InvalidCenterId
 from domain.guests.guest import parse_guest_id
@@ -35,7 +35,7 @@ class ListAccounts:
         center_ids: Sequence[str],
         pages: Sequence[str],
         sizes: Sequence[str],
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         caller.require(MAY_VIEW_CARDS)
         page = PageRequest.parse(pages=pages, sizes=sizes)
         only = _parse_only_center(center_ids)

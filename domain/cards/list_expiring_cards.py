@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.centers.center import parse_center_id
 from domain.errors import InvalidCenterId, InvalidField
 from domain.pagination import Page, PageRequest
@@ -41,7 +41,7 @@ class ListExpiringCards:
         expires_before: Sequence[str],
         pages: Sequence[str],
         sizes: Sequence[str],
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         caller.require(MAY_VIEW_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         center = parse_center_id(center_id)

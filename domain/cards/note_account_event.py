@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.events.event import CardSummary, Event, EventType
 from domain.events.note_event import new_event_id, note_event
 from domain.identifiers import TokenId
@@ -16,7 +16,7 @@ def note_account_event(
     unit: WriteUnit,
     ids: Ids,
     event_type: EventType,
-    account: PaymentAccount,
+    account: Account,
     *,
     token_id: TokenId | None = None,
     reason: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.find_account import active_account
 from domain.permissions import MAY_USE_CARDS, MAY_VIEW_CARDS, Caller
 from domain.storage import Storage
@@ -14,7 +14,7 @@ from domain.storage import Storage
 class AccountForCaller:
     """A payment account, and whether the caller may see what a payment operation needs of it."""
 
-    account: PaymentAccount
+    account: Account
     may_charge: bool
 
 

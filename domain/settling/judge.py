@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.billing import AvsResult
-from domain.cards.account import PaymentAccount, has_default
+from domain.cards.account import Account, has_default
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -39,7 +39,7 @@ class OnFile:
     since add-card.
     """
 
-    accounts: Sequence[PaymentAccount]
+    accounts: Sequence[Account]
     discard: Discard | None
     has_guest: bool
     has_center: bool
@@ -56,13 +56,13 @@ class Verdict:
     """
 
     session: CardSession
-    added: PaymentAccount | None = None
-    renewed: PaymentAccount | None = None
+    added: Account | None = None
+    renewed: Account | None = None
     unkept: UnkeptToken | None = None
     withdrawn: Discard | None = None
 
     @property
-    def account_events(self) -> Iterator[tuple[EventType, PaymentAccount]]:
+    def account_events(self) -> Iterator[tuple[EventType, Account]]:
         """What clients are told of accounts. The end of the session is told by its status."""
         if self.added is not None:
             yield EventType.ACCOUNT_STORED, self.added
@@ -147,7 +147,7 @@ def judge_card(
             unkept=UnkeptToken.of(same),
             withdrawn=discard,
         )
-    account = PaymentAccount(
+    account = Account(
         **asdict(card),
         account_id=account_id,
         token_id=session.token_id,
@@ -178,7 +178,7 @@ def _refusal(
     session: CardSession,
     collected: CardCollected,
     on_file: OnFile,
-    same: PaymentAccount | None,
+    same: Account | None,
 ) -> Refusal | None:
     configuration = session.configuration
     if not on_file.has_guest:

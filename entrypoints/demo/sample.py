@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from adapters.fake_psp.plugin import NAME as FAKE
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.center import Center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
@@ -138,7 +138,7 @@ SESSION: Final = CardSession(
 )
 """A session of the last guest that has ended with a card."""
 
-CARD: Final = PaymentAccount(
+CARD: Final = Account(
     account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
     token_id=SESSION.token_id,
     guest_id=SESSION.guest_id,

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from adapters.psp.contract.samples import a_uuid
 from adapters.stripe.plugin import NAME as STRIPE
 from adapters.system import SystemClock
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.identifiers import GuestId, TokenId
 from tests.benchmarks.results import Row
 from tests.benchmarks.servers import POSTGRESQL, SQLITE
@@ -187,7 +187,7 @@ def _is_settled(installation: Installation, token_id: TokenId) -> bool:
     return installation.session(token_id).is_settled
 
 
-def _cards(installation: Installation, token_ids: Sequence[TokenId]) -> list[PaymentAccount]:
+def _cards(installation: Installation, token_ids: Sequence[TokenId]) -> list[Account]:
     """Wait until each session has stored its card, and return the cards."""
     for token_id in token_ids:
         wait_until(partial(_is_settled, installation, token_id), seconds=120)

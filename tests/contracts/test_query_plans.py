@@ -26,12 +26,12 @@ from tests.builders import (
     PROVIDER,
     a_center,
     a_discard,
-    a_payment_account,
     a_product,
     a_psp_guest,
     a_refused_card,
     a_session,
     an_access_token,
+    an_account,
     an_attempt,
     an_event_delivery,
     an_event_endpoint,
@@ -55,7 +55,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
     ),
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
-    "account": lambda unit: unit.accounts.get(a_payment_account().account_id),
+    "account": lambda unit: unit.accounts.get(an_account().account_id),
     "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
     "page of sessions": lambda unit: unit.sessions.page(GUEST_ID, None, SECOND_PAGE),
     "session": lambda unit: unit.sessions.get(TOKEN_ID),
@@ -120,8 +120,8 @@ def fill(unit: WriteUnit) -> None:
     unit.products.put_many([a_product(1), a_product(2)])
     unit.sessions.add(a_session(attempt=an_attempt(), due_at=NOW))
     unit.refused_cards.add([a_refused_card()])
-    unit.accounts.add(a_payment_account(1))
-    unit.accounts.add(a_payment_account(2))
+    unit.accounts.add(an_account(1))
+    unit.accounts.add(an_account(2))
     unit.discards.add(a_discard())
     unit.event_endpoints.add(an_event_endpoint())
     unit.event_deliveries.add(DELIVERY)

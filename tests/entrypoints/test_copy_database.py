@@ -48,12 +48,12 @@ from tests.builders import (
     a_configuration,
     a_discard,
     a_guest,
-    a_payment_account,
     a_product,
     a_psp_guest,
     a_refused_card,
     a_session,
     an_access_token,
+    an_account,
     an_attempt,
     an_event_delivery,
     an_event_endpoint,
@@ -145,9 +145,9 @@ def fill(storage: Storage) -> None:
                 an_evidence(content=content, origin=EvidenceOrigin.RETURN),
                 at_most=50,
             )
-            unit.accounts.add(a_payment_account(number))
+            unit.accounts.add(an_account(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
-        unit.accounts.add(a_payment_account(6, removed_at=NOW, is_default=True))
+        unit.accounts.add(an_account(6, removed_at=NOW, is_default=True))
         unit.access_tokens.add(
             an_access_token(
                 token_hash="everywhere", caller=a_caller(centers=None), revoked_at=NOW + DAY
@@ -181,7 +181,7 @@ def records(storage: Storage) -> dict[str, object]:
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "accounts": unit.accounts.page(GUEST_ID, None, PageRequest()),
-            "removed": unit.accounts.get(a_payment_account(6).account_id),
+            "removed": unit.accounts.get(an_account(6).account_id),
             "tokens": unit.access_tokens.all(),
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
             "references": unit.guest_references.get(a_psp_guest()),
@@ -295,7 +295,7 @@ class TestCopied:
 
         with closing(PostgresqlStorage(target)) as storage:
             with storage.write() as unit:
-                unit.accounts.add(a_payment_account(0))
+                unit.accounts.add(an_account(0))
                 unit.evidence.add(TOKEN_ID, an_evidence(content="last"), at_most=50)
                 unit.access_tokens.add(an_access_token(token_hash="last"))
                 unit.products.put_many([a_product(0)])
@@ -306,7 +306,7 @@ class TestCopied:
                 tokens = unit.access_tokens.all()
                 products = unit.products.page(CENTER_ID, PageRequest()).items
 
-        assert accounts == tuple(map(a_payment_account, (5, 1, 4, 2, 3, 0)))
+        assert accounts == tuple(map(an_account, (5, 1, 4, 2, 3, 0)))
         assert [each.content[-1] for each in evidence] == ["5", "1", "4", "2", "3", "t"]
         assert [each.token_hash for each in tokens][-2:] == ["everywhere", "last"]
         assert [each.code for each in products] == ["P-7", "P-3", "P-9", "P-1", "P-0"]

@@ -22,7 +22,7 @@ from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     InvalidProductId,
@@ -575,8 +575,8 @@ class TestAtOnce:
 
                 def change(
                     number: int,
-                    first: PaymentAccount = first,
-                    second: PaymentAccount = second,
+                    first: Account = first,
+                    second: Account = second,
                     token_id: TokenId = session.token_id,
                 ) -> None:
                     cards = (installation, other)[number % 2].use_cases

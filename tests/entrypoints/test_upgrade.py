@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.events.event import EventType
 from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
@@ -91,7 +91,7 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
 
 class TestAReleaseWithoutNoticesOfExpiry:
     @pytest.fixture(autouse=True)
-    def account(self, installation: Installation) -> PaymentAccount:
+    def account(self, installation: Installation) -> Account:
         account = installation.stored_card()
         installation.container.add_event_endpoint()(
             url="https://shop.example/events", types=[EventType.ACCOUNT_EXPIRING]
@@ -99,9 +99,7 @@ class TestAReleaseWithoutNoticesOfExpiry:
         return account
 
     def test_stores_cards_whose_expiry_is_told(self, installation: Installation) -> None:
-        known = ", ".join(
-            each.name for each in fields(PaymentAccount) if each.name != "expiry_notice_at"
-        )
+        known = ", ".join(each.name for each in fields(Account) if each.name != "expiry_notice_at")
         execute(
             installation,
             f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
@@ -117,7 +115,7 @@ class TestAReleaseWithoutNoticesOfExpiry:
         assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
 
     def test_removes_cards_whose_expiry_is_not_told(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         notice_at = account.expiry_notice_at
         assert notice_at is not None

@@ -14,7 +14,7 @@ from typing_extensions import override
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.samples import GUEST_ID
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.errors import Refusal
 from domain.identifiers import EndpointId, TokenId
 from domain.permissions import Caller
@@ -176,7 +176,7 @@ class FaultyInstallation(Installation):
         self.known.typed[page.reference] = session.guest_id
         return page
 
-    def remove(self, account: PaymentAccount) -> None:
+    def remove(self, account: Account) -> None:
         self.use_cases.remove_account(
             self.caller, guest_id=account.guest_id, account_id=account.account_id
         )

@@ -10,7 +10,7 @@ from typing_extensions import override
 from adapters.sql.repositories.queues import QueuesAtPsps
 from adapters.sql.repositories.repository import ById
 from adapters.sql.rows import Rows
-from domain.cards.account import PaymentAccount, PaymentAccounts
+from domain.cards.account import Account, Accounts
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
     AccountId,
@@ -23,11 +23,11 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 
-_ACCOUNTS = Rows("payment_accounts", PaymentAccount, key=("account_id",))
+_ACCOUNTS = Rows("payment_accounts", Account, key=("account_id",))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 
 
-class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
+class SqlAccounts(ById[AccountId, Account], Accounts):
     """Cards on file."""
 
     _rows = _ACCOUNTS
@@ -35,7 +35,7 @@ class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
     _expiry_notice_due = "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
 
     @override
-    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[PaymentAccount]:
+    def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         # Per guest, not per center: a guest's accounts get their sequence in the order of commit.
         self._transaction.lock("accounts", guest_id)
         return _ACCOUNTS.find(
@@ -60,7 +60,7 @@ class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
     @override
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         return self._page_of_guest(
             "guest_id = :guest_id AND removed_at IS NULL",
             guest_id,
@@ -78,7 +78,7 @@ class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
     @override
     def with_expiry_notice_due(
         self, now: datetime, *, at_most: int, unreadable_until: datetime
-    ) -> Sequence[PaymentAccount | None]:
+    ) -> Sequence[Account | None]:
         rows = self._transaction.execute(
             _ACCOUNTS.select + self._expiry_notice_due + self._dialect.skip_locked,
             {"now": now, "at_most": at_most},
@@ -96,7 +96,7 @@ class SqlPaymentAccounts(ById[AccountId, PaymentAccount], PaymentAccounts):
     @override
     def page_expiring(
         self, center_id: CenterId, *, before: date, request: PageRequest
-    ) -> Page[PaymentAccount]:
+    ) -> Page[Account]:
         # The last day of a month is before a date if the month is before the date's month.
         return self._page(
             "WHERE center_id = :center_id AND removed_at IS NULL "

@@ -23,9 +23,9 @@ from tests.builders import (
     a_center,
     a_discard,
     a_guest,
-    a_payment_account,
     a_product,
     a_session,
+    an_account,
     an_evidence,
 )
 from tests.concurrency import elsewhere
@@ -138,8 +138,8 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1")),
     ),
     "an account": (
-        lambda unit: unit.accounts.get(a_payment_account().account_id),
-        lambda unit: unit.accounts.update(a_payment_account()),
+        lambda unit: unit.accounts.get(an_account().account_id),
+        lambda unit: unit.accounts.update(an_account()),
     ),
     # The first writes no row that the second writes, nor a position that it takes.
     "the products of a center": (
@@ -175,7 +175,7 @@ def test_a_unit_that_waits_too_long_for_a_lock_is_unavailable(
     with closing(PostgresqlStorage(url)) as storage:
         with storage.write() as unit:
             unit.sessions.add(a_session())
-            unit.accounts.add(a_payment_account())
+            unit.accounts.add(an_account())
             unit.discards.add(a_discard())
             unit.centers.put_many([a_center()])
             unit.products.put_many([a_product(1)])

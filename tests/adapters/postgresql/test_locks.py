@@ -28,9 +28,9 @@ from tests.builders import (
     a_center,
     a_discard,
     a_guest,
-    a_payment_account,
     a_product,
     a_session,
+    an_account,
     an_evidence,
 )
 from tests.concurrency import elsewhere
@@ -38,8 +38,7 @@ from tests.concurrency import elsewhere
 OTHER_TOKEN_ID = TokenId(a_uuid(22))
 TOKEN, OTHER_TOKEN = CardToken("token-1"), CardToken("token-2")
 ACCOUNTS = [
-    a_payment_account(number, center_id=OTHER_CENTER_ID, expiry_notice_at=NOW)
-    for number in (11, 12)
+    an_account(number, center_id=OTHER_CENTER_ID, expiry_notice_at=NOW) for number in (11, 12)
 ]
 
 
@@ -145,7 +144,7 @@ def test_only_imports_into_the_same_table_wait_for_an_import(
     def others(unit: WriteUnit) -> int:
         unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
         unit.sessions.add(a_session(token_id=TokenId(a_uuid(23))))
-        unit.accounts.add(a_payment_account())
+        unit.accounts.add(an_account())
         assert unit.centers.get(CENTER_ID) == a_center()
         return unit.products.page(CENTER_ID, PageRequest()).total
 
@@ -162,7 +161,7 @@ def test_units_about_different_records_do_not_wait(filled: PostgresqlStorage) ->
         assert unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, token) is not None
         assert not unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token)
         assert not unit.accounts.active_at(guest_id, CENTER_ID)
-        unit.accounts.add(a_payment_account(number, guest_id=guest_id))
+        unit.accounts.add(an_account(number, guest_id=guest_id))
         unit.evidence.add(token_id, an_evidence(), at_most=50)
 
     with filled.write() as unit:

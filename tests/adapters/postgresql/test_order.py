@@ -16,9 +16,9 @@ from domain.storage import UnitOfWork
 from tests.builders import (
     CENTER_ID,
     a_center,
-    a_payment_account,
     a_session,
     an_access_token,
+    an_account,
     an_event_delivery,
     an_event_endpoint,
 )
@@ -47,17 +47,17 @@ LISTS: Final[
         BACKWARD,
     ),
     "cards of a guest": (
-        a_payment_account,
+        an_account,
         lambda unit: unit.accounts.page(GUEST_ID, None, PageRequest()).items,
         ADDED,
     ),
     "cards of a guest at a center": (
-        a_payment_account,
+        an_account,
         lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
         ADDED,
     ),
     "cards that expire": (
-        a_payment_account,
+        an_account,
         lambda unit: (
             unit.accounts.page_expiring(CENTER_ID, before=date.max, request=PageRequest()).items
         ),

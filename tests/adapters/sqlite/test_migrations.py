@@ -14,7 +14,7 @@ from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.migrations import migrate, pending
 from adapters.sqlite.storage import SqliteStorage
 from domain.errors import ServiceUnavailable
-from tests.builders import OTHER_CENTER_ID, a_payment_account
+from tests.builders import OTHER_CENTER_ID, an_account
 from tests.databases import make_database_of_0_1_0
 
 
@@ -46,12 +46,12 @@ class TestADatabaseOfTheRelease010:
     # Shows I9.
     def test_has_the_oldest_active_card_as_the_default(self, db: Database, tmp_path: Path) -> None:
         accounts = (
-            a_payment_account(9, removed_at=NOW),
-            a_payment_account(8, expiry_month=2, expiry_year=2028),
-            a_payment_account(7),
-            a_payment_account(6, center_id=OTHER_CENTER_ID),
-            a_payment_account(5, guest_id=OTHER_GUEST_ID, removed_at=NOW),
-            a_payment_account(4, guest_id=OTHER_GUEST_ID),
+            an_account(9, removed_at=NOW),
+            an_account(8, expiry_month=2, expiry_year=2028),
+            an_account(7),
+            an_account(6, center_id=OTHER_CENTER_ID),
+            an_account(5, guest_id=OTHER_GUEST_ID, removed_at=NOW),
+            an_account(4, guest_id=OTHER_GUEST_ID),
         )
         of_0_1_0 = {column.name for column in db["payment_accounts"].columns} - {"sequence"}
         db.table("payment_accounts").insert_all(

@@ -42,7 +42,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "PaymentConfiguration": lambda unit, each: unit.configurations.put(CENTER_ID, each),
     "CardSession": lambda unit, each: unit.sessions.add(each),
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
-    "PaymentAccount": lambda unit, each: unit.accounts.add(each),
+    "Account": lambda unit, each: unit.accounts.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
@@ -53,7 +53,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
 UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     **{each: ADD[each] for each in ("Center", "Guest", "Product", "PaymentConfiguration")},
     "CardSession": lambda unit, each: unit.sessions.update(each),
-    "PaymentAccount": lambda unit, each: unit.accounts.update(each),
+    "Account": lambda unit, each: unit.accounts.update(each),
     "Discard": lambda unit, each: unit.discards.update(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
@@ -69,7 +69,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "PaymentConfiguration": lambda unit, _: unit.configurations.get(CENTER_ID),
     "CardSession": lambda unit, each: unit.sessions.get(each.token_id),
     "Evidence": lambda unit, _: next(iter(unit.evidence.of(TOKEN_ID)), None),
-    "PaymentAccount": lambda unit, each: unit.accounts.get(each.account_id),
+    "Account": lambda unit, each: unit.accounts.get(each.account_id),
     "Discard": lambda unit, each: unit.discards.get(
         each.provider, each.merchant_account, each.token
     ),

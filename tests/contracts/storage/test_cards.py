@@ -18,7 +18,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, a_payment_account
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account
 from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
 
 
@@ -33,20 +33,20 @@ def accounts_of(
 # Shows I2.
 def test_the_same_card_is_not_stored_twice(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1))
+        unit.accounts.add(an_account(1))
         with pytest.raises(AlreadyStored):
-            unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
-        unit.accounts.add(a_payment_account(3))
+            unit.accounts.add(an_account(2, fingerprint="fingerprint-1"))
+        unit.accounts.add(an_account(3))
     assert accounts_of(storage) == ([a_uuid(101), a_uuid(103)], 2)
 
 
 # Shows I2.
 def test_a_session_stores_one_account_even_after_its_removal(storage: Storage) -> None:
     with storage.write() as unit:
-        first = a_payment_account(1, removed_at=NOW)
+        first = an_account(1, removed_at=NOW)
         unit.accounts.add(first)
         with pytest.raises(AlreadyStored):
-            unit.accounts.add(a_payment_account(2, token_id=first.token_id))
+            unit.accounts.add(an_account(2, token_id=first.token_id))
 
 
 @pytest.mark.parametrize(
@@ -65,36 +65,36 @@ def test_a_difference_in_one_field_makes_another_card(
     storage: Storage, difference: dict[str, object]
 ) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1))
-        unit.accounts.add(a_payment_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
+        unit.accounts.add(an_account(1))
+        unit.accounts.add(an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
 
 
 def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1))
-        unit.accounts.update(a_payment_account(1, removed_at=NOW))
-        unit.accounts.add(a_payment_account(2, fingerprint="fingerprint-1"))
+        unit.accounts.add(an_account(1))
+        unit.accounts.update(an_account(1, removed_at=NOW))
+        unit.accounts.add(an_account(2, fingerprint="fingerprint-1"))
     assert accounts_of(storage) == ([a_uuid(102)], 1)
 
 
 # Shows I9.
 def test_one_active_card_of_a_guest_at_a_center_is_the_default(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1, is_default=True))
-        unit.accounts.add(a_payment_account(2))
-        unit.accounts.add(a_payment_account(3, is_default=True, guest_id=OTHER_GUEST_ID))
-        unit.accounts.add(a_payment_account(4, is_default=True, center_id=OTHER_CENTER_ID))
-        unit.accounts.add(a_payment_account(5, is_default=True, removed_at=NOW))
+        unit.accounts.add(an_account(1, is_default=True))
+        unit.accounts.add(an_account(2))
+        unit.accounts.add(an_account(3, is_default=True, guest_id=OTHER_GUEST_ID))
+        unit.accounts.add(an_account(4, is_default=True, center_id=OTHER_CENTER_ID))
+        unit.accounts.add(an_account(5, is_default=True, removed_at=NOW))
         with pytest.raises(AlreadyStored):
-            unit.accounts.add(a_payment_account(9, is_default=True))
+            unit.accounts.add(an_account(9, is_default=True))
     with pytest.raises(Exception, match="payment_accounts"), storage.write() as unit:
-        unit.accounts.update(a_payment_account(2, is_default=True))
+        unit.accounts.update(an_account(2, is_default=True))
     with committed(storage) as unit:
-        unit.accounts.update(a_payment_account(1))
-        unit.accounts.update(a_payment_account(2, is_default=True))
+        unit.accounts.update(an_account(1))
+        unit.accounts.update(an_account(2, is_default=True))
     with storage.read() as reading:
         active = reading.accounts.active_at(GUEST_ID, CENTER_ID)
-    assert list(active) == [a_payment_account(1), a_payment_account(2, is_default=True)]
+    assert list(active) == [an_account(1), an_account(2, is_default=True)]
 
 
 # Shows I2, F36.
@@ -102,7 +102,7 @@ def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> N
     def add(number: int) -> bool:
         try:
             with committed(storage) as unit:
-                unit.accounts.add(a_payment_account(number, fingerprint="the same"))
+                unit.accounts.add(an_account(number, fingerprint="the same"))
         except AlreadyStored:
             return False
         return True
@@ -113,8 +113,8 @@ def test_one_card_added_many_times_at_once_is_stored_once(storage: Storage) -> N
 
 def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1))
-        unit.accounts.add(a_payment_account(2, removed_at=NOW))
+        unit.accounts.add(an_account(1))
+        unit.accounts.add(an_account(2, removed_at=NOW))
     with storage.read() as unit:
         held = unit.accounts.is_held
         assert held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
@@ -127,11 +127,11 @@ def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
 def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -> None:
     with committed(storage) as unit:
         for account in (
-            *map(a_payment_account, [5, 3]),
-            a_payment_account(9, removed_at=NOW),
-            a_payment_account(8, guest_id=OTHER_GUEST_ID),
-            a_payment_account(7, center_id=OTHER_CENTER_ID),
-            a_payment_account(4),
+            *map(an_account, [5, 3]),
+            an_account(9, removed_at=NOW),
+            an_account(8, guest_id=OTHER_GUEST_ID),
+            an_account(7, center_id=OTHER_CENTER_ID),
+            an_account(4),
         ):
             unit.accounts.add(account)
     assert accounts_of(storage, size=2) == ([a_uuid(105), a_uuid(103)], 4)
@@ -139,7 +139,7 @@ def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -
     assert accounts_of(storage, page=10**4000) == ([], 4)
     with storage.read() as unit:
         active = unit.accounts.active_at(GUEST_ID, CENTER_ID)
-    assert list(active) == [a_payment_account(number) for number in (5, 3, 4)]
+    assert list(active) == [an_account(number) for number in (5, 3, 4)]
 
 
 def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
@@ -153,12 +153,12 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
 
     with committed(storage) as unit:
         for account in (
-            a_payment_account(5, expiry_month=1, expiry_year=2028),
-            a_payment_account(9, expiry_month=12, expiry_year=2026),
-            a_payment_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
-            a_payment_account(1, expiry_month=11, expiry_year=2026),
-            a_payment_account(3, expiry_month=1, expiry_year=2026, removed_at=NOW),
-            a_payment_account(4, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
+            an_account(5, expiry_month=1, expiry_year=2028),
+            an_account(9, expiry_month=12, expiry_year=2026),
+            an_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
+            an_account(1, expiry_month=11, expiry_year=2026),
+            an_account(3, expiry_month=1, expiry_year=2026, removed_at=NOW),
+            an_account(4, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
         ):
             unit.accounts.add(account)
     assert expiring(11, 2026) == ([], 0)
@@ -172,8 +172,8 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
 # Shows S2.
 def test_accounts_of_other_centers_are_neither_shown_nor_counted(storage: Storage) -> None:
     with committed(storage) as unit:
-        unit.accounts.add(a_payment_account(1))
-        unit.accounts.add(a_payment_account(2, center_id=OTHER_CENTER_ID))
+        unit.accounts.add(an_account(1))
+        unit.accounts.add(an_account(2, center_id=OTHER_CENTER_ID))
     both = frozenset({CENTER_ID, OTHER_CENTER_ID})
     assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
     assert accounts_of(storage, both) == ([a_uuid(101), a_uuid(102)], 2)
@@ -187,11 +187,11 @@ def test_accounts_with_a_due_notice_are_found_soonest_first(storage: Storage) ->
     waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
     with storage.write() as unit:
         for number, wait in waits.items():
-            unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW + wait))
-        unit.accounts.add(a_payment_account(4))
+            unit.accounts.add(an_account(number, expiry_notice_at=NOW + wait))
+        unit.accounts.add(an_account(4))
         find = partial(unit.accounts.with_expiry_notice_due, NOW, unreadable_until=NOW + DAY)
         assert [each and each.account_id for each in find(at_most=3)] == [
-            a_payment_account(number).account_id for number in (2, 1)
+            an_account(number).account_id for number in (2, 1)
         ]
         assert len(find(at_most=1)) == 1
         assert unit.accounts.is_expiry_notice_due(NOW)
@@ -202,7 +202,7 @@ def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -
     numbers = range(40)
     with committed(storage) as unit:
         for number in numbers:
-            unit.accounts.add(a_payment_account(number, expiry_notice_at=NOW))
+            unit.accounts.add(an_account(number, expiry_notice_at=NOW))
 
     def tell_all(_: int) -> list[AccountId]:
         told: list[AccountId] = []
@@ -217,7 +217,7 @@ def test_each_account_is_told_by_one_of_many_tellers_at_once(storage: Storage) -
         return told
 
     told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
-    assert sorted(told) == sorted(a_payment_account(number).account_id for number in numbers)
+    assert sorted(told) == sorted(an_account(number).account_id for number in numbers)
 
 
 def test_a_guest_who_may_have_one_card_gets_one_of_many_at_once(storage: Storage) -> None:
@@ -225,7 +225,7 @@ def test_a_guest_who_may_have_one_card_gets_one_of_many_at_once(storage: Storage
         def add(unit: WriteUnit, guest_id: GuestId, number: int) -> bool:
             if unit.accounts.active_at(guest_id, CENTER_ID):
                 return False
-            unit.accounts.add(a_payment_account(number, guest_id=guest_id))
+            unit.accounts.add(an_account(number, guest_id=guest_id))
             unit.commit()
             return True
 
@@ -246,7 +246,7 @@ def test_the_order_of_listed_accounts_never_changes(storage: Storage) -> None:
     def add(unit: WriteUnit, number: int) -> None:
         center_id = (CENTER_ID, OTHER_CENTER_ID)[number % 2]
         unit.accounts.active_at(GUEST_ID, center_id)
-        unit.accounts.add(a_payment_account(number, center_id=center_id))
+        unit.accounts.add(an_account(number, center_id=center_id))
         unit.commit()
 
     def add_or_list(number: int) -> None:

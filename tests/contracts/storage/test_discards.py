@@ -6,7 +6,7 @@ from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW
 from domain.identifiers import CardToken, MerchantAccount, ProviderName
 from domain.storage import Storage, WriteUnit
-from tests.builders import PROVIDER, a_discard, a_payment_account
+from tests.builders import PROVIDER, a_discard, an_account
 from tests.contracts.storage.records import DAY
 
 
@@ -58,7 +58,7 @@ def test_a_token_is_never_both_stored_and_discarded(storage: Storage) -> None:
         token = CardToken(f"token-{number}")
         if unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, token) is not None:
             return False
-        unit.accounts.add(a_payment_account(number))
+        unit.accounts.add(an_account(number))
         unit.commit()
         return True
 

@@ -21,8 +21,8 @@ from tests.builders import (
     PROVIDER,
     a_configuration,
     a_discard,
-    a_payment_account,
     an_access_token,
+    an_account,
     an_event_delivery,
     an_event_endpoint,
 )
@@ -51,12 +51,12 @@ def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
 ) -> None:
     # A process logs a row once, and other tests are in the same process.
     monkeypatch.setattr(_ACCOUNTS, "_logged", set())
-    unreadable = a_payment_account(4).account_id
+    unreadable = an_account(4).account_id
     with committed(storage) as unit:
         for number in (1, 2, 3):
             due_at = NOW - DAY / number
-            unit.accounts.add(a_payment_account(number, expiry_notice_at=due_at))
-        unit.accounts.add(a_payment_account(4, expiry_notice_at=NOW - DAY * 2))
+            unit.accounts.add(an_account(number, expiry_notice_at=due_at))
+        unit.accounts.add(an_account(4, expiry_notice_at=NOW - DAY * 2))
     spoil(storage, f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{unreadable}'")
 
     found = []

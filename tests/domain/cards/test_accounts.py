@@ -9,7 +9,7 @@ from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, OTHER_GUES
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import Permission
-from tests.builders import CENTER_ID, PROVIDER, a_guest, a_payment_account
+from tests.builders import CENTER_ID, PROVIDER, a_guest, an_account
 from tests.installation import Installation
 
 
@@ -111,7 +111,7 @@ def test_edit_or_delete_permission_removes(
     ],
 )
 def test_a_card_expires_with_the_last_day_of_its_month(now: datetime, expired: bool) -> None:
-    assert a_payment_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
+    assert an_account(expiry_month=9, expiry_year=2031).has_expired(now) is expired
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
 ) -> None:
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
 
-    assert a_payment_account(**changes).is_same_card(a_payment_account(), configuration) is is_same
+    assert an_account(**changes).is_same_card(an_account(), configuration) is is_same

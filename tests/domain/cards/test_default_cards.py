@@ -5,22 +5,20 @@ from __future__ import annotations
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import MAY_ADD_CARDS, Caller, Permission
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, a_payment_account
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest, an_account
 from tests.installation import GOOD_CARD, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 
 
-def choose(
-    installation: Installation, account: PaymentAccount, caller: Caller | None = None
-) -> None:
+def choose(installation: Installation, account: Account, caller: Caller | None = None) -> None:
     installation.use_cases.choose_default_card(
         caller or installation.caller, guest_id=GUEST_ID, account_id=account.account_id
     )
 
 
-def remove(installation: Installation, account: PaymentAccount) -> None:
+def remove(installation: Installation, account: Account) -> None:
     installation.use_cases.remove_account(
         installation.caller, guest_id=GUEST_ID, account_id=account.account_id
     )
@@ -100,9 +98,9 @@ def test_removing_another_card_keeps_the_default(installation: Installation) -> 
 
 
 @pytest.fixture
-def by_older_release(installation: Installation) -> list[PaymentAccount]:
+def by_older_release(installation: Installation) -> list[Account]:
     """Cards of an older release, which may still run beside this one and knows no default."""
-    accounts = [a_payment_account(number) for number in (1, 2, 3)]
+    accounts = [an_account(number) for number in (1, 2, 3)]
     with installation.storage.write() as unit:
         for account in accounts:
             unit.accounts.add(account)
@@ -119,7 +117,7 @@ def test_a_card_stored_beside_cards_without_a_default_is_the_default(
 
 
 def test_cards_without_a_default_get_one(
-    installation: Installation, by_older_release: list[PaymentAccount]
+    installation: Installation, by_older_release: list[Account]
 ) -> None:
     remove(installation, by_older_release[0])
     assert defaults(installation) == [by_older_release[2].account_id]

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from adapters.psp.contract.clock import START
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.discard import Discard, UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.retries import LEASE, is_alarming, next_retry
@@ -15,7 +15,7 @@ from tests.installation import Installation, Trouble
 SECOND = timedelta(seconds=1)
 
 
-def note(installation: Installation, account: PaymentAccount) -> Discard | None:
+def note(installation: Installation, account: Account) -> Discard | None:
     """Note that the account's token is to be discarded, and give what is noted of it then."""
     with installation.storage.write() as unit:
         note_discard(unit, UnkeptToken.of(account), now=installation.clock.now())
@@ -23,14 +23,14 @@ def note(installation: Installation, account: PaymentAccount) -> Discard | None:
     return noted(installation, account)
 
 
-def noted(installation: Installation, account: PaymentAccount) -> Discard | None:
+def noted(installation: Installation, account: Account) -> Discard | None:
     """Return what is noted of the account's token."""
     with installation.storage.read() as unit:
         return unit.discards.get(account.provider, account.merchant_account, account.token)
 
 
 @pytest.fixture
-def removed(installation: Installation) -> PaymentAccount:
+def removed(installation: Installation) -> Account:
     return installation.removed_card()
 
 
@@ -39,7 +39,7 @@ def test_a_token_that_an_active_account_holds_is_not_noted(installation: Install
 
 
 def test_a_discard_that_is_under_way_stays_as_it_is(
-    installation: Installation, removed: PaymentAccount
+    installation: Installation, removed: Account
 ) -> None:
     taken = installation.reconcile.discard_token.take()
     assert taken is not None
@@ -57,7 +57,7 @@ def test_a_discard_that_is_under_way_stays_as_it_is(
 )
 def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
     installation: Installation,
-    removed: PaymentAccount,
+    removed: Account,
     typed_after: timedelta,
     *,
     may_be_kept: bool,
@@ -74,7 +74,7 @@ def test_a_token_that_the_psp_tells_of_again_is_discarded_again(
 
 
 def test_a_discard_that_is_done_is_silent_no_more(
-    installation: Installation, removed: PaymentAccount
+    installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     installation.reconcile()
@@ -88,7 +88,7 @@ def test_a_discard_that_is_done_is_silent_no_more(
 
 
 def test_a_discard_that_is_taken_is_given_back_after_a_while(
-    installation: Installation, removed: PaymentAccount
+    installation: Installation, removed: Account
 ) -> None:
     discard_token = installation.reconcile.discard_token
     taken = discard_token.take()
@@ -102,7 +102,7 @@ def test_a_discard_that_is_taken_is_given_back_after_a_while(
 
 
 def test_who_took_a_discard_over_is_not_overruled(
-    installation: Installation, removed: PaymentAccount
+    installation: Installation, removed: Account
 ) -> None:
     """A process is paused in its call for longer than its lease lasts."""
     discard_token = installation.reconcile.discard_token

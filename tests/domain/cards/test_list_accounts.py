@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,
@@ -26,7 +26,7 @@ def listed(
     center_ids: Sequence[str] = (),
     pages: Sequence[str] = (),
     sizes: Sequence[str] = (),
-) -> Page[PaymentAccount]:
+) -> Page[Account]:
     return installation.use_cases.list_accounts(
         caller or installation.caller,
         guest_id=guest_id,

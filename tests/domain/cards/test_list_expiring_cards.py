@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.errors import (
     InvalidCenterId,
     InvalidField,
@@ -15,7 +15,7 @@ from domain.errors import (
 )
 from domain.pagination import Page
 from domain.permissions import MAY_VIEW_CARDS, Caller, Permission
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_payment_account
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_account
 from tests.installation import Installation
 
 
@@ -26,7 +26,7 @@ def listed(
     center_id: str = CENTER_ID,
     pages: Sequence[str] = (),
     sizes: Sequence[str] = (),
-) -> Page[PaymentAccount]:
+) -> Page[Account]:
     return installation.use_cases.list_expiring_cards(
         caller or installation.caller,
         center_id=center_id,
@@ -40,19 +40,19 @@ def fill(installation: Installation) -> None:
     """Store cards 1 to 8. The first five are active at the center, and expire in this order."""
     with installation.storage.write() as unit:
         for account in (
-            a_payment_account(5, expiry_month=1, expiry_year=2028),
-            a_payment_account(4, expiry_month=2, expiry_year=2027),
-            a_payment_account(2, expiry_month=12, expiry_year=2026),
-            a_payment_account(3, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
-            a_payment_account(1, expiry_month=3, expiry_year=2020),
-            a_payment_account(7, expiry_month=1, expiry_year=2026, removed_at=NOW),
-            a_payment_account(8, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
+            an_account(5, expiry_month=1, expiry_year=2028),
+            an_account(4, expiry_month=2, expiry_year=2027),
+            an_account(2, expiry_month=12, expiry_year=2026),
+            an_account(3, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
+            an_account(1, expiry_month=3, expiry_year=2020),
+            an_account(7, expiry_month=1, expiry_year=2026, removed_at=NOW),
+            an_account(8, expiry_month=1, expiry_year=2026, center_id=OTHER_CENTER_ID),
         ):
             unit.accounts.add(account)
         unit.commit()
 
 
-def numbers(page: Page[PaymentAccount]) -> list[int]:
+def numbers(page: Page[Account]) -> list[int]:
     return [int(account.fingerprint.removeprefix("fingerprint-")) for account in page.items]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW
-from domain.cards.account import PaymentAccount
+from domain.cards.account import Account
 from domain.cards.notice_expiry import MAX_PER_UNIT
 from domain.centers.center import CenterNotFound
 from domain.errors import InvalidField
@@ -30,7 +30,7 @@ from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
     a_center,
-    a_payment_account,
+    an_account,
     an_event_delivery,
 )
 from tests.databases import transaction_of
@@ -432,7 +432,7 @@ class TestExpiry:
     """The cards in these tests expire in September 2031, so their last day is the 30th."""
 
     @pytest.fixture
-    def account(self, installation: Installation, endpoint: EventEndpoint) -> PaymentAccount:
+    def account(self, installation: Installation, endpoint: EventEndpoint) -> Account:
         return installation.stored_card()
 
     def noticed(self, installation: Installation, day: datetime) -> list[str | None]:
@@ -448,7 +448,7 @@ class TestExpiry:
         return [each.reason for each in reversed(of_expiry)]
 
     def test_is_told_thirty_and_seven_days_before_the_last_day_once_each(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 8, 30, 23, 59, tzinfo=UTC)) == []
         month = ["expires_in_30_days"]
@@ -459,7 +459,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == both
 
     def test_is_told_late_if_no_worker_ran_but_not_after_the_last_day(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         late = ["expires_in_7_days"]
         assert self.noticed(installation, datetime(2031, 9, 30, 23, 59, tzinfo=UTC)) == late
@@ -467,11 +467,11 @@ class TestExpiry:
 
     # Shows F46.
     def test_is_told_however_many_accounts_before_it_cannot_be_read(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         with installation.storage.write() as unit:
             for number in range(MAX_PER_UNIT):
-                unit.accounts.add(a_payment_account(number, expiry_notice_at=account.created_at))
+                unit.accounts.add(an_account(number, expiry_notice_at=account.created_at))
             unit.commit()
         stored_by_another_release(
             installation,
@@ -481,13 +481,13 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
 
     def test_of_an_expired_card_is_not_told(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 10, 1, tzinfo=UTC)) == []
 
     @pytest.mark.parametrize("is_older_release", [False, True])
     def test_of_a_removed_card_is_not_told(
-        self, installation: Installation, account: PaymentAccount, is_older_release: bool
+        self, installation: Installation, account: Account, is_older_release: bool
     ) -> None:
         installation.use_cases.remove_account(
             installation.caller, guest_id=account.guest_id, account_id=account.account_id
@@ -508,7 +508,7 @@ class TestExpiry:
         assert self.noticed(installation, datetime(2031, 9, 29, tzinfo=UTC)) == late
 
     def test_of_a_renewed_card_counts_from_its_new_date(
-        self, installation: Installation, account: PaymentAccount
+        self, installation: Installation, account: Account
     ) -> None:
         session = installation.opened_session()
         installation.type_card(session, expiry=(1, 2034))

@@ -24,7 +24,7 @@ from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
 from domain.sessions.session import POLL_EVERY, Failure, SessionStatus
 from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
-from tests.builders import a_configuration, a_discard, a_payment_account, a_session, an_attempt
+from tests.builders import a_configuration, a_discard, a_session, an_account, an_attempt
 
 NEW_ID: Final = AccountId(a_uuid(900))
 LATER: Final = NOW + timedelta(minutes=1)
@@ -50,8 +50,8 @@ TOKEN: Final = UnkeptToken(
 NO_CARD: Final = NoCardCollected(
     guest_reference=CARD.guest_reference, token=CARD.token, collected_at=LATER
 )
-SAME_CARD: Final = a_payment_account(1)
-OTHER_CARD: Final = a_payment_account(2)
+SAME_CARD: Final = an_account(1)
+OTHER_CARD: Final = an_account(2)
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 

@@ -11,7 +11,7 @@ from adapters.system import RandomIds
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from tests.adapters.events.receiver import read_event
-from tests.builders import CENTER_ID, a_center, a_payment_account
+from tests.builders import CENTER_ID, a_center, an_account
 from tests.databases import transaction_of
 from tests.entrypoints.conftest import CommandLine
 from tests.event_receiver import EventReceiver
@@ -26,7 +26,7 @@ def a_card_is_stored(cardonfile: CommandLine) -> None:
             unit,
             RandomIds(),
             EventType.ACCOUNT_STORED,
-            a_payment_account(),
+            an_account(),
             now=datetime.now(UTC),
         )
         unit.commit()
