@@ -24,14 +24,21 @@ TESTS_OF_PROMISES: Final = ROOT / "docs" / "tests-of-promises.md"
 BLOCK: Final = re.compile(r"(<!--(\w+)-->\n).*?(<!--end-->)", re.DOTALL)
 _SHOWS: Final = re.compile(r"\s*# Shows ([IFS]\d+(?:, [IFS]\d+)*)\.")
 
-_OF_EVERY_OPERATION: Final = {
+# The page says once which operations have these refusals and these fields.
+_COMMON_REFUSALS: Final = {
     "internal_error",
     "invalid_request",
+    "invalid_request_body",
+    "page_parameter_invalid",
+    "request_body_too_large",
     "service_unavailable",
+    "too_many_items",
     "too_many_requests",
+    "unsupported_media_type",
     "user_not_authenticated",
     "user_not_authorized",
 }
+_COMMON_FIELDS: Final = {"success", "error"}
 _FORMATS: Final = {"date": "date", "date-time": "time", "uri": "URI", "uuid": "UUID"}
 
 Json: TypeAlias = dict[str, Any]  # a part of the OpenAPI document
@@ -82,7 +89,7 @@ def _input(operation: Json) -> Iterator[str]:
             about = parameter["description"].rstrip(".")
             yield f"`{name}` ({parameter['in']}{needed}): {about}"
     if "page" in parameters:
-        yield "`page`, `size` (query, optional): see [lists](#lists)"
+        yield "`page`, `size`: see [lists](#lists)"
     if (body := _content(operation.get("requestBody", {}))) and "$ref" in body:
         yield f"Body: {_link(body)}"
 
@@ -95,7 +102,7 @@ def _output(responses: Json, schemas: Json) -> Iterator[str]:
     refused = []
     for status, response in responses.items():
         types = response["headers"][ERROR_TYPE]["schema"]["enum"] if status != "200" else ()
-        if own := [f"`{each}`" for each in types if each not in _OF_EVERY_OPERATION]:
+        if own := [f"`{each}`" for each in types if each not in _COMMON_REFUSALS]:
             refused.append(f"{status} {', '.join(own)}")
     if refused:
         yield f"Refusals: {'; '.join(refused)}"
@@ -125,15 +132,21 @@ def _inline(reference: Json, schemas: Json) -> str:
 
 
 def _schema(name: str, schemas: Json) -> str:
-    fields = schemas[name]["properties"]
+    fields = _own_fields(schemas[name])
     lines = []
     for other, schema in schemas.items():
-        if other != name and _is_contained(schema["properties"], fields):
-            fields = {key: kind for key, kind in fields.items() if key not in schema["properties"]}
+        some = _own_fields(schema)
+        if other != name and some and _is_contained(some, fields):
+            fields = {key: kind for key, kind in fields.items() if key not in some}
             lines.append(f"- {_inline({'$ref': other}, schemas)}, and\n")
     for field, schema in fields.items():
         lines.extend(_fields(field, schema, schemas, required=_required(name, schemas)))
     return "".join(lines)
+
+
+def _own_fields(schema: Json) -> Json:
+    fields: Json = schema["properties"]
+    return {name: kind for name, kind in fields.items() if name not in _COMMON_FIELDS}
 
 
 def _is_contained(some: Json, fields: Json) -> bool:

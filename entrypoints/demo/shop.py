@@ -26,7 +26,7 @@ REMOVED: Final = "card_removed"
 EVENTS: Final = "/events"
 LOOK_AGAIN_SECONDS: Final = 3
 MAX_LOOKS: Final = 20
-"""How often the page looks by itself: for a minute, as `readSession` in docs/http-api.md says."""
+"""How often the page looks by itself: for a minute, as docs/integrating.md says."""
 
 _HERE: Final = Path(__file__).parent
 _TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
