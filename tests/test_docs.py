@@ -136,10 +136,10 @@ class TestHttpApi:
 
 
 class TestOperations:
-    def test_the_table_of_settings_is_that_of_the_code(self) -> None:
-        listed = {row[0] for row in table_rows(section(doc("operations.md"), "Settings"))}
+    def test_the_settings_that_are_listed_are_those_of_the_code(self) -> None:
+        described = section(doc("operations.md"), "Settings")
 
-        assert {name for name in listed if _SETTING.fullmatch(name)} == settings_of_code()
+        assert set(re.findall(r"^- `(\w+)`", described, re.MULTILINE)) == settings_of_code()
 
     def test_no_page_names_a_setting_that_the_code_does_not_read(self) -> None:
         # Some are read by tests, and some by the sample PSP of another distribution.
@@ -160,13 +160,11 @@ class TestOperations:
         assert {" ".join(("cardonfile", *path)) for path, _ in commands(main)} <= headings
 
     def test_the_columns_of_imports_are_those_of_the_code(self) -> None:
-        columns = defaultdict(list)
-        file = ""
-        for row in table_rows(section(doc("operations.md"), "cardonfile import"))[1:]:
-            file = row[0] or file
-            columns[file].append(row[1])
+        described = section(doc("operations.md"), "cardonfile import")
+        listed = dict(re.findall(r"^- (\w+): (.+)$", described, re.MULTILINE))
 
-        assert {what: list(kind.columns) for what, kind in KINDS.items()}.items() <= columns.items()
+        columns = {what: re.findall(r"`(\w+)`", names) for what, names in listed.items()}
+        assert columns == {what: list(kind.columns) for what, kind in KINDS.items()}
 
     def test_the_events_that_are_listed_are_those_that_the_code_logs(self) -> None:
         logged = {name for path in CODE for name in _EVENT.findall(path.read_text())}
