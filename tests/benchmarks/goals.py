@@ -120,7 +120,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
 
 def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     section = "beside_burner" if has_burner else "add_card"
-    where = ", beside a burner on two cores" if has_burner else ""
+    where = ", beside a burner" if has_burner else ""
 
     def figures(figure: str, server: str, connections: int) -> list[float]:
         return loads(results, figure, server, connections=connections, section=section)

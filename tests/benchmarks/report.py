@@ -43,6 +43,8 @@ _FEW_ROUNDS: Final = " **So few rounds show only that everything runs.**"
 
 Cells = Sequence[str]
 
+_LOAD: Final = ("A second", "Median, ms", "99th percentile, ms", "CPU, s", "Failed")
+
 
 def write() -> Path:
     """Write the page; return its path from the root."""
@@ -59,23 +61,22 @@ def page() -> str:
 # Benchmarks
 
 What add-card, lists, imports and the start cost, compared with programs that do the same work on the same machine. The tables
-and marks are computed from the measurements in [results.json](benchmarks/results.json) and
-[growth.json](benchmarks/growth.json); [where the time goes](#where-the-time-goes) is written by hand.
+are computed from [results.json](benchmarks/results.json) and [growth.json](benchmarks/growth.json).
 
 ```sh
 make bench
 make bench-growth
 ```
 
-The first takes about 25 minutes, and names the goals that it missed; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
-`SECONDS=10` set how many rounds and how long.
+The first takes about 25 minutes, and names the goals that it missed; the second about 10, and 15 GB of disk. Both need Linux,
+`wrk` and `sqlite3`. `ROUNDS=9` and `SECONDS=10` set how many rounds and how long.
 
 Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are computed within a round; brackets
 contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
 
 ## Goals
 
-{_table(["What", "Target", "Wanted", "Measured", "Met"], map(_goal, goals(results, growth)))}
+{_table(["What", "Target", "Measured", "Met"], map(_goal, goals(results, growth)))}
 
 ## What is compared
 
@@ -83,14 +84,12 @@ Each program authenticates the caller by the hash of a token, looks up center an
 under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
 `journal_mode=WAL` and `synchronous=FULL`. PostgreSQL runs on the same machine with `fsync` and `synchronous_commit` on.
 
-| Name | What it is |
-|---|---|
-| {OURS} | granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`). |
-| {ON_WAITRESS} | `cardonfile serve` with the same settings. |
-| Flask | gunicorn with {FLASK_THREADS} threads, its best number, and scoped sessions; no access log, its default. |
-| floor | A Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log. |
+- **{OURS}**: granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`).
+- **{ON_WAITRESS}**: `cardonfile serve` with the same settings.
+- **Flask**: gunicorn with {FLASK_THREADS} threads, its best number, scoped sessions and a pool of up to 15 connections; no access log.
+- **floor**: a Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log.
 
-Flask and the floor are in `tests/benchmarks/peers/`. Flask has SQLAlchemy's default pool of up to 15 connections.
+Flask and the floor are in `tests/benchmarks/peers/`.
 
 ## The machine
 
@@ -102,7 +101,7 @@ One process, SQLite. `wrk` sends a connection's next request after the last resp
 requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connections and responses after more than 2 seconds;
 they are not in the throughput.
 
-{_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _loads(results, CONNECTIONS))}
+{_table(["Server", "Connections", *_LOAD], _loads(results, CONNECTIONS))}
 
 {OURS} against each, at 16 connections:
 
@@ -110,18 +109,18 @@ they are not in the throughput.
 
 Beside a burner, a process that never rests: `wrk`, all servers and the burner on two cores of the machine.
 
-{_table(["Server", "Connections", "A second", "Median", "99th percentile", "CPU", "Failed"], _beside_burner(results))}
+{_table(["Server", "Connections", *_LOAD], _beside_burner(results))}
 
 {CLIENTS} clients of `cardonfile serve` send {REQUESTS} requests each without waiting for a response, and new clients come one after the
 other. How long the slowest of these waits for its response, in seconds:
 
-{_table(["Beside", "Longest wait", "Memory"], _pipelines(results))}
+{_table(["Beside", "Longest wait", "Memory, MB"], _pipelines(results))}
 
 ## More processes, and PostgreSQL
 
 16 connections. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
 
-{_table(["Server", "Database", "Processes", "A second", "Median", "99th percentile", "CPU", "Failed"], _settings(results))}
+{_table(["Server", "Database", "Processes", *_LOAD], _settings(results))}
 
 {_table(["", "Throughput", "99th percentile"], _changes(results))}
 
@@ -152,14 +151,14 @@ With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a
 Guests from a CSV file into an empty table. `cardonfile import` checks the whole file, then stores 500 rows at a time with a pause
 of 5 ms after each, so that a running service can write. `.import` of SQLite's shell does none of that.
 
-{_table(["How", "Rows", "Seconds", "Peak memory"], _imports(results))}
+{_table(["How", "Rows", "Seconds", "Peak memory, MB"], _imports(results))}
 
 ## Start and memory
 
 From the start of the process to its first add-card, and memory (RSS, all its processes) a second later. cardonfile and the floor
 run from an environment with the dependencies of the service alone, as `make install` makes it.
 
-{_table(["Server", "First answer", "Memory at rest"], _starts(results))}
+{_table(["Server", "First answer, s", "Memory at rest, MB"], _starts(results))}
 
 {OURS} under load: {", ".join(map(_memory, results.measured["memory"]))}.
 """,
@@ -189,15 +188,14 @@ def _growth(growth: Results) -> str:
         where = {"sessions": size, "connections": connections}
         database_mb = growth.figures("growth", "database_mb", **where)[0]
         figures = _figures(growth, "growth", **where)
-        rows.append([f"{size:,}", f"{database_mb:,.0f} MB", str(connections), *figures])
-    header = ["Sessions", "Database", "Connections", "A second", "Median", "99th percentile"]
+        rows.append([f"{size:,}", f"{database_mb:,.0f}", str(connections), *figures])
     return f"""\
 ## Growth
 
 Add-card with many stored sessions, one process, SQLite. One session in four has collected a card. {growth.rounds} rounds, on
-{growth.machine.processor}, {growth.machine.cores} cores: not to be compared with the tables above if the machine is another.
+{growth.machine.processor}, {growth.machine.cores} cores: compare with the tables above only if the machine is the same.
 
-{_table([*header, "CPU", "Failed"], rows)}
+{_table(["Sessions", "Database, MB", "Connections", *_LOAD], rows)}
 """
 
 
@@ -207,21 +205,13 @@ def _table(header: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> str:
 
 
 def _goal(goal: Goal) -> Cells:
-    def bound(target: float | None) -> str:
-        if target is None:
-            return ""
-        return f"at {'least' if goal.at_least else 'most'} {target:g}{goal.unit}"
-
+    target = f"at {'least' if goal.at_least else 'most'} {goal.target:g}{goal.unit}"
+    if goal.wanted is not None:
+        target += f", wanted {goal.wanted:g}{goal.unit}"
     met = "yes" if goal.reaches(goal.target) else "**no**"
     if goal.wanted is not None and goal.reaches(goal.wanted):
         met = "yes, as wanted"
-    return [
-        goal.what,
-        bound(goal.target),
-        bound(goal.wanted),
-        _spread(goal.measured, goal.decimals, goal.unit),
-        met,
-    ]
+    return [goal.what, target, _spread(goal.measured, goal.decimals, goal.unit), met]
 
 
 def _spread(values: Sequence[float], decimals: int = 2, unit: str = "×") -> str:
@@ -241,10 +231,10 @@ def _machine(machine: Machine) -> str:
 
 
 def _figures(results: Results, section: str, **where: str | int) -> Cells:
-    def show(figure: str, decimals: int, unit: str) -> str:
+    def show(figure: str, decimals: int) -> str:
         values = results.figures(section, figure, **where)
         measured = [value for value, count in zip(values, responses, strict=True) if count]
-        return f"{statistics.median(measured):.{decimals}f}{unit}" if measured else "no answer"
+        return f"{statistics.median(measured):.{decimals}f}" if measured else "no answer"
 
     responses = results.figures(section, "responses", **where)
     failed = f"{sum(results.figures(section, 'failed', **where)):,.0f}"
@@ -254,9 +244,9 @@ def _figures(results: Results, section: str, **where: str | int) -> Cells:
         failed += f"; {silent} of {len(responses)} rounds without an answer"
     return [
         f"{statistics.median(results.figures(section, 'per_second', **where)):,.0f}",
-        show("p50_ms", 2, " ms"),
-        show("p99_ms", 1, " ms"),
-        show("cpu_seconds_per_thousand", 2, " s"),
+        show("p50_ms", 2),
+        show("p99_ms", 1),
+        show("cpu_seconds_per_thousand", 2),
         failed,
     ]
 
@@ -282,7 +272,7 @@ def _pipelines(results: Results) -> Iterator[Cells]:
             results.figures("pipelines", figure, has_burner=has_burner)
             for figure in ("longest_seconds", "memory_mb")
         )
-        yield [what, _spread(longest, 2, ""), f"{max(memory_mb):.0f} MB"]
+        yield [what, _spread(longest, 2, ""), f"{max(memory_mb):.0f}"]
 
 
 def _against(results: Results) -> Iterator[Cells]:
@@ -359,14 +349,14 @@ def _imports(results: Results) -> Iterator[Cells]:
         for how in (OUR_IMPORT, SHELL):
             seconds = results.figures("imports", "seconds", how=how, rows=rows)
             peak_mb = max(results.figures("imports", "peak_mb", how=how, rows=rows))
-            yield [f"`{how}`", f"{rows:,}", _spread(seconds, 2, ""), f"{peak_mb:.0f} MB"]
+            yield [f"`{how}`", f"{rows:,}", _spread(seconds, 2, ""), f"{peak_mb:.0f}"]
 
 
 def _starts(results: Results) -> Iterator[Cells]:
     for name in dict.fromkeys(row["server"] for row in results.measured["starts"]):
         seconds = results.figures("starts", "seconds", server=name)
         memory_mb = statistics.median(results.figures("starts", "memory_mb", server=name))
-        yield [name, _spread(seconds, 2, " s"), f"{memory_mb:.0f} MB"]
+        yield [name, _spread(seconds, 2, ""), f"{memory_mb:.0f}"]
 
 
 def _memory(row: Row) -> str:
