@@ -82,6 +82,8 @@ def _operation(method: str, path: str, operation: Json, schemas: Json) -> str:
 
 
 def _input(operation: Json) -> Iterator[str]:
+    if "303" in operation["responses"]:
+        return  # The parameters of a link are part of it: clients do not choose them.
     parameters = {each["name"]: each for each in operation.get("parameters", ())}
     for name, parameter in parameters.items():
         if parameter["in"] != "path" and name not in ("page", "size"):
