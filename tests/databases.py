@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlite_utils import Database
 
 from adapters.sqlite.migrations import MIGRATIONS, migrate
-from domain.storage import UnitOfWork
+from domain.storage import Storage, UnitOfWork
 
 OF_0_1_0: Final = (
     "m001_records_on_file",
@@ -40,6 +40,14 @@ def _migrated() -> bytes:
         path = Path(folder) / "migrated.db"
         migrate(path)
         return path.read_bytes()
+
+
+def change_by_hand(storage: Storage, *statements: str, **values: str) -> None:
+    """Run statements past the repositories and commit, as another release or an operator may."""
+    with storage.write() as unit:
+        for statement in statements:
+            transaction_of(unit).execute(statement, values)
+        unit.commit()
 
 
 def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's

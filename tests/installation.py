@@ -54,7 +54,7 @@ from domain.storage import Result, WriteUnit
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest
-from tests.databases import make_database, transaction_of
+from tests.databases import change_by_hand, make_database
 from tests.use_cases import UseCases
 
 BASE_URL: Final = "http://127.0.0.1:8000"
@@ -226,9 +226,7 @@ class Installation:
 
     def loses(self, table: str) -> None:
         """Delete every row of a table, as an operator may do by hand."""
-        with self.storage.write() as unit:
-            transaction_of(unit).execute(f"DELETE FROM {table}")
-            unit.commit()
+        change_by_hand(self.storage, f"DELETE FROM {table}")
 
     # Any: `changes` are fields of PaymentConfiguration, and of AddCardRequest below.
     def configure(self, center_id: CenterId = CENTER_ID, **changes: Any) -> None:

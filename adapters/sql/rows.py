@@ -79,6 +79,7 @@ class Rows(Generic[Record]):
         self.parameters = ", ".join(f":{column}" for column in stored)
         self.select = f"SELECT {self.listed} FROM {table} "
         self.insert = f"INSERT INTO {table} ({', '.join(stored)}) VALUES ({self.parameters}) "
+        self.insert_new = f"{self.insert}ON CONFLICT DO NOTHING"
         self.update = f"UPDATE {table} SET {changes} {self._by_key}"
         self.or_replace = f"ON CONFLICT ({self.key}) DO UPDATE SET {from_excluded}"
 

@@ -16,6 +16,7 @@ from domain.identifiers import (
     GuestId,
     MerchantAccount,
     ProviderName,
+    PspAccount,
     TokenId,
 )
 from domain.pagination import Page, PageRequest
@@ -49,13 +50,15 @@ class Account(Card):
     expiry_notice_at: datetime | None = None
     is_default: bool = False
 
+    @property
+    def psp_account(self) -> PspAccount:
+        """The merchant account at its PSP."""
+        return PspAccount(self.provider, self.merchant_account)
+
     def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
         """Return whether `card` is this account's card, at the same merchant account."""
-        return (self.provider, self.merchant_account, self.fingerprint) == (
-            configuration.provider,
-            configuration.merchant_account,
-            card.fingerprint,
-        )
+        is_there = self.psp_account == configuration.psp_account
+        return is_there and self.fingerprint == card.fingerprint
 
     def renewed(
         self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime

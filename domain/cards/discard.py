@@ -24,7 +24,7 @@ class UnkeptToken(NamedTuple):
     def of(cls, account: Account) -> UnkeptToken:
         """Return the token that an account held until now."""
         return cls(
-            psp_account=PspAccount(account.provider, account.merchant_account),
+            psp_account=account.psp_account,
             guest_reference=account.guest_reference,
             token=account.token,
             collected_at=account.consented_at,

@@ -377,6 +377,7 @@ def test_a_client_that_leaves_is_logged_without_the_path(caplog: pytest.LogCaptu
         has_left.wait(DEADLINE_SECONDS)
         while True:
             yield b"x" * 100_000
+            time.sleep(0.01)  # else the main thread might never get at the connection
 
     with server_of(respond) as port:
         with connected(port) as leaving:

@@ -14,7 +14,7 @@ from domain.events.event import EventType
 from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
 from tests.builders import a_product
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
@@ -43,17 +43,10 @@ def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ins
         installed.close()
 
 
-def execute(installation: Installation, *statements: str) -> None:
-    with installation.storage.write() as unit:
-        for statement in statements:
-            transaction_of(unit).execute(statement)
-        unit.commit()
-
-
 def migrate_as_the_next_release(installation: Installation) -> None:
     """Add a nullable column to every table, as docs/architecture.md requires."""
-    execute(
-        installation,
+    change_by_hand(
+        installation.storage,
         *(f"ALTER TABLE {table} ADD COLUMN of_the_next_release TEXT" for table in TABLES),
     )
 
@@ -100,8 +93,8 @@ class TestAReleaseWithoutNoticesOfExpiry:
 
     def test_stores_cards_whose_expiry_is_told(self, installation: Installation) -> None:
         known = ", ".join(each.name for each in fields(Account) if each.name != "expiry_notice_at")
-        execute(
-            installation,
+        change_by_hand(
+            installation.storage,
             f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
             "DELETE FROM payment_accounts",
             f"INSERT INTO payment_accounts ({known}) SELECT {known} FROM stored",
@@ -122,8 +115,8 @@ class TestAReleaseWithoutNoticesOfExpiry:
         installation.use_cases.remove_account(
             installation.caller, guest_id=account.guest_id, account_id=account.account_id
         )
-        execute(
-            installation,
+        change_by_hand(
+            installation.storage,
             f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'",
         )
 
@@ -137,8 +130,8 @@ def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
 ) -> None:
     session = installation.add_card()
     known = ", ".join(each.name for each in fields(CardSession) if each.name != "shows_guest")
-    execute(
-        installation,
+    change_by_hand(
+        installation.storage,
         f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM card_sessions",
         "DELETE FROM card_sessions",
         f"INSERT INTO card_sessions ({known}) SELECT {known} FROM stored",

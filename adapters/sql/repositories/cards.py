@@ -118,9 +118,7 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
 
     @override
     def add(self, discard: Discard) -> None:
-        self._transaction.execute(
-            _DISCARDS.insert + "ON CONFLICT DO NOTHING", _DISCARDS.row(discard)
-        )
+        self._transaction.execute(_DISCARDS.insert_new, _DISCARDS.row(discard))
 
     @override
     def get(

@@ -93,7 +93,7 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         self, now: datetime, *, until: datetime, except_to: Collection[EndpointId] = ()
     ) -> DueDelivery | None:
         queues = sorted(
-            self._due(now, except_to), key=lambda each: (each.kind, each.since, each.target)
+            self._due(now, except_to), key=lambda queue: (queue.kind, queue.since, queue.target)
         )
         taken = self._take(queues, self._rows.key, until)
         return taken and DueDelivery(taken[0], taken[1], until)

@@ -28,7 +28,7 @@ class SqlProducts(Repository, Products):
 
     @override
     def get(self, product_id: ProductId) -> Product | None:
-        return _PRODUCTS.find_one(self._transaction, "WHERE id = :id", {"id": product_id})
+        return _PRODUCTS.get(self._transaction, id=product_id)
 
     @override
     def page(self, center_id: CenterId, request: PageRequest) -> Page[Product]:

@@ -54,17 +54,17 @@ class Queues(Table[Record]):
             for name, due, ahead in found.fetchall()
             if due or ahead
         ]
-        return [each for each in queues if each.target not in except_to]
+        return [queue for queue in queues if queue.target not in except_to]
 
     def _take(self, queues: Iterable[Queue], returning: str, until: datetime) -> Any:
         """Lease the first due row of these queues, and return its columns, or None."""
-        for each in queues:
+        for queue in queues:
             taken = self._transaction.execute(
                 f"UPDATE {self._rows.table} SET due_at = :until WHERE ({self._rows.key}) = ("
                 f"SELECT {self._rows.key} FROM {self._rows.table} WHERE {self._name} = :queue "
                 "AND due_at >= :since AND due_at <= :last ORDER BY due_at LIMIT 1"
                 f"{self._dialect.skip_locked}) RETURNING {returning}",
-                {**each._asdict(), "queue": f"{each.target}/{each.kind}", "until": until},
+                {**queue._asdict(), "queue": f"{queue.target}/{queue.kind}", "until": until},
             ).fetchone()
             # There is none if another transaction has locked it meanwhile.
             if taken is not None:
@@ -80,6 +80,6 @@ class QueuesAtPsps(Queues[Record]):
         return bool(self._in_turn(now, except_at))
 
     def _in_turn(self, now: datetime, except_at: Collection[PspAccount]) -> list[Queue]:
-        queues = self._due(now, {"/".join(each) for each in except_at})
+        queues = self._due(now, {"/".join(account) for account in except_at})
         turn = now.microsecond % (len(queues) or 1)
         return queues[turn:] + queues[:turn]

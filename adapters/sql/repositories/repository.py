@@ -38,9 +38,7 @@ class Table(Repository, Generic[Record]):
 
     def add(self, record: Record) -> None:
         """Store a new record. Raises AlreadyStored when a unique constraint refuses it."""
-        added = self._transaction.execute(
-            self._rows.insert + "ON CONFLICT DO NOTHING", self._row(record)
-        )
+        added = self._transaction.execute(self._rows.insert_new, self._row(record))
         if added.rowcount == 0:
             raise AlreadyStored
 

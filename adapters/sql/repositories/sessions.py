@@ -169,7 +169,7 @@ class SqlRefusedCards(Repository, RefusedCards):
     @override
     def add(self, cards: Iterable[RefusedCard]) -> int:
         return self._transaction.execute_many(
-            _REFUSED_CARDS.insert + "ON CONFLICT DO NOTHING", map(_REFUSED_CARDS.row, cards)
+            _REFUSED_CARDS.insert_new, map(_REFUSED_CARDS.row, cards)
         )
 
     @override
@@ -242,7 +242,7 @@ class SqlEvidenceLog(Repository, EvidenceLog):
         if kept < at_most:
             content_hash = sha256(evidence.content.encode()).hexdigest()
             self._transaction.execute(
-                _EVIDENCE.insert + "ON CONFLICT DO NOTHING",
+                _EVIDENCE.insert_new,
                 _EVIDENCE.row(evidence) | {"token_id": token_id, "content_hash": content_hash},
             )
 

@@ -27,7 +27,7 @@ from tests.builders import (
     an_event_endpoint,
 )
 from tests.contracts.storage.records import DAY, MINUTE, committed
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 
 UNREADABLE: Final = "odd"
 
@@ -41,11 +41,6 @@ class DiscardOfAnotherRelease(Discard):
             raise ValueError
 
 
-def spoil(storage: Storage, statement: str) -> None:
-    with committed(storage) as unit:
-        transaction_of(unit).execute(statement)
-
-
 def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +52,9 @@ def test_an_unreadable_account_does_not_stay_the_first_whose_notice_is_due(
             due_at = NOW - DAY / number
             unit.accounts.add(an_account(number, expiry_notice_at=due_at))
         unit.accounts.add(an_account(4, expiry_notice_at=NOW - DAY * 2))
-    spoil(storage, f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{unreadable}'")
+    change_by_hand(
+        storage, f"UPDATE payment_accounts SET source = 99 WHERE account_id = '{unreadable}'"
+    )
 
     found = []
     with capture_logs() as lines:
@@ -118,7 +115,7 @@ def test_lists_for_operators_leave_unreadable_rows_out(storage: Storage) -> None
         f"UPDATE event_deliveries SET status = 'lost' WHERE endpoint_id <> '{other}'",
         "UPDATE access_tokens SET caller = '{}' WHERE token_hash <> 'other'",
     ):
-        spoil(storage, statement)
+        change_by_hand(storage, statement)
 
     with storage.read() as unit:
         assert [each.endpoint_id for each in unit.event_endpoints.all()] == [other]
@@ -137,7 +134,7 @@ def test_lists_for_operators_leave_unreadable_rows_out(storage: Storage) -> None
 def test_an_unreadable_configuration_still_names_its_merchant_account(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.configurations.put(CENTER_ID, a_configuration())
-    spoil(storage, "UPDATE payment_configurations SET cards_per_guest = 'three'")
+    change_by_hand(storage, "UPDATE payment_configurations SET cards_per_guest = 'three'")
 
     with storage.read() as unit:
         assert unit.configurations.all() == ()

@@ -33,7 +33,7 @@ from tests.builders import (
     an_account,
     an_event_delivery,
 )
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -68,12 +68,6 @@ def added(
 
 def deliveries(installation: Installation, *, failed: bool = False) -> Sequence[EventDelivery]:
     return installation.container.list_event_deliveries()(limit=1_000, only_failed=failed)
-
-
-def stored_by_another_release(installation: Installation, statement: str) -> None:
-    with installation.storage.write() as unit:
-        transaction_of(unit).execute(statement)
-        unit.commit()
 
 
 class TestWhatIsTold:
@@ -285,8 +279,8 @@ class TestDelivery:
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.stored_card()
-        stored_by_another_release(
-            installation,
+        change_by_hand(
+            installation.storage,
             "UPDATE event_deliveries SET event = replace(event, 'account.stored', 'account.sold')",
         )
         installation.clock.advance(timedelta(seconds=1))
@@ -473,8 +467,8 @@ class TestExpiry:
             for number in range(MAX_PER_UNIT):
                 unit.accounts.add(an_account(number, expiry_notice_at=account.created_at))
             unit.commit()
-        stored_by_another_release(
-            installation,
+        change_by_hand(
+            installation.storage,
             f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{account.account_id}'",
         )
         month = ["expires_in_30_days"]
@@ -559,8 +553,8 @@ class TestEndpoints:
     def test_may_take_types_of_a_newer_release(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
-        stored_by_another_release(
-            installation,
+        change_by_hand(
+            installation.storage,
             "UPDATE event_endpoints SET types = replace(types, 'session.failed', 'account.sold')",
         )
         installation.stored_card()
@@ -574,8 +568,8 @@ class TestEndpoints:
     ) -> None:
         unreadable = added(installation, "https://other.example").endpoint_id
         installation.stored_card()
-        stored_by_another_release(
-            installation,
+        change_by_hand(
+            installation.storage,
             f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'",
         )
         installation.stored_card(OTHER_GOOD_CARD)

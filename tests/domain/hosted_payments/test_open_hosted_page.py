@@ -16,7 +16,7 @@ from domain.psps.hosted_page import CONSENT_VERSION
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ANSWERED_WITHIN, MAX_ATTEMPTS, SessionStatus
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
 
@@ -442,13 +442,12 @@ class TestGuestAtThePsp:
         self, installation: Installation
     ) -> None:
         before = installation.stored_card().guest_reference
-        with installation.storage.write() as unit:
-            transaction_of(unit).execute(
-                "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
-                "FROM psp_guests"
-            )
-            transaction_of(unit).execute("DELETE FROM psp_guests")
-            unit.commit()
+        change_by_hand(
+            installation.storage,
+            "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
+            "FROM psp_guests",
+            "DELETE FROM psp_guests",
+        )
 
         assert self.guest_of(installation) != before
         (account,) = installation.accounts()

@@ -17,7 +17,7 @@ from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession, Progress, SessionStatus
 from domain.storage import Result, WriteUnit
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 SECOND = timedelta(seconds=1)
@@ -34,6 +34,17 @@ def cancel_all_of(installation: Installation) -> int:
     """Cancel all open sessions of the caller, to whom a token was issued."""
     installation.token_for(installation.caller)
     return installation.container.cancel_sessions_of_caller()(installation.caller.name)
+
+
+def cancelled_before_its_card(installation: Installation) -> CardSession:
+    """Return a session whose card was typed after it was cancelled, while the PSP was away."""
+    session = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    cancel(installation, session)
+    installation.clock.advance(SECOND)
+    installation.type_card(session)
+    installation.provider.recover()
+    return session
 
 
 def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) -> None:
@@ -70,12 +81,7 @@ def test_a_card_collected_before_is_stored(installation: Installation) -> None:
 
 # Shows I3.
 def test_a_card_collected_later_is_discarded(installation: Installation) -> None:
-    session = installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    cancel(installation, session)
-    installation.clock.advance(SECOND)
-    installation.type_card(session)
-    installation.provider.recover()
+    session = cancelled_before_its_card(installation)
     installation.clock.advance(timedelta(seconds=30))
 
     installation.reconcile_until_idle()
@@ -89,15 +95,10 @@ def test_a_card_collected_later_is_discarded(installation: Installation) -> None
 def test_a_card_collected_later_is_discarded_also_when_its_center_cannot_be_read(
     installation: Installation,
 ) -> None:
-    session = installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    cancel(installation, session)
-    installation.clock.advance(SECOND)
-    installation.type_card(session)
-    installation.provider.recover()
-    with installation.storage.write() as unit:
-        transaction_of(unit).execute("UPDATE payment_configurations SET cards_per_guest = 'three'")
-        unit.commit()
+    session = cancelled_before_its_card(installation)
+    change_by_hand(
+        installation.storage, "UPDATE payment_configurations SET cards_per_guest = 'three'"
+    )
     installation.clock.advance(timedelta(seconds=30))
 
     installation.reconcile_until_idle()
@@ -320,12 +321,11 @@ class TestOfACaller:
         self, installation: Installation
     ) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
-        with installation.storage.write() as unit:
-            transaction_of(unit).execute(
-                "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
-                {"token_id": unreadable.token_id},
-            )
-            unit.commit()
+        change_by_hand(
+            installation.storage,
+            "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
+            token_id=unreadable.token_id,
+        )
 
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None

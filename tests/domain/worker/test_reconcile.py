@@ -12,7 +12,7 @@ from domain.errors import ServiceUnavailable
 from domain.events.event import DeliveryStatus
 from domain.sessions.session import SessionStatus, next_poll_at
 from tests.builders import a_discard, an_event_delivery
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
@@ -193,12 +193,11 @@ def test_a_discard_that_the_psp_refuses_is_told_of_after_a_day(installation: Ins
 def test_a_row_that_cannot_be_read_stops_nothing_else(installation: Installation) -> None:
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
-    with installation.storage.write() as unit:
-        transaction_of(unit).execute(
-            "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
-            {"token_id": broken.token_id},
-        )
-        unit.commit()
+    change_by_hand(
+        installation.storage,
+        "UPDATE card_sessions SET configuration = '{}' WHERE token_id = :token_id",
+        token_id=broken.token_id,
+    )
     installation.clock.advance(timedelta(seconds=30))
 
     done = installation.reconcile()
@@ -212,12 +211,11 @@ def test_a_discard_that_cannot_be_read_stops_no_other(installation: Installation
     broken = installation.removed_card()
     installation.clock.advance(timedelta(seconds=1))
     installation.removed_card(OTHER_GOOD_CARD)
-    with installation.storage.write() as unit:
-        transaction_of(unit).execute(
-            "UPDATE discards SET unanswered_since = 'soon' WHERE token = :token",
-            {"token": broken.token},
-        )
-        unit.commit()
+    change_by_hand(
+        installation.storage,
+        "UPDATE discards SET unanswered_since = 'soon' WHERE token = :token",
+        token=broken.token,
+    )
 
     installation.reconcile_until_idle()
 

@@ -12,7 +12,7 @@ from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from tests.adapters.events.receiver import read_event
 from tests.builders import CENTER_ID, a_center, an_account
-from tests.databases import transaction_of
+from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
 from tests.event_receiver import EventReceiver
 
@@ -43,12 +43,12 @@ def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
 ) -> None:
     for host in ("a", "b"):
         cardonfile.run("events", "add", f"https://{host}.example", "--type", "account.stored")
-    with cardonfile.storage.write() as unit:
+    with cardonfile.storage.read() as unit:
         unreadable, readable = (each.endpoint_id for each in unit.event_endpoints.all())
-        transaction_of(unit).execute(
-            f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'"
-        )
-        unit.commit()
+    change_by_hand(
+        cardonfile.storage,
+        f"UPDATE event_endpoints SET secrets = '{{}}' WHERE endpoint_id = '{unreadable}'",
+    )
 
     listed = cardonfile.run("events", "list")
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [readable]
