@@ -229,6 +229,43 @@ MIGRATIONS: Final = {
         );
         {QUEUES}
     """,
+    "m006_records_for_operators": """
+        CREATE TABLE consent_texts (
+            text_id text PRIMARY KEY,
+            version text NOT NULL,
+            language text NOT NULL,
+            text text NOT NULL
+        );
+        CREATE TABLE consents (
+            account_id uuid NOT NULL,
+            token_id uuid NOT NULL,
+            text_id text NOT NULL,
+            agreed_at timestamptz NOT NULL,
+            PRIMARY KEY (account_id, token_id)
+        );
+        CREATE TABLE workers (
+            worker_id text PRIMARY KEY,
+            host text NOT NULL,
+            pid integer NOT NULL,
+            release text NOT NULL,
+            since timestamptz NOT NULL,
+            seen_at timestamptz NOT NULL
+        );
+        CREATE TABLE audit_entries (
+            entry_id text PRIMARY KEY,
+            happened_at timestamptz NOT NULL,
+            actor text NOT NULL,
+            action text NOT NULL,
+            about text NOT NULL,
+            details jsonb
+        );
+        CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
+        CREATE INDEX audit_entries_about ON audit_entries (about, happened_at);
+        ALTER TABLE card_sessions ADD COLUMN opened_at timestamptz;
+        ALTER TABLE card_sessions ADD COLUMN returned_at timestamptz;
+        ALTER TABLE refused_cards ADD COLUMN code text;
+        ALTER TABLE access_tokens ADD COLUMN used_at timestamptz;
+    """,
 }
 
 

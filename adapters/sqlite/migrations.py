@@ -423,3 +423,49 @@ def _extend_payment_accounts(db: Database) -> None:
         "CREATE INDEX payment_accounts_expiring ON payment_accounts "
         "(center_id, expiry_year, expiry_month, sequence) WHERE removed_at IS NULL"
     )
+
+
+@MIGRATIONS()
+def m006_records_for_operators(db: Database) -> None:
+    """Create what operators look into: consents, workers, the audit trail, times and codes."""
+    _create(
+        db,
+        "consent_texts",
+        {"text_id": str, "version": str, "language": str, "text": str},
+        key="text_id",
+    )
+    _create(
+        db,
+        "consents",
+        {"account_id": str, "token_id": str, "text_id": str, "agreed_at": str},
+        key=("account_id", "token_id"),
+    )
+    _create(
+        db,
+        "workers",
+        {"worker_id": str, "host": str, "pid": int, "release": str, "since": str, "seen_at": str},
+        key="worker_id",
+    )
+    _create(
+        db,
+        "audit_entries",
+        {
+            "entry_id": str,
+            "happened_at": str,
+            "actor": str,
+            "action": str,
+            "about": str,
+            "details": str,
+        },
+        key="entry_id",
+        optional={"details"},
+    )
+    db.table("audit_entries").create_index(["happened_at", "entry_id"])
+    db.table("audit_entries").create_index(["about", "happened_at"])
+    for table, column in (
+        ("card_sessions", "opened_at"),
+        ("card_sessions", "returned_at"),
+        ("refused_cards", "code"),
+        ("access_tokens", "used_at"),
+    ):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")

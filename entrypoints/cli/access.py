@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 import click
 
 from domain.access.token import AccessToken
 from domain.permissions import Permission
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import echo_table, listed, shown
-
-_TTL = re.compile(r"([0-9]{1,9})([smhd])")
-_TTL_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+from entrypoints.cli.terminal import Duration, echo_records, json_option, listed
 
 
 @click.group()
@@ -49,12 +44,13 @@ def token() -> None:
     "--ttl",
     "lifetime",
     metavar="TTL",
+    type=Duration(),
     default="24h",
     show_default=True,
     help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
 )
 def issue(
-    *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: str
+    *, caller: str, permissions: Sequence[str], centers: Sequence[str], lifetime: timedelta
 ) -> None:
     """Issue a token and print it alone.
 
@@ -69,13 +65,14 @@ def issue(
             caller=caller,
             permissions=frozenset(map(Permission, permissions)),
             centers=centers or None,
-            lifetime=_read_ttl(lifetime),
+            lifetime=lifetime,
         )
         click.echo(issued)
 
 
 @token.command("list")
-def list_() -> None:
+@json_option
+def list_(*, as_json: bool) -> None:
     """List the issued tokens, oldest first.
 
     PREFIX is the beginning of a token.
@@ -86,9 +83,10 @@ def list_() -> None:
     """
     with installation() as container:
         now = container.clock().now()
-        echo_table(
-            ("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE"),
-            (_row(each, now) for each in container.list_tokens()()),
+        echo_records(
+            ("prefix", "caller", "permissions", "centers", "issued", "expires", "state"),
+            (_record(token, now) for token in container.list_tokens()()),
+            as_json=as_json,
         )
 
 
@@ -110,21 +108,14 @@ def revoke(prefix: str) -> None:
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")
 
 
-def _row(token: AccessToken, now: datetime) -> tuple[str, ...]:
+def _record(token: AccessToken, now: datetime) -> dict[str, object]:
     caller = token.caller
-    return (
-        token.prefix,
-        caller.name,
-        ",".join(sorted(caller.permissions)),
-        listed(caller.centers),
-        shown(token.issued_at),
-        shown(token.expires_at),
-        token.state(now),
-    )
-
-
-def _read_ttl(text: str) -> timedelta:
-    match = _TTL.fullmatch(text)
-    if match is None:
-        raise click.ClickException("--ttl must look like 90m, 24h or 30d")
-    return timedelta(seconds=int(match[1]) * _TTL_UNIT_SECONDS[match[2]])
+    return {
+        "prefix": token.prefix,
+        "caller": caller.name,
+        "permissions": sorted(caller.permissions),
+        "centers": listed(caller.centers),
+        "issued": token.issued_at,
+        "expires": token.expires_at,
+        "state": token.state(now),
+    }

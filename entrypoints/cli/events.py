@@ -8,7 +8,7 @@ import click
 
 from domain.events.event import EventType
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import echo_table, listed, shown
+from entrypoints.cli.terminal import echo_records, json_option, listed
 
 
 @click.group()
@@ -59,7 +59,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 
 
 @events.command("list")
-def list_endpoints() -> None:
+@json_option
+def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
     \b
@@ -67,19 +68,20 @@ def list_endpoints() -> None:
       cardonfile events list
     """
     with installation() as container:
-        echo_table(
-            ("ENDPOINT", "URL", "TYPES", "CENTERS", "ADDED", "STATE"),
+        echo_records(
+            ("endpoint", "url", "types", "centers", "added", "state"),
             (
-                (
-                    each.endpoint_id,
-                    each.url,
-                    ",".join(each.types),
-                    listed(each.centers),
-                    shown(each.created_at),
-                    "active" if each.is_active else "disabled",
-                )
-                for each in container.list_event_endpoints()()
+                {
+                    "endpoint": endpoint.endpoint_id,
+                    "url": endpoint.url,
+                    "types": endpoint.types,
+                    "centers": listed(endpoint.centers),
+                    "added": endpoint.created_at,
+                    "state": "active" if endpoint.is_active else "disabled",
+                }
+                for endpoint in container.list_event_endpoints()()
             ),
+            as_json=as_json,
         )
 
 
@@ -124,7 +126,8 @@ def roll_secret(endpoint_id: str) -> None:
     show_default=True,
     help="How many at most.",
 )
-def deliveries(*, failed: bool, limit: int) -> None:
+@json_option
+def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     """List deliveries, newest first. They are kept for 30 days, and while they are due.
 
     RESULT is the HTTP status of the last attempt, or why there was no response.
@@ -134,21 +137,22 @@ def deliveries(*, failed: bool, limit: int) -> None:
       cardonfile events deliveries --failed
     """
     with installation() as container:
-        echo_table(
-            ("EVENT", "TYPE", "HAPPENED", "ENDPOINT", "STATE", "ATTEMPTS", "NEXT", "RESULT"),
+        echo_records(
+            ("event", "type", "happened", "endpoint", "state", "attempts", "next", "result"),
             (
-                (
-                    each.event.event_id,
-                    each.event.type,
-                    shown(each.event.occurred_at),
-                    each.endpoint_id,
-                    each.status,
-                    str(each.attempts),
-                    "-" if each.due_at is None else shown(each.due_at),
-                    each.last_result or "-",
-                )
-                for each in container.list_event_deliveries()(limit=limit, only_failed=failed)
+                {
+                    "event": delivery.event.event_id,
+                    "type": delivery.event.type,
+                    "happened": delivery.event.occurred_at,
+                    "endpoint": delivery.endpoint_id,
+                    "state": delivery.status,
+                    "attempts": delivery.attempts,
+                    "next": delivery.due_at,
+                    "result": delivery.last_result,
+                }
+                for delivery in container.list_event_deliveries()(limit=limit, only_failed=failed)
             ),
+            as_json=as_json,
         )
 
 

@@ -1,23 +1,70 @@
-"""Tables that commands print."""
+"""What commands share: tables, JSON, and durations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import click
+import msgspec
+from typing_extensions import override
 
 from domain.identifiers import CenterId
 
+json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
 
-def listed(centers: Collection[CenterId] | None) -> str:
-    """Return the cell of the centers that something is limited to, or of all."""
-    return "all" if centers is None else ",".join(sorted(centers))
+
+class Duration(click.ParamType[timedelta]):
+    """A number and s, m, h or d, such as 90m, 24h or 30d."""
+
+    name = "duration"
+    _units: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+    @override
+    def convert(
+        self,
+        value: Any,  # as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> timedelta:
+        match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
+        if match is None:
+            self.fail("it must look like 90m, 24h or 30d", param, ctx)
+        return timedelta(**{self._units[match[2]]: int(match[1])})
+
+
+def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
+    """Return the centers that something is limited to, or "all"."""
+    return "all" if centers is None else sorted(centers)
 
 
 def shown(time: datetime) -> str:
     """Return the cell of a time, in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def echo_records(
+    columns: Collection[str], records: Iterable[Mapping[str, object]], *, as_json: bool
+) -> None:
+    """Print records as a table with a column for each name, or as a JSON list of objects.
+
+    The table shows no value as `-`, a list with commas, and times to the second.
+    """
+    rows = [{name: record[name] for name in columns} for record in records]
+    if as_json:
+        echo_json(rows)
+    else:
+        header = tuple(name.upper() for name in columns)
+        echo_table(header, (tuple(map(_cell, row.values())) for row in rows))
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON, indented."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def echo_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -27,3 +74,15 @@ def echo_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return shown(value)
+    if isinstance(value, list | tuple | frozenset):
+        return ",".join(map(str, value))
+    return str(value)

@@ -38,8 +38,9 @@ class TestADatabaseOfTheRelease010:
             yield db
 
     def test_has_the_schema_of_a_new_one(self, db: Database, path: Path, tmp_path: Path) -> None:
-        assert pending(tmp_path / "cardonfile.db") == ["m005_release_0_2"]
-        assert migrate(tmp_path / "cardonfile.db") == ["m005_release_0_2"]
+        names = ["m005_release_0_2", "m006_records_for_operators"]
+        assert pending(tmp_path / "cardonfile.db") == names
+        assert migrate(tmp_path / "cardonfile.db") == names
         with closing(Database(path)) as new:
             assert sorted(db.schema.splitlines()) == sorted(new.schema.splitlines())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,6 +54,9 @@ def test_a_token_may_be_limited_to_centers(cardonfile: CommandLine) -> None:
     assert caller is not None
     assert caller.centers == frozenset({CENTER_ID, OTHER_CENTER_ID})
     assert listed(cardonfile)[0][3] == f"{CENTER_ID},{OTHER_CENTER_ID}"
+    (shown,) = json.loads(cardonfile.succeeds("token", "list", "--json"))
+    assert shown["centers"] == [CENTER_ID, OTHER_CENTER_ID]
+    assert datetime.fromisoformat(shown["expires"]).utcoffset() == timedelta()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,9 @@ def test_a_token_lives_as_long_as_its_ttl(
     "ttl", ["", "24", "h", "-1h", "1.5h", "24H", "\u0662\u0664h", "9" * 10 + "d"]
 )
 def test_a_ttl_of_another_form_is_refused(cardonfile: CommandLine, ttl: str) -> None:
-    assert cardonfile.refuses(*ISSUE, f"--ttl={ttl}") == "--ttl must look like 90m, 24h or 30d"
+    result = cardonfile.run(*ISSUE, f"--ttl={ttl}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Invalid value for '--ttl': it must look like 90m, 24h or 30d" in result.stderr
     assert listed(cardonfile) == []
 
 
