@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
+import shlex
 import signal
 import socket
 from contextlib import ExitStack, closing
@@ -16,7 +18,7 @@ from domain.identifiers import TokenId
 from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.installation import Installation
-from tests.programs import SERVE, Program, Server, free_port
+from tests.programs import ROOT, SERVE, Program, Server, free_port
 from tests.waiting import wait_until
 
 WAITRESS: Final = "waitress"
@@ -24,11 +26,10 @@ GRANIAN: Final = "granian"
 SERVERS: Final = (WAITRESS, GRANIAN)
 
 START_GRANIAN: Final = "from granian.cli import entrypoint; entrypoint()"
-GRANIAN_OPTIONS: Final = (
-    *("--interface", "wsgi", "--factory", "--blocking-threads", "8", "--log-level", "critical"),
-    "entrypoints.wsgi:create_application",
-)
-"""Those of docs/scaling.md, without granian's own log lines."""
+_OPERATIONS: Final = (ROOT / "docs" / "operations.md").read_text().replace("\\\n", " ")
+_, *_DOCUMENTED = shlex.split(re.findall(r"^granian .*$", _OPERATIONS, re.MULTILINE)[0])
+GRANIAN_OPTIONS: Final = (*_DOCUMENTED, "--log-level", "critical")
+"""The documented ones, without granian's own log lines. Of an option, the last one counts."""
 
 BODY: Final = json.dumps(GOOD_BODY).encode()
 
@@ -70,7 +71,7 @@ class Serving(Server):
         commands: list[tuple[str, ...]] = [(program, "serve", *port)]
         if server == GRANIAN:
             commands = [
-                (START_GRANIAN, "--workers", str(workers), *port, *GRANIAN_OPTIONS),
+                (START_GRANIAN, *GRANIAN_OPTIONS, "--workers", str(workers), *port),
                 (program, "work"),
             ]
         self.programs = []

@@ -32,6 +32,8 @@ RECIPES: Final = re.findall(
     re.MULTILINE | re.DOTALL,
 )
 """The commands to back up SQLite, and PostgreSQL."""
+PROGRAMS: Final = Path(sys.executable).parent
+"""The command line of SQLite is in the same folder as Python."""
 
 
 class Backup:
@@ -156,26 +158,37 @@ def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) ->
     return backups
 
 
-def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_fake_psp", [2, 0], ids=["with the fake PSP", "without it"])
+def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(
+    tmp_path: Path, of_fake_psp: int
+) -> None:
     installation = Installation(tmp_path)
     installation.stored_card(GOOD_CARD)
-    for name, file in (
-        ("cardonfile.db", installation.database),
-        ("cardonfile-fake-psp.db", installation.settings.psps[FAKE].settings.database),
-    ):
-        (tmp_path / name).symlink_to(file)
+    (tmp_path / "cardonfile.db").symlink_to(installation.database)
+    if of_fake_psp:
+        fake_psp = installation.settings.psps[FAKE].settings.database
+        (tmp_path / "cardonfile-fake-psp.db").symlink_to(fake_psp)
     recipe, _ = RECIPES
 
-    # The command line of SQLite is in the same folder as Python.
-    backups = run_twice(recipe, tmp_path, Path(sys.executable).parent)
+    backups = run_twice(recipe, tmp_path, PROGRAMS)
     installation.close()
 
     assert [re.sub("[0-9]{8}T[0-9]{6}", "TIME", each.name) for each in backups] == [
         *["backup-TIME.db"] * 2,
-        *["backup-fake-psp-TIME.db"] * 2,
+        *["backup-fake-psp-TIME.db"] * of_fake_psp,
     ]
     with closing(dbapi2.connect(str(backups[0]))) as copy:
         assert copy.execute("SELECT count(*) FROM payment_accounts").fetchone() == (1,)
+
+
+def test_the_commands_for_sqlite_fail_when_the_database_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "cardonfile-fake-psp.db").touch()
+    recipe, _ = RECIPES
+
+    with pytest.raises(subprocess.CalledProcessError):
+        run_twice(recipe, tmp_path, PROGRAMS)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["cardonfile-fake-psp.db"]
 
 
 def test_the_commands_for_postgresql_make_one_each_time_for_its_owner_only(
