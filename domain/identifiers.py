@@ -31,6 +31,8 @@ EventId = NewType("EventId", str)
 """The id of an event: `evt_` and a UUID. It is the `webhook-id` of every attempt."""
 EndpointId = NewType("EndpointId", str)
 """The id of an endpoint that takes events."""
+WorkerId = NewType("WorkerId", str)
+"""The id of a background worker, from its start to its end."""
 
 
 class PspAccount(NamedTuple):

@@ -28,7 +28,7 @@ from domain.sessions.session import (
     EvidenceLog,
     IdempotencyKeys,
 )
-from domain.worker.heartbeat import WorkerHeartbeats
+from domain.worker.heartbeat import Workers
 
 
 class RecordUnreadable(Exception):
@@ -62,7 +62,7 @@ class UnitOfWork:
     event_endpoints: EventEndpoints
     event_deliveries: EventDeliveries
     access_tokens: AccessTokens
-    worker_heartbeats: WorkerHeartbeats
+    workers: Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

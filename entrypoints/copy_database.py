@@ -30,14 +30,14 @@ WAIT_SECONDS: Final = 5
 MAX_SHOWN: Final = 10
 """How many columns an error about different schemas names."""
 
-_NOT_COPIED: Final = "worker_heartbeats"
+_NOT_COPIED: Final = "workers"
 """It is about running processes."""
 
 _COLUMNS: Final = """
     SELECT table_name, column_name, is_identity = 'YES'
     FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
-        AND table_name NOT IN ('cardonfile_migrations', 'worker_heartbeats')
+        AND table_name NOT IN ('cardonfile_migrations', 'workers')
 """
 
 _Columns: TypeAlias = Mapping[str, Sequence[str]]

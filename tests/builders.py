@@ -35,6 +35,7 @@ from domain.identifiers import (
     ProductId,
     ProviderName,
     TokenId,
+    WorkerId,
 )
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
@@ -48,6 +49,7 @@ from domain.psps.hosted_page import (
 )
 from domain.sessions.limit import RefusedCard
 from domain.sessions.session import CardSession
+from domain.worker.heartbeat import WorkerProcess
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 
@@ -237,3 +239,11 @@ def an_access_token(**changes: Any) -> AccessToken:
 def a_psp_guest() -> PspGuest:
     """Return who a guest is at a PSP."""
     return PspGuest(PROVIDER, MERCHANT_ACCOUNT, GUEST_ID, CENTER_ID, Prefill.GUEST)
+
+
+def a_worker(number: int = 1, **changes: Any) -> WorkerProcess:
+    """Return a background worker."""
+    worker = WorkerProcess(
+        worker_id=WorkerId(f"worker {number}"), host=f"host-{number}", pid=number, release="0.2.0"
+    )
+    return replace(worker, **changes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import closing
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from sqlite_utils import Database
 
 from adapters.sqlite.migrations import MIGRATIONS, migrate
@@ -48,6 +50,22 @@ def change_by_hand(storage: Storage, *statements: str, **values: str) -> None:
         for statement in statements:
             transaction_of(unit).execute(statement, values)
         unit.commit()
+
+
+def workers_age(storage: Storage, by: timedelta) -> None:
+    """Make all heartbeats so far older."""
+    with storage.read() as unit:
+        rows = transaction_of(unit).execute("SELECT worker_id, since, seen_at FROM workers")
+        workers = rows.fetchall()
+    for worker_id, *times in workers:
+        since, seen_at = (msgspec.convert(time, datetime) - by for time in times)
+        change_by_hand(
+            storage,
+            "UPDATE workers SET since = :since, seen_at = :seen_at WHERE worker_id = :worker_id",
+            worker_id=worker_id,
+            since=since.isoformat(timespec="microseconds"),
+            seen_at=seen_at.isoformat(timespec="microseconds"),
+        )
 
 
 def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's

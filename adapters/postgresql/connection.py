@@ -65,6 +65,7 @@ _DIALECT: Final = Dialect(
     among_centers="= ANY(:centers::uuid[])",
     order_of_creation="sequence",
     skip_locked=" FOR UPDATE SKIP LOCKED",
+    now="now()",
 )
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")

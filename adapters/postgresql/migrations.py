@@ -248,9 +248,11 @@ MIGRATIONS: Final = {
             host text NOT NULL,
             pid integer NOT NULL,
             release text NOT NULL,
+            state text NOT NULL,
             since timestamptz NOT NULL,
             seen_at timestamptz NOT NULL
         );
+        DROP TABLE worker_heartbeats;
         CREATE TABLE audit_entries (
             entry_id text PRIMARY KEY,
             happened_at timestamptz NOT NULL,

@@ -26,6 +26,9 @@ class Dialect:
     skip_locked: str
     """The end of a subquery that skips rows locked by other transactions."""
 
+    now: str
+    """The time: `:now`, the caller's, or the server's where several machines share a database."""
+
 
 class Cursor(Protocol):
     """The result of a statement. A row holds whatever the columns do."""

@@ -15,7 +15,7 @@ from adapters.sql.repositories.sessions import (
     SqlIdempotencyKeys,
     SqlRefusedCards,
 )
-from adapters.sql.repositories.worker import SqlWorkerHeartbeats
+from adapters.sql.repositories.worker import SqlWorkers
 from adapters.sql.transaction import Transaction
 from domain.storage import WriteUnit
 
@@ -38,6 +38,6 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         event_endpoints=SqlEventEndpoints(transaction),
         event_deliveries=SqlEventDeliveries(transaction),
         access_tokens=SqlAccessTokens(transaction),
-        worker_heartbeats=SqlWorkerHeartbeats(transaction),
+        workers=SqlWorkers(transaction),
         commit=transaction.commit,
     )

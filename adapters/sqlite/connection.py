@@ -51,6 +51,7 @@ _DIALECT: Final = Dialect(
     order_of_creation="rowid",
     # A write transaction locks the whole database.
     skip_locked="",
+    now=":now",
 )
 
 _WAL_ATTEMPTS: Final = 20

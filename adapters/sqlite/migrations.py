@@ -443,9 +443,18 @@ def m006_records_for_operators(db: Database) -> None:
     _create(
         db,
         "workers",
-        {"worker_id": str, "host": str, "pid": int, "release": str, "since": str, "seen_at": str},
+        {
+            "worker_id": str,
+            "host": str,
+            "pid": int,
+            "release": str,
+            "state": str,
+            "since": str,
+            "seen_at": str,
+        },
         key="worker_id",
     )
+    db.table("worker_heartbeats").drop()
     _create(
         db,
         "audit_entries",

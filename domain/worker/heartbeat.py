@@ -1,18 +1,68 @@
-"""The heartbeats that background workers leave."""
+"""The background workers of an installation, and the heartbeats that they leave."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Protocol
 
+from domain.identifiers import WorkerId
 
-class WorkerHeartbeats(Protocol):
-    """When a background worker last ran, in any process."""
 
-    def last(self) -> datetime | None:
-        """Return the time of the last heartbeat, or None before the first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProcess:
+    """A background worker, from its start to its end: where it runs, and which release."""
+
+    worker_id: WorkerId
+    host: str
+    pid: int
+    release: str
+
+
+class WorkerState(StrEnum):
+    """What is known of a worker. One that was killed is RUNNING until another finds it LOST."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenWorker:
+    """A worker with its state, the time of its first heartbeat, and the age of its last one.
+
+    The age is negative for a heartbeat from a time to come, left by a clock that was wrong.
+    """
+
+    worker: WorkerProcess
+    state: WorkerState
+    since: datetime
+    age: timedelta
+
+
+class Workers(Protocol):
+    """The workers that have left heartbeats, in any process.
+
+    `now` is the time by the caller's clock. A storage that machines share uses its own clock
+    instead, because theirs differ.
+    """
+
+    def leave_heartbeat(
+        self, worker: WorkerProcess, now: datetime, *, state: WorkerState = WorkerState.RUNNING
+    ) -> None:
+        """Note that a worker is seen now, in this state."""
         ...
 
-    def leave(self, now: datetime) -> None:
-        """Store a heartbeat."""
+    def seen(self, now: datetime) -> Sequence[SeenWorker]:
+        """Return all workers, in the order of their first heartbeats."""
+        ...
+
+    def lose(self, worker_id: WorkerId) -> bool:
+        """Make a running worker a lost one. Return False when it is not running."""
+        ...
+
+    def forget(self, worker_id: WorkerId) -> None:
+        """Delete a worker, if it is stored."""
         ...

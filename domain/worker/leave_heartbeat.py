@@ -1,42 +1,79 @@
-"""Workers store a heartbeat, by which every process can see whether a worker runs."""
+"""Workers store heartbeats, by which every process can see whether a worker runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
+from domain.worker.heartbeat import WorkerProcess, WorkerState
 
 BEAT_EVERY: Final = timedelta(seconds=20)
 """How often a worker stores a heartbeat. It is missing after three times that."""
 MISSED_AFTER: Final = timedelta(minutes=1)
+KEPT_FOR: Final = timedelta(days=1)
+"""How long a worker that is not seen any more stays in the storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveHeartbeat:
-    """Use case: store a heartbeat. Raises ServiceUnavailable."""
+    """Use case: store a heartbeat of a worker. Raises ServiceUnavailable.
+
+    It returns the other workers that did not stop, and have not been seen for a minute while this
+    one was: after an outage of the database, or a jump of the clock, none has been seen. Each is
+    returned once, to one worker, and again if it comes back and is lost again.
+    """
 
     storage: Storage
     clock: Clock
 
-    def __call__(self) -> None:
+    def __call__(self, worker: WorkerProcess) -> Sequence[WorkerProcess]:
         now = self.clock.now()
 
-        def leave(unit: WriteUnit) -> None:
-            unit.worker_heartbeats.leave(now)
+        def leave(unit: WriteUnit) -> Sequence[WorkerProcess]:
+            seen = {each.worker: each.age for each in unit.workers.seen(now)}
+            unit.workers.leave_heartbeat(worker, now)
+            missing = [each for each, age in seen.items() if _is_missing(age)]
+            is_witness = worker in seen and worker not in missing
+            lost = [each for each in missing if is_witness and unit.workers.lose(each.worker_id)]
+            for each in missing:
+                if abs(seen[each]) > KEPT_FOR and each != worker:
+                    unit.workers.forget(each.worker_id)
+            unit.commit()
+            return lost
+
+        return self.storage.transact(leave)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStop:
+    """Use case: note that a worker has stopped, so that none finds it lost.
+
+    Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self, worker: WorkerProcess) -> None:
+        now = self.clock.now()
+
+        def note(unit: WriteUnit) -> None:
+            unit.workers.leave_heartbeat(worker, now, state=WorkerState.STOPPED)
             unit.commit()
 
-        self.storage.transact(leave)
+        self.storage.transact(note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsWorkerMissing:
-    """Use case: return whether the last heartbeat is over a minute old. Raises ServiceUnavailable.
+    """Use case: return whether no worker has been seen for a minute. Raises ServiceUnavailable.
 
-    One that is over a minute ahead, left by a clock that was wrong, is none. `watching_since` is
-    when this process started: a worker has a minute from then to start.
+    A heartbeat that is over a minute ahead is none. `watching_since` is when this process started:
+    a worker has a minute from then to start.
     """
 
     storage: Storage
@@ -44,7 +81,11 @@ class IsWorkerMissing:
     watching_since: datetime
 
     def __call__(self) -> bool:
+        now = self.clock.now()
         with self.storage.read() as unit:
-            last = unit.worker_heartbeats.last()
-        now, times = self.clock.now(), (last or self.watching_since, self.watching_since)
-        return all(abs(now - time) > MISSED_AFTER for time in times)
+            ages = [each.age for each in unit.workers.seen(now)]
+        return all(map(_is_missing, (*ages, now - self.watching_since)))
+
+
+def _is_missing(age: timedelta) -> bool:
+    return abs(age) > MISSED_AFTER

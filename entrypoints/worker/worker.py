@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Final
 
 import structlog
 
+from domain.errors import ServiceUnavailable
 from domain.events.event import MAX_ENDPOINTS
+from domain.identifiers import WorkerId
+from domain.worker.heartbeat import WorkerProcess
 from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from domain.worker.leave_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
@@ -30,7 +37,14 @@ class Worker:
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Take the URL at which PSPs' webhooks reach the service. Raises SettingsError."""
         settings = container.settings()
+        self._process = WorkerProcess(
+            worker_id=WorkerId(container.ids().uuid()),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            release=version("cardonfile"),
+        )
         self._leave_heartbeat = container.leave_heartbeat()
+        self._note_stop = container.note_stop()
         self._work_log = WorkLog()
         at_psps = jobs_at_psps(
             container.settle_in_worker(), container.discard_token(), container.clock()
@@ -85,6 +99,9 @@ class Worker:
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
         self._at_psps.stop()
+        # Without the database, the others find it lost.
+        with suppress(ServiceUnavailable):
+            self._note_stop(self._process)
         stopping = [
             threading.Thread(target=_log_faults, args=(psp_work.stop,), daemon=True)
             for psp_work in self._psp_work
@@ -101,7 +118,8 @@ class Worker:
 
     def _beat(self) -> None:
         """Leave a heartbeat, a write by which work that failed before is back."""
-        self._leave_heartbeat()
+        for lost in self._leave_heartbeat(self._process):
+            log.error("worker_lost", host=lost.host, pid=lost.pid, release=lost.release)
         self._work_log.succeeded(*self._kinds)
 
 

@@ -90,9 +90,9 @@ def test_of_many_at_once_one_applies_every_migration(empty: Migrated) -> None:
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(empty: Migrated) -> None:
-    empty.execute("CREATE TABLE worker_heartbeats (id integer)")
+    empty.execute("CREATE TABLE workers (id integer)")
     before = empty.execute(empty.columns)
-    with pytest.raises(Exception, match="worker_heartbeats"):
+    with pytest.raises(Exception, match="workers"):
         empty.migrate()
     assert empty.execute(empty.columns) == before
 

@@ -19,7 +19,7 @@ from domain.events.event import LONGEST_WAIT, DeliveryStatus, EventType
 from domain.hosted_payments.link import LinkExpired
 from domain.sessions.session import CardSession, SessionStatus
 from domain.worker.leave_heartbeat import IsWorkerMissing
-from tests.builders import a_discard
+from tests.builders import a_discard, a_worker
 from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -211,9 +211,9 @@ def test_a_worker_whose_last_heartbeat_is_from_a_time_to_come_is_missing(
     is_missing = IsWorkerMissing(
         storage=installation.storage, clock=installation.clock, watching_since=now
     )
-    installation.container.leave_heartbeat()()
+    installation.container.leave_heartbeat()(a_worker())
     installation.clock.advance(-jump)
     assert is_missing()
 
-    installation.container.leave_heartbeat()()
+    installation.container.leave_heartbeat()(a_worker())
     assert not is_missing()

@@ -52,6 +52,7 @@ from tests.builders import (
     a_psp_guest,
     a_refused_card,
     a_session,
+    a_worker,
     an_access_token,
     an_account,
     an_attempt,
@@ -160,7 +161,7 @@ def fill(storage: Storage) -> None:
         unit.discards.add(a_discard(token=CardToken("token-2"), due_at=None, done_at=NOW))
         unit.event_endpoints.add(an_event_endpoint())
         unit.event_deliveries.add(an_event_delivery())
-        unit.worker_heartbeats.leave(NOW)
+        unit.workers.leave_heartbeat(a_worker(), NOW)
         unit.commit()
 
 
@@ -254,7 +255,7 @@ class TestCopied:
             if migrated:
                 # A worker may have run there already.
                 with storage.write() as unit:
-                    unit.worker_heartbeats.leave(NOW + DAY)
+                    unit.workers.leave_heartbeat(a_worker(), NOW + DAY)
                     unit.commit()
 
             copies(filled, target)

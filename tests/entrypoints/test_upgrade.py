@@ -22,7 +22,7 @@ TABLES = (
     *("access_tokens", "card_sessions", "centers", "discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
-    *("payment_configurations", "products", "psp_guests", "refused_cards", "worker_heartbeats"),
+    *("payment_configurations", "products", "psp_guests", "refused_cards", "workers"),
 )
 
 

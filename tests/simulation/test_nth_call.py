@@ -56,7 +56,7 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
-from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
+from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat, NoteStop
 from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
@@ -449,7 +449,7 @@ READ_ONLY: Final = frozenset(
 ONE_ROW: Final = frozenset(
     {
         *(AddEventEndpoint, ConfigurePayments, RemoveEventEndpoint, RollEventSecret),
-        *(IssueToken, LeaveHeartbeat, PutGuest, PutProduct, RevokeToken),
+        *(IssueToken, LeaveHeartbeat, NoteStop, PutGuest, PutProduct, RevokeToken),
     }
 )
 """They write one row, and nothing follows from it for sessions or cards."""

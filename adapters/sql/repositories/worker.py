@@ -1,28 +1,66 @@
-"""Heartbeats of background workers."""
+"""Background workers, and their heartbeats."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import Repository
-from domain.worker.heartbeat import WorkerHeartbeats
+from domain.identifiers import WorkerId
+from domain.worker.heartbeat import SeenWorker, WorkerProcess, Workers, WorkerState
 
 
-class SqlWorkerHeartbeats(Repository, WorkerHeartbeats):
-    """The last heartbeat of any worker, in one row."""
-
-    @override
-    def last(self) -> datetime | None:
-        row = self._transaction.execute("SELECT left_at FROM worker_heartbeats").fetchone()
-        return None if row is None else msgspec.convert(row[0], datetime)
+class SqlWorkers(Repository, Workers):
+    """A row for each worker, with times by the clock that the dialect names."""
 
     @override
-    def leave(self, now: datetime) -> None:
+    def leave_heartbeat(
+        self, worker: WorkerProcess, now: datetime, *, state: WorkerState = WorkerState.RUNNING
+    ) -> None:
+        time = self._dialect.now
         self._transaction.execute(
-            "INSERT INTO worker_heartbeats (id, left_at) VALUES (1, :now) "
-            "ON CONFLICT (id) DO UPDATE SET left_at = excluded.left_at",
+            "INSERT INTO workers (worker_id, host, pid, release, state, since, seen_at) "
+            f"VALUES (:worker_id, :host, :pid, :release, :state, {time}, {time}) "
+            "ON CONFLICT (worker_id) DO UPDATE "
+            "SET state = excluded.state, seen_at = excluded.seen_at",
+            {**asdict(worker), "state": state, "now": now},
+        )
+
+    @override
+    def seen(self, now: datetime) -> Sequence[SeenWorker]:
+        rows = self._transaction.execute(
+            "SELECT worker_id, host, pid, release, state, since, seen_at, "
+            f"{self._dialect.now} FROM workers ORDER BY since, worker_id",
             {"now": now},
+        ).fetchall()
+        return [
+            SeenWorker(
+                worker=WorkerProcess(worker_id=worker_id, host=host, pid=pid, release=release),
+                state=WorkerState(state),
+                since=msgspec.convert(since, datetime),
+                age=msgspec.convert(time, datetime) - msgspec.convert(seen_at, datetime),
+            )
+            for worker_id, host, pid, release, state, since, seen_at, time in rows
+        ]
+
+    @override
+    def lose(self, worker_id: WorkerId) -> bool:
+        lost = self._transaction.execute(
+            "UPDATE workers SET state = :lost WHERE worker_id = :worker_id AND state = :running",
+            {
+                "worker_id": worker_id,
+                "lost": WorkerState.LOST,
+                "running": WorkerState.RUNNING,
+            },
+        )
+        return lost.rowcount == 1
+
+    @override
+    def forget(self, worker_id: WorkerId) -> None:
+        self._transaction.execute(
+            "DELETE FROM workers WHERE worker_id = :worker_id", {"worker_id": worker_id}
         )

@@ -1,13 +1,75 @@
 from __future__ import annotations
 
-from adapters.psp.contract.samples import NOW
+from datetime import UTC, datetime
+
 from domain.storage import Storage
-from tests.contracts.storage.records import MINUTE
+from domain.worker.heartbeat import WorkerProcess, WorkerState
+from tests.builders import a_worker
+from tests.contracts.storage.records import MINUTE, committed
+from tests.databases import workers_age
 
 
-def test_the_last_worker_heartbeat_is_kept(storage: Storage) -> None:
-    with storage.write() as unit:
-        assert unit.worker_heartbeats.last() is None
-        for time in (NOW, NOW + MINUTE):
-            unit.worker_heartbeats.leave(time)
-        assert unit.worker_heartbeats.last() == NOW + MINUTE
+def now() -> datetime:
+    """Return the time, which PostgreSQL has too."""
+    return datetime.now(UTC)
+
+
+def leave_heartbeats(storage: Storage, *workers: WorkerProcess) -> None:
+    for worker in workers:
+        with committed(storage) as unit:
+            unit.workers.leave_heartbeat(worker, now())
+
+
+def test_workers_are_seen_in_the_order_of_their_first_heartbeats(storage: Storage) -> None:
+    leave_heartbeats(storage, a_worker(2), a_worker(1), a_worker(2))
+
+    with storage.read() as unit:
+        seen = unit.workers.seen(now())
+    assert [each.worker for each in seen] == [a_worker(2), a_worker(1)]
+    for each in seen:
+        assert each.state is WorkerState.RUNNING
+        assert abs(each.age) < MINUTE
+        assert abs(now() - each.since) < MINUTE
+
+
+def test_a_heartbeat_ends_the_age_of_the_last_one_and_not_the_time_of_the_first(
+    storage: Storage,
+) -> None:
+    leave_heartbeats(storage, a_worker(1), a_worker(2))
+    workers_age(storage, 5 * MINUTE)
+    leave_heartbeats(storage, a_worker(1))
+
+    with storage.read() as unit:
+        first, second = unit.workers.seen(now())
+    assert abs(first.age) < MINUTE
+    assert abs(second.age - 5 * MINUTE) < MINUTE
+    for each in (first, second):
+        assert abs(now() - each.since - 5 * MINUTE) < MINUTE
+
+
+def test_only_a_running_worker_is_lost_and_a_heartbeat_brings_it_back(storage: Storage) -> None:
+    running, stopped = a_worker(1), a_worker(2)
+    with committed(storage) as unit:
+        assert not unit.workers.lose(running.worker_id)
+        unit.workers.leave_heartbeat(running, now())
+        unit.workers.leave_heartbeat(stopped, now(), state=WorkerState.STOPPED)
+        assert unit.workers.lose(running.worker_id)
+        assert not unit.workers.lose(running.worker_id)
+        assert not unit.workers.lose(stopped.worker_id)
+    with storage.read() as unit:
+        states = {each.worker: each.state for each in unit.workers.seen(now())}
+    assert states == {running: WorkerState.LOST, stopped: WorkerState.STOPPED}
+
+    with committed(storage) as unit:
+        unit.workers.leave_heartbeat(running, now())
+        assert unit.workers.lose(running.worker_id)
+
+
+def test_a_worker_is_forgotten_and_no_other(storage: Storage) -> None:
+    leave_heartbeats(storage, a_worker(1), a_worker(2))
+    for _ in range(2):
+        with committed(storage) as unit:
+            unit.workers.forget(a_worker(1).worker_id)
+
+    with storage.read() as unit:
+        assert [each.worker for each in unit.workers.seen(now())] == [a_worker(2)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
+from socket import gethostname
 
 import pytest
 
+from domain.worker.heartbeat import SeenWorker, WorkerState
 from tests.builders import CENTER_ID, a_session
 from tests.entrypoints.conftest import CommandLine
 from tests.programs import free_port
@@ -49,10 +53,10 @@ class TestServe:
         with cardonfile.start("serve", "--no-worker", "--port", port) as process:
             assert process.stderr is not None
             assert b"serving" in process.stderr.readline()
-            assert self.last_heartbeat(cardonfile) is None
+            assert not self.workers(cardonfile)
             cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
             with cardonfile.start("work") as worker:
-                wait_until(lambda: self.last_heartbeat(cardonfile))
+                wait_until(lambda: self.workers(cardonfile))
                 worker.send_signal(SIGHUP)
                 _, logged = worker.communicate(timeout=DEADLINE_SECONDS)
             process.send_signal(SIGINT)
@@ -61,11 +65,15 @@ class TestServe:
         assert (process.returncode, worker.returncode) == (0, 0)
         assert b"working" in logged
         assert b"stopped" in logged
+        (stopped,) = self.workers(cardonfile)
+        assert stopped.state is WorkerState.STOPPED
+        assert (stopped.worker.host, stopped.worker.pid) == (gethostname(), worker.pid)
+        assert stopped.worker.release == version("cardonfile")
 
     @staticmethod
-    def last_heartbeat(cardonfile: CommandLine) -> datetime | None:
+    def workers(cardonfile: CommandLine) -> Sequence[SeenWorker]:
         with cardonfile.storage.read() as unit:
-            return unit.worker_heartbeats.last()
+            return unit.workers.seen(datetime.now(UTC))
 
     def test_what_lets_others_in_is_warned_of_once_with_what_to_do(
         self, with_center: CommandLine

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
@@ -18,11 +19,14 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
+from domain.worker.heartbeat import WorkerProcess
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
-from tests.builders import a_refused_card
+from tests.builders import a_refused_card, a_worker
+from tests.databases import workers_age
 from tests.event_receiver import EventReceiver
 from tests.installation import Installation
+from tests.postgresql import empty_database
 from tests.programs import DEADLINE_SECONDS
 from tests.waiting import wait_until
 
@@ -39,14 +43,14 @@ def test_readiness_and_the_log_say_when_no_worker_has_run_for_a_minute(
         # A worker that starts with the service has a minute for its first heartbeat.
         installation.clock.advance(ALMOST_A_MINUTE)
         assert api.get("/readyz").json == {"status": "ready"}
-        installation.container.leave_heartbeat()()
+        installation.container.leave_heartbeat()(a_worker())
         installation.clock.advance(ALMOST_A_MINUTE)
         assert api.get("/readyz").json == {"status": "ready"}
         installation.clock.advance(timedelta(seconds=2))
         for _ in range(2):
             answer = api.get("/readyz")
             assert (answer.status_code, answer.json) == (200, MISSING)
-        installation.container.leave_heartbeat()()
+        installation.container.leave_heartbeat()(a_worker())
         assert api.get("/readyz").json == {"status": "ready"}
 
     told = [(line["event"], line["log_level"]) for line in logs if line["event"] != "request"]
@@ -101,12 +105,114 @@ def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_
         with installation.storage.read() as unit:
             name, since = installation.caller.name, installation.clock.now() - timedelta(days=2)
             return (
-                unit.worker_heartbeats.last() == installation.clock.now()
+                len(unit.workers.seen(installation.clock.now())) == 1
                 and unit.idempotency_keys.get(name, "key", since=since) is None
             )
 
     wait_until(is_done)
     worker.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def on_each_storage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'cards.db'}"
+        if request.param == "postgresql":
+            server = request.getfixturevalue("postgresql_server")
+            url = stack.enter_context(empty_database(server))
+        yield stack.enter_context(closing(installed(tmp_path, url)))
+
+
+def installed(folder: Path, url: str) -> Installation:
+    fake_psp = str(folder / "fake-psp.db")
+    return Installation(folder, CARDONFILE_DATABASE_URL=url, CARDONFILE_FAKE_PSP_DATABASE=fake_psp)
+
+
+class TestTwoWorkers:
+    def test_the_one_that_lives_tells_once_that_the_other_does_not(
+        self, on_each_storage: Installation
+    ) -> None:
+        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        dead, stopped, alive = a_worker(1), a_worker(2), a_worker(3)
+        assert [leave_heartbeat(each) for each in (dead, stopped, alive)] == [[], [], []]
+        on_each_storage.container.note_stop()(stopped)
+        told: list[WorkerProcess] = []
+        for _ in range(4):
+            workers_age(on_each_storage.storage, timedelta(seconds=35))
+            told += leave_heartbeat(alive)
+
+        assert told == [dead]
+
+    def test_neither_tells_of_the_other_after_an_outage_of_the_database(
+        self, on_each_storage: Installation
+    ) -> None:
+        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        for _ in range(2):
+            assert [leave_heartbeat(a_worker(number)) for number in (1, 2)] == [[], []]
+            workers_age(on_each_storage.storage, timedelta(minutes=2))
+
+    def test_one_that_is_not_seen_for_a_day_is_forgotten(
+        self, on_each_storage: Installation
+    ) -> None:
+        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        leave_heartbeat(a_worker(1))
+        workers_age(on_each_storage.storage, timedelta(hours=2))
+        leave_heartbeat(a_worker(2))
+        workers_age(on_each_storage.storage, timedelta(hours=23))
+        leave_heartbeat(a_worker(3))
+
+        with on_each_storage.storage.read() as unit:
+            seen = unit.workers.seen(on_each_storage.clock.now())
+        assert [each.worker for each in seen] == [a_worker(2), a_worker(3)]
+
+
+@pytest.mark.parametrize("wrong_by", [timedelta(minutes=3), -timedelta(minutes=3)])
+def test_on_postgresql_a_clock_that_is_wrong_makes_no_worker_missing_or_lost(
+    tmp_path: Path, postgresql_server: str, wrong_by: timedelta
+) -> None:
+    with (
+        empty_database(postgresql_server) as url,
+        closing(installed(tmp_path, url)) as right,
+        closing(installed(tmp_path, url)) as wrong,
+    ):
+        wrong.clock.advance(wrong_by)
+        machines = ((right, a_worker(1)), (wrong, a_worker(2)))
+        for _ in range(2):
+            for machine, worker in machines:
+                assert machine.container.leave_heartbeat()(worker) == []
+        for machine, _ in machines:
+            assert not machine.container.workers().is_missing()
+            # They have waited for a first heartbeat for long enough.
+            machine.clock.advance(timedelta(minutes=2))
+        workers_age(right.storage, timedelta(seconds=50))
+        for machine, _ in machines:
+            assert not machine.container.workers().is_missing()
+        workers_age(right.storage, timedelta(seconds=20))
+        for machine, _ in machines:
+            assert machine.container.workers().is_missing()
+
+
+def test_a_worker_that_stopped_is_missing_after_a_minute(installation: Installation) -> None:
+    is_missing = installation.container.workers().is_missing
+    installation.clock.advance(timedelta(minutes=2))
+    installation.container.note_stop()(a_worker())
+    installation.clock.advance(ALMOST_A_MINUTE)
+    assert not is_missing()
+    installation.clock.advance(timedelta(seconds=2))
+    assert is_missing()
+
+
+def test_a_worker_logs_another_that_is_lost(installation: Installation) -> None:
+    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    installation.container.leave_heartbeat()(a_worker(host="web-2", pid=4711, release="0.2.0"))
+    worker._beat()
+    with capture_logs() as lines:
+        for _ in range(4):
+            installation.clock.advance(timedelta(seconds=35))
+            worker._beat()
+
+    lost = {"host": "web-2", "pid": 4711, "release": "0.2.0"}
+    assert lines == [{"event": "worker_lost", "log_level": "error", **lost}]
 
 
 def test_a_worker_looks_for_card_testing(installation: Installation) -> None:
