@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -20,6 +22,11 @@ class Clock(Protocol):
         start of a machine, must not end it.
         """
         return True
+
+
+def time_before(now: datetime, ago: timedelta) -> datetime:
+    """Return the time so long ago, or the first that can be stored if it was longer ago."""
+    return now - min(ago, now - _FIRST)
 
 
 class Ids(Protocol):

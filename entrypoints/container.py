@@ -41,6 +41,7 @@ from domain.access.revoke_token import RevokeToken
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
+from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
@@ -238,6 +239,7 @@ class Container(DeclarativeContainer):
     cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock
     )
+    list_cards = ThreadSafeSingleton(ListCards, storage=storage, clock=clock)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.

@@ -77,6 +77,23 @@ class Account(Card):
         return replace(self, removed_at=now, expiry_notice_at=None, is_default=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFilter:
+    """Which cards on file are looked for, of all guests and centers. None leaves a field open.
+
+    A card expires on the last day of its month. Without `are_removed`, both those that are active and
+    those that are removed are found.
+    """
+
+    guest_id: GuestId | None = None
+    center_id: CenterId | None = None
+    merchant_account: MerchantAccount | None = None
+    expires_from: date | None = None
+    expires_before: date | None = None
+    added_since: datetime | None = None
+    are_removed: bool | None = None
+
+
 def has_default(accounts: Iterable[Account]) -> bool:
     """Return whether one of a guest's active accounts at a center is the default."""
     return any(account.is_default for account in accounts)
@@ -154,5 +171,13 @@ class Accounts(Protocol):
 
         A card expires on the last day of its month. Accounts of the same month come oldest first.
         One that cannot be decoded is counted and left out.
+        """
+        ...
+
+    def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
+        """Return accounts of any guest: those that expire first, or without such a limit the newest.
+
+        Those that cannot be decoded are left out. Reads every account unless the guest's active ones
+        are wanted, or what expires at a center.
         """
         ...

@@ -11,6 +11,7 @@ import os
 import click
 
 from entrypoints.cli.access import token
+from entrypoints.cli.cards import card
 from entrypoints.cli.centers import configure_payments
 from entrypoints.cli.databases import copy_database, import_, migrate
 from entrypoints.cli.events import events
@@ -48,7 +49,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, import_, copy_database),
-    *(configure_payments, token, session, events),
+    *(configure_payments, token, session, card, events),
     *(serve, work, reconcile, demo),
 ):
     main.add_command(command)

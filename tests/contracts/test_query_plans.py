@@ -16,6 +16,7 @@ from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, TOKEN_ID
 from adapters.sql.transaction import Values
 from adapters.sqlite.storage import SqliteStorage
+from domain.cards.account import AccountFilter
 from domain.identifiers import CardToken
 from domain.pagination import PageRequest
 from domain.sessions.limit import DEFAULT_LIMITS, CountedPer
@@ -53,6 +54,13 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "expiring accounts": lambda unit: unit.accounts.page_expiring(
         CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
+    ),
+    "cards of a guest": lambda unit: unit.accounts.search(
+        AccountFilter(guest_id=GUEST_ID, are_removed=False), limit=1
+    ),
+    "expiring cards at a center": lambda unit: unit.accounts.search(
+        AccountFilter(center_id=CENTER_ID, expires_before=date(2040, 1, 1), are_removed=False),
+        limit=1,
     ),
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
     "account": lambda unit: unit.accounts.get(an_account().account_id),

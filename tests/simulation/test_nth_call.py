@@ -20,6 +20,7 @@ from domain.access.revoke_token import RevokeToken
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
+from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
@@ -439,7 +440,7 @@ STEPS: Final = frozenset({ObtainPage, RecognizeMerchant})
 READ_ONLY: Final = frozenset(
     {
         *(FindCardTesting, FindWayBack, IsWorkerMissing),
-        *(ListAccounts, ListCenters, ListEventDeliveries, ListEventEndpoints),
+        *(ListAccounts, ListCards, ListCenters, ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(ReadAccount, ReadCenter, ReadGuest, ReadSession),
     }

@@ -10,7 +10,7 @@ from typing_extensions import override
 from adapters.sql.repositories.queues import QueuesAtPsps
 from adapters.sql.repositories.repository import ById
 from adapters.sql.rows import Rows
-from domain.cards.account import Account, Accounts
+from domain.cards.account import Account, AccountFilter, Accounts
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
     AccountId,
@@ -106,6 +106,38 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
             request=request,
             # It serves all guests of a center.
             find=_ACCOUNTS.find_readable,
+        )
+
+    @override
+    def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
+        start, end = wanted.expires_from, wanted.expires_before
+        conditions = {
+            "guest_id = :guest_id": wanted.guest_id,
+            "center_id = :center_id": wanted.center_id,
+            "merchant_account = :merchant_account": wanted.merchant_account,
+            "(expiry_year, expiry_month) >= (:from_year, :from_month)": start,
+            "(expiry_year, expiry_month) < (:year, :month)": end,
+            "created_at >= :added_since": wanted.added_since,
+            "removed_at IS NULL": wanted.are_removed is False or None,
+            "removed_at IS NOT NULL": wanted.are_removed or None,
+        }
+        given = [condition for condition, value in conditions.items() if value is not None]
+        where = f"WHERE {' AND '.join(given)} " if given else ""
+        order = "expiry_year, expiry_month, sequence" if start or end else "sequence DESC"
+        return _ACCOUNTS.find_readable(
+            self._transaction,
+            f"{where}ORDER BY {order} LIMIT :limit",
+            {
+                "guest_id": wanted.guest_id,
+                "center_id": wanted.center_id,
+                "merchant_account": wanted.merchant_account,
+                "from_year": start and start.year,
+                "from_month": start and start.month,
+                "year": end and end.year,
+                "month": end and end.month,
+                "added_since": wanted.added_since,
+                "limit": limit,
+            },
         )
 
 

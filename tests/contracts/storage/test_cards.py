@@ -8,6 +8,7 @@ import pytest
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
+from domain.cards.account import AccountFilter
 from domain.identifiers import (
     AccountId,
     CardToken,
@@ -167,6 +168,41 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
     assert expiring(1, 2028, page=2) == ([a_uuid(102)], 3)
     assert expiring(2, 2028, page=2) == ([a_uuid(102), a_uuid(105)], 4)
     assert expiring(12, 9999, page=3) == ([], 4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        (AccountFilter(), [6, 4, 2, 9, 5]),
+        (AccountFilter(are_removed=False), [6, 4, 2, 9]),
+        (AccountFilter(are_removed=True), [5]),
+        (AccountFilter(guest_id=OTHER_GUEST_ID), [2]),
+        (AccountFilter(center_id=OTHER_CENTER_ID), [4]),
+        (AccountFilter(merchant_account=MerchantAccount("other")), [6]),
+        (AccountFilter(added_since=NOW), [6, 4]),
+        (AccountFilter(expires_before=date(2027, 1, 31)), [9, 2]),
+        (AccountFilter(expires_from=date(2027, 1, 31)), [5, 4, 6]),
+        (AccountFilter(expires_from=date(2027, 1, 1), expires_before=date(2031, 3, 1)), [5]),
+        (AccountFilter(guest_id=GUEST_ID, center_id=CENTER_ID, are_removed=False), [6, 9]),
+    ],
+)
+def test_accounts_are_searched_newest_or_soonest_to_expire_first(
+    storage: Storage, wanted: AccountFilter, numbers: list[int]
+) -> None:
+    before = {"created_at": NOW - MICROSECOND}
+    with committed(storage) as unit:
+        for account in (
+            an_account(5, expiry_month=1, expiry_year=2027, removed_at=NOW, **before),
+            an_account(9, expiry_month=11, expiry_year=2026, **before),
+            an_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID, **before),
+            an_account(4, center_id=OTHER_CENTER_ID),
+            an_account(6, merchant_account=MerchantAccount("other")),
+        ):
+            unit.accounts.add(account)
+    with storage.read() as unit:
+        found, first = (unit.accounts.search(wanted, limit=limit) for limit in (9, 1))
+    assert [each.account_id for each in found] == [a_uuid(100 + number) for number in numbers]
+    assert list(first) == list(found[:1])
 
 
 # Shows S2.

@@ -38,6 +38,8 @@ class TestHelp:
             ("token", "revoke"),
             ("session",),
             ("session", "cancel"),
+            ("card",),
+            ("card", "list"),
             ("events",),
             ("events", "add"),
             ("events", "list"),

@@ -1,0 +1,109 @@
+"""Cards on file through the command line: listed and removed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from domain.cards.account import Account
+from domain.identifiers import MerchantAccount
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_account
+from tests.entrypoints.conftest import CommandLine
+
+
+def store(cardonfile: CommandLine, *accounts: Account) -> None:
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
+        for account in accounts:
+            unit.accounts.add(account)
+        unit.commit()
+
+
+def listed(cardonfile: CommandLine, *options: str) -> list[str]:
+    """Return the ids of the cards that are listed."""
+    found = json.loads(cardonfile.succeeds("card", "list", "--json", *options))
+    return [each["account_id"] for each in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        ((), [5, 3, 2, 1]),
+        (("--limit", "1"), [5]),
+        (("--guest", OTHER_GUEST_ID), [2]),
+        (("--center", OTHER_CENTER_ID.upper()), [3]),
+        (("--account", "second"), [5]),
+        (("--expires-before", "2027-01"), [1, 2]),
+        (("--expires-from", "2026-12", "--expires-before", "2027-01"), [2]),
+        (("--added-since", "7d"), [5]),
+        (("--added-since", "999999999d"), [5, 3, 2, 1]),
+        (("--removed",), [4]),
+    ],
+)
+def test_cards_are_listed_as_asked(
+    cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
+) -> None:
+    now = datetime.now(UTC)
+    other = {"merchant_account": MerchantAccount("second"), "created_at": now - timedelta(days=6)}
+    store(
+        cardonfile,
+        an_account(1, expiry_month=11, expiry_year=2026),
+        an_account(2, expiry_month=12, expiry_year=2026, guest_id=OTHER_GUEST_ID),
+        an_account(3, center_id=OTHER_CENTER_ID, created_at=now - timedelta(days=8)),
+        an_account(4, removed_at=NOW),
+        an_account(5, **other),
+    )
+    assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "active"),
+        ({"expiry_month": 12, "expiry_year": 2020}, "expired"),
+        ({"expiry_month": 12, "expiry_year": 2020, "removed_at": NOW}, "removed"),
+    ],
+)
+def test_a_card_is_shown_without_what_charges_it(
+    cardonfile: CommandLine, changes: dict[str, object], state: str
+) -> None:
+    account = an_account(1, is_default=state == "active", **changes)
+    store(cardonfile, account)
+    removed = ("--removed",) if state == "removed" else ()
+
+    (row,) = json.loads(cardonfile.succeeds("card", "list", "--json", *removed))
+
+    added = {"added": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}
+    assert row | added == {
+        "account_id": account.account_id,
+        "guest": GUEST_ID,
+        "center": CENTER_ID,
+        "provider": "fake",
+        "merchant_account": account.merchant_account,
+        "brand": "visa",
+        "last_four": "4242",
+        "expiry": account.expiry_on,
+        "state": state,
+        "default": state == "active",
+        **added,
+        **({"removed": row["removed"]} if removed else {}),
+    }
+    assert datetime.fromisoformat(row["added"]) == NOW
+    assert (datetime.fromisoformat(row["removed"]) if removed else NOW) == NOW
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--guest", "ada", "--guest must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
+        ("--center", "spa", "--center must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
+        ("--center", GUEST_ID, f"there is no center {GUEST_ID}"),
+    ],
+)
+def test_an_id_that_leads_nowhere_is_refused(
+    cardonfile: CommandLine, option: str, value: str, sentence: str
+) -> None:
+    assert cardonfile.refuses("card", "list", option, value) == sentence
