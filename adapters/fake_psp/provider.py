@@ -78,7 +78,7 @@ class FakeProvider(PaymentProvider):
                 is_held = found.card is not None and self.psp.holds(found.card.token)
         except UnknownPage:
             return PageClosed()
-        refused_cards = found.refused_cards
+        refused_cards, code = found.refused_cards, found.last_refusal
         match found.state:
             case PageState.COMPLETED if is_held and found.card and found.collected_at:
                 return CardCollected(
@@ -86,13 +86,14 @@ class FakeProvider(PaymentProvider):
                     avs=found.avs,
                     collected_at=found.collected_at,
                     refused_cards=refused_cards,
+                    refusal_code=code,
                 )
             case PageState.COMPLETED | PageState.CLOSED:
-                return PageClosed(refused_cards=refused_cards)
+                return PageClosed(refused_cards=refused_cards, refusal_code=code)
             case PageState.OPEN if found.refusal:
-                return CardRefused(refused_cards=refused_cards)
+                return CardRefused(refused_cards=refused_cards, refusal_code=code)
             case _:
-                return Pending(refused_cards=refused_cards)
+                return Pending(refused_cards=refused_cards, refusal_code=code)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

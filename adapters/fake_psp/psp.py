@@ -40,7 +40,7 @@ class PageState(StrEnum):
 
 
 class CardRefusal(StrEnum):
-    """Why the page refused the last card."""
+    """Why the page refused a card: the code that shops are told."""
 
     UNPUBLISHED = "unpublished"
     DECLINED = "declined"
@@ -54,7 +54,7 @@ class PspPage:
 
     `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones.
     `refusal` is about the last card that was tried, and `typed` has what was typed beside its
-    number, to be shown again.
+    number, to be shown again. `last_refusal` stays when another card is tried.
     """
 
     reference: str
@@ -64,6 +64,7 @@ class PspPage:
     state: PageState = PageState.OPEN
     attempts: int = 0
     refusal: CardRefusal | None = None
+    last_refusal: CardRefusal | None = None
     typed: Mapping[str, str] = field(default_factory=dict)
     card: Card | None = None
     avs: AvsResult = AvsResult.NOT_CHECKED
@@ -348,7 +349,7 @@ class FakePsp:
 
 
 def _refused(page: PspPage, refusal: CardRefusal) -> PspPage:
-    page = replace(page, state=PageState.OPEN, card=None, refusal=refusal)
+    page = replace(page, state=PageState.OPEN, card=None, refusal=refusal, last_refusal=refusal)
     return page if page.attempts < MAX_CARD_ATTEMPTS else _closed(page)
 
 

@@ -28,6 +28,7 @@ from domain.psps.hosted_page import (
     WebhookNotice,
     is_credible,
     is_credible_page,
+    without_false_code,
 )
 from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
 
@@ -38,7 +39,7 @@ PSP_NOTE: Final = "PSP: "
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with values that cannot be true counts as none.
+    A response with values that cannot be true counts as none, but for a code that is left out.
     Outages are logged. A call stopped by the bulkhead or the breaker never reached the PSP, so it
     is not logged as an outage.
     """
@@ -95,7 +96,7 @@ class GuardedProvider(PaymentProvider):
         with self._call(request.merchant_account, "outcome") as psp:
             outcome = psp.outcome(request, page, evidence)
             _require(is_credible(outcome, page))
-            return outcome
+            return without_false_code(outcome)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

@@ -224,7 +224,10 @@ class CollectedMethod(msgspec.Struct):
 
 
 class SetupError(msgspec.Struct):
-    """SetupIntent, `last_setup_error`, of which no field is read."""
+    """SetupIntent, `last_setup_error`. Only its codes are read: its texts may name the guest."""
+
+    code: str | None = None
+    decline_code: str | None = None
 
 
 class SetupIntent(msgspec.Struct):
@@ -258,6 +261,14 @@ class CheckoutSession(LiveOrTest):
         """Return whether it was made for this attempt."""
         attempt = (self.metadata or {}).get(ATTEMPT)
         return (self.client_reference_id, attempt) == (request.token_id, str(request.attempt))
+
+    @property
+    def refusal_code(self) -> str | None:
+        """Why the last card was refused; None once Stripe has taken another."""
+        intent = self.setup_intent
+        if not isinstance(intent, SetupIntent) or intent.last_setup_error is None:
+            return None
+        return intent.last_setup_error.decline_code or intent.last_setup_error.code
 
 
 class Sessions(msgspec.Struct):

@@ -150,7 +150,8 @@ class StripeProvider(PaymentProvider):
             )
         # The SetupIntent tells of the last card only; there is an event for each.
         told = webhooks.refused_cards(evidence, since=request.begun_at)
-        return replace(outcome, refused_cards=max(outcome.refused_cards, told))
+        refused_cards = max(outcome.refused_cards, told)
+        return replace(outcome, refused_cards=refused_cards, refusal_code=session.refusal_code)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

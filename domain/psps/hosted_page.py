@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from domain.billing import AvsResult, BillingInfo
+from domain.card_numbers import holds_card_number
 from domain.identifiers import (
     CardToken,
     CenterId,
@@ -159,6 +160,7 @@ class Pending:
     """The guest is not done: nothing entered yet, or a challenge open."""
 
     refused_cards: int = 0
+    refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,7 @@ class CardCollected:
     avs: AvsResult
     collected_at: datetime
     refused_cards: int = 0
+    refusal_code: str | None = None
 
     @property
     def guest_reference(self) -> GuestReference:
@@ -192,6 +195,7 @@ class NoCardCollected:
     token: CardToken
     collected_at: datetime
     refused_cards: int = 0
+    refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +203,7 @@ class CardRefused:
     """The bank declined the last card. The guest may try another on the same page."""
 
     refused_cards: int = 1
+    refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,16 +211,20 @@ class PageClosed:
     """The page is over without a card, and cannot collect one any more."""
 
     refused_cards: int = 0
+    refusal_code: str | None = None
 
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
 """What became of a page.
 
 `refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
-further call. A smaller number than before is ignored.
+further call. A smaller number than before is ignored. `refusal_code` is the PSP's code for why the
+last of them was refused, such as `insufficient_funds`: a word, never a text for people. None means
+that the PSP does not tell, or no longer.
 """
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
+_REFUSAL_CODE: Final = re.compile(r"[!-~]{1,100}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
 
@@ -252,6 +261,18 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
         and card.expiry_month in range(1, 13)
         and card.expiry_year in _YEARS
     )
+
+
+def without_false_code(outcome: Outcome) -> Outcome:
+    """Return an outcome without a refusal code that is no word, or that holds a card number.
+
+    The rest still counts: a code is only shown to operators.
+    """
+    code = outcome.refusal_code
+    # An adapter of another distribution may return what is no text.
+    if isinstance(code, str) and _REFUSAL_CODE.fullmatch(code) and not holds_card_number(code):
+        return outcome
+    return replace(outcome, refusal_code=None)
 
 
 def _are_words(*texts: str) -> bool:

@@ -73,7 +73,9 @@ class RefusedCard:
 
     `attempt` is the attempt whose page it was tried on. `number` counts the cards that the page
     refused, from 1; it is 0 for the card that the page collected and our rules refused. So the same
-    refusal, reported again, is the same record. `refused_at` is when we learned of it.
+    refusal, reported again, is the same record. `refused_at` is when we learned of it. `code` is the
+    PSP's word for why; None if it did not tell, or if we learned of several cards at once and this
+    was not the last.
     """
 
     token_id: TokenId
@@ -83,6 +85,7 @@ class RefusedCard:
     caller: CallerName
     center_id: CenterId
     refused_at: datetime
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,10 @@ class RefusedCards(Protocol):
 
     def add(self, cards: Iterable[RefusedCard]) -> int:
         """Store refused cards, and return how many were new. The others stay as they are."""
+        ...
+
+    def of(self, token_id: TokenId) -> Sequence[RefusedCard]:
+        """Return the cards that were refused in a session, by attempt and number."""
         ...
 
     def reached(

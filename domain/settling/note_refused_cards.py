@@ -26,8 +26,8 @@ def note_refused_cards(
 ) -> None:
     """Note the cards that the page of `asked` has refused, and the one that made it fail.
 
-    `changed` is the session after the outcome was applied, and stored. May be called again: each
-    card is noted once. The caller commits, and then calls `close_pages_at_limit`.
+    `changed` is the session after the outcome was applied, and stored. Of the cards that the PSP
+    reports, the last one has the refusal code. May be called again: each card is noted once. The caller commits, and then calls `close_pages_at_limit`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     refused = [(asked, number) for number in range(1, by_page + 1)]
@@ -42,6 +42,7 @@ def note_refused_cards(
             caller=session.caller,
             center_id=session.center_id,
             refused_at=now,
+            code=outcome.refusal_code if outcome and number == by_page > 0 else None,
         )
         for session, number in refused
     )

@@ -99,7 +99,10 @@ class SettleSession:
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(last, _COLLECTED):
             return last
-        return PageClosed(refused_cards=max(outcome.refused_cards, last.refused_cards))
+        return PageClosed(
+            refused_cards=max(outcome.refused_cards, last.refused_cards),
+            refusal_code=last.refusal_code or outcome.refusal_code,
+        )
 
     def _must_close(self, session: CardSession) -> bool:
         now = self.clock.now()

@@ -77,6 +77,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CALLER, "key", TOKEN_ID, now=NOW, since=NOW
     ),
     "old keys": lambda unit: unit.idempotency_keys.forget(before=NOW),
+    "refused cards of a session": lambda unit: unit.refused_cards.of(TOKEN_ID),
     "limits": lambda unit: unit.refused_cards.reached(DEFAULT_LIMITS, a_session(), since=NOW),
     "limits of a guest at a center": lambda unit: unit.refused_cards.reached(
         [each for each in DEFAULT_LIMITS if each.per is CountedPer.GUEST], a_session(), since=NOW

@@ -412,7 +412,7 @@ class FakeStripe:
         """Confirm a SetupIntent with a card; returns its status."""
         card = TEST_CARDS.get(number)
         if card is None or card.is_declined:
-            return self._failed(merchant, intent, "card_declined")
+            return self._failed(merchant, intent, "card_declined", "generic_decline")
         method = self.add_method(
             merchant,
             "card",
@@ -502,11 +502,15 @@ class FakeStripe:
                 return self._succeeded(merchant, session, intent)
             return self._failed(merchant, intent, "setup_intent_authentication_failure")
 
-    def _failed(self, merchant: Merchant, intent: Object, code: str) -> str:
+    def _failed(
+        self, merchant: Merchant, intent: Object, code: str, decline_code: str | None = None
+    ) -> str:
+        error = {"type": "card_error", "code": code, "message": "Refused."}
         intent |= {
             "status": "requires_payment_method",
             "payment_method": None,
-            "last_setup_error": {"type": "card_error", "code": code, "message": "Refused."},
+            # Stripe leaves the field out if the card was not declined.
+            "last_setup_error": error | ({"decline_code": decline_code} if decline_code else {}),
         }
         self.tell(merchant, "setup_intent.setup_failed", intent)
         return "requires_payment_method"

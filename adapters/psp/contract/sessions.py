@@ -140,6 +140,11 @@ class Session:
             self._private.extend(filter(None, (outcome.card.token, outcome.card.fingerprint)))
         return outcome
 
+    def after_refusal(self, card: GuestCard) -> Outcome:
+        """Return the outcome that is expected after the bank has refused a card."""
+        facts = self.psp.facts
+        return replace(facts.after_refusal, refusal_code=facts.refusal_codes.get(card))
+
     def close(self) -> None:
         """Close the page."""
         self.adapter.close(self.request, self.page)

@@ -139,6 +139,8 @@ class Facts:
 
     - `cards`: its test cards.
     - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
+    - `refusal_codes`: its `refusal_code` after REFUSED, and after the failed challenge of CHALLENGED.
+      Leave it out if the PSP does not tell.
     - `calls`: how many calls each method makes without faults; START for a guest who is new there.
     - `telling_events`: the kinds of webhooks about a session.
     - `silent_events`: the kinds that are not about a session, including an unknown one.
@@ -158,6 +160,7 @@ class Facts:
     silent_events: Sequence[str]
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
+    refusal_codes: Mapping[GuestCard, str] = field(default_factory=dict)
     live_settings: Mapping[str, str] = field(default_factory=dict)
     address_fields: frozenset[str] = frozenset(
         {"address", "city", "state", "zipcode", "country_code"}
@@ -214,6 +217,7 @@ class PspUnderTest(ABC):
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
             "list_lag": not facts.list_lag,
+            "refusal_codes": not facts.refusal_codes,
             "live_settings": not facts.live_settings,
             "guest_details": cls.guest_details is PspUnderTest.guest_details,
             "leave": cls.leave is PspUnderTest.leave,

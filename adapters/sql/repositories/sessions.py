@@ -173,6 +173,14 @@ class SqlRefusedCards(Repository, RefusedCards):
         )
 
     @override
+    def of(self, token_id: TokenId) -> Sequence[RefusedCard]:
+        return _REFUSED_CARDS.find(
+            self._transaction,
+            "WHERE token_id = :token_id ORDER BY attempt, number",
+            {"token_id": token_id},
+        )
+
+    @override
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Final
 
@@ -22,7 +22,7 @@ from adapters.psp_calls.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER
-from tests.installation import MERCHANT, Installation, Trouble
+from tests.installation import DECLINED_CARD, MERCHANT, Installation, Trouble
 
 AT_FAKE: Final = PspAccount(FAKE, MERCHANT)
 AT_HARBOR: Final = PspAccount(FAKE, MerchantAccount("harbor"))
@@ -267,3 +267,19 @@ def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> 
 
     assert [(line["event"], line["error"]) for line in lines] == [("psp_away", "NotCredible")]
     assert installation.accounts() == ()
+
+
+def test_a_code_that_is_no_word_is_left_out_and_the_refused_card_counts(
+    installation: Installation,
+) -> None:
+    session = installation.session_with_card(DECLINED_CARD)
+    told = installation.provider.outcome
+    installation.provider.outcome = lambda *asked: replace(  # type: ignore[method-assign]  # its PSP never says this
+        told(*asked), refusal_code="the bank said no"
+    )
+
+    installation.settle(session.token_id)
+
+    with installation.storage.read() as unit:
+        (refused,) = unit.refused_cards.of(session.token_id)
+    assert refused.code is None

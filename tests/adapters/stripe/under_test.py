@@ -92,6 +92,10 @@ class StripeUnderTest(RemotePspUnderTest):
             GuestCard.UNCHECKED_ADDRESS: PrintedCard("4000000000000044", "visa"),
         },
         after_refusal=CardRefused(),
+        refusal_codes={
+            GuestCard.REFUSED: "generic_decline",
+            GuestCard.CHALLENGED: "setup_intent_authentication_failure",
+        },
         # START creates the customer, writes its details and creates the page. CLOSE and DISCARD
         # read first, because Stripe refuses to do them twice.
         calls={

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.identifiers import TokenId
 from domain.sessions.limit import CardLimit, CardsAtCenter, Counted, CountedPer
 from domain.storage import Storage, WriteUnit
@@ -107,6 +108,19 @@ def test_a_card_that_is_added_again_stays_as_it_is(storage: Storage) -> None:
     with storage.read() as unit:
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
     assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
+
+
+def test_the_refused_cards_of_a_session_come_back_with_their_codes(storage: Storage) -> None:
+    first = a_refused_card(code="insufficient_funds")
+    second = a_refused_card(number=2, refused_at=NOW + MINUTE)
+    on_next_page = a_refused_card(attempt=2, code="expired_card", refused_at=NOW + MINUTE)
+    with committed(storage) as unit:
+        unit.refused_cards.add([on_next_page, second, first])
+        unit.refused_cards.add([a_refused_card(token_id=OTHER_TOKEN_ID)])
+        # What is known of a card does not change.
+        unit.refused_cards.add([replace(second, code="lost_card")])
+    with storage.read() as unit:
+        assert unit.refused_cards.of(TOKEN_ID) == (first, second, on_next_page)
 
 
 def test_centers_are_found_by_their_refused_cards_within_the_window(storage: Storage) -> None:

@@ -14,6 +14,7 @@ from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card
 from domain.psps.hosted_page import (
     CardCollected,
+    CardRefused,
     Consent,
     HostedPage,
     NoCardCollected,
@@ -21,6 +22,7 @@ from domain.psps.hosted_page import (
     consent_for,
     is_credible,
     is_credible_page,
+    without_false_code,
 )
 
 GUEST = GuestReference("guest_1")
@@ -100,3 +102,19 @@ def test_a_consent_text_is_known_by_its_version() -> None:
 @pytest.mark.parametrize("refused_cards", [-1, 10**18])
 def test_a_count_of_refused_cards_keeps_no_card_from_its_guest(refused_cards: int) -> None:
     assert is_credible(replace(COLLECTED, refused_cards=refused_cards), PAGE)
+
+
+@pytest.mark.parametrize("code", ["card_declined", "51", "05:Do-not-honor", "x" * 100, None])
+def test_a_refusal_code_is_a_word(code: str | None) -> None:
+    refused = CardRefused(refused_cards=2, refusal_code=code)
+    assert without_false_code(refused) == refused
+
+
+@pytest.mark.parametrize(
+    "code",
+    [*NO_TEXT, "x" * 101, "the bank said no", "4242424242424242", "no:4242-4242-4242-4242", 51],
+)
+def test_a_refusal_code_that_is_none_is_left_out_and_the_rest_counts(code: Any) -> None:
+    assert without_false_code(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
+        COLLECTED, refused_cards=2
+    )

@@ -70,6 +70,12 @@ def refused(counted: str, of: str, wait: timedelta) -> Iterator[None]:
     assert reached.value.retry_after_seconds == wait.total_seconds()
 
 
+def refusal_codes(installation: Installation, session: CardSession) -> list[str | None]:
+    """Return why the cards of a session were refused, with the one that our rules refused first."""
+    with installation.storage.read() as unit:
+        return [card.code for card in unit.refused_cards.of(session.token_id)]
+
+
 def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
     """Return what the center had in the last 24 hours; a center without refusals is not listed."""
     with installation.storage.read() as unit:
@@ -194,6 +200,7 @@ def test_each_refused_card_of_a_page_is_counted_once(installation: Installation)
     installation.type_card(session, CHALLENGED_CARD)
     installation.settle(session.token_id)
     assert sessions_and_refused_cards(installation) == (1, 3)
+    assert refusal_codes(installation, session) == ["declined", "declined", "unpublished"]
 
 
 def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Installation) -> None:
@@ -205,6 +212,8 @@ def test_cards_that_were_refused_before_a_good_one_are_counted(installation: Ins
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert sessions_and_refused_cards(installation) == (1, 2)
+    # The PSP tells of the last one only.
+    assert refusal_codes(installation, session) == [None, "challenge_failed"]
 
 
 def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
@@ -217,6 +226,7 @@ def test_cards_that_were_refused_on_a_page_that_ends_are_counted(
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert sessions_and_refused_cards(installation) == (1, 2)
+    assert refusal_codes(installation, session) == [None, "declined"]
 
 
 def test_each_page_of_a_session_has_its_own_refused_cards(installation: Installation) -> None:
@@ -239,6 +249,7 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
 
     assert installation.session(session.token_id).status is SessionStatus.FAILED
     assert sessions_and_refused_cards(installation) == (1, 2)
+    assert refusal_codes(installation, session) == [None, "declined"]
 
 
 # Shows S23.

@@ -48,6 +48,7 @@ class AcmePage(msgspec.Struct):
     avs: AvsResult = AvsResult.NOT_CHECKED
     card: AcmeCard | None = None
     typed_at: AwareTime | None = None
+    refusal: str | None = None
 
 
 class AcmeEvent(msgspec.Struct):
@@ -117,7 +118,9 @@ class AcmeProvider(PaymentProvider):
             return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
         if found.status in ("done", "closed"):  # done without a card: the card was discarded
             return pages.PageClosed()
-        return pages.CardRefused() if found.status == "refused" else pages.Pending()
+        if found.status == "refused":
+            return pages.CardRefused(refusal_code=found.refusal)
+        return pages.Pending()
 
     def close(self, request: pages.HostedPageRequest, page: pages.HostedPage) -> None:
         with suppress(NotFound), self._acme(request.merchant_account) as acme:

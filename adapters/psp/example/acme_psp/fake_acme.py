@@ -119,7 +119,7 @@ class FakeAcme:
                 return
             page["number"], page["expiry"] = number, expiry
             if number == REFUSED:
-                page["status"] = "refused"
+                page["status"], page["refusal"] = "refused", "do_not_honor"
             elif number == CHALLENGED:
                 page["status"] = "challenged"
             else:
@@ -132,7 +132,7 @@ class FakeAcme:
             if page["status"] == "challenged" and confirmed:
                 self._complete(page)
             elif page["status"] == "challenged":
-                page["status"] = "refused"
+                page["status"], page["refusal"] = "refused", "authentication_failed"
 
     def _complete(self, page: Json) -> None:
         number, (month, year) = page.pop("number"), page.pop("expiry")

@@ -58,6 +58,10 @@ class AcmeUnderTest(RemotePspUnderTest):
             GuestCard.UNCHECKED_ADDRESS: PrintedCard(fake_acme.UNCHECKED_ADDRESS, "visa"),
         },
         after_refusal=CardRefused(),
+        refusal_codes={
+            GuestCard.REFUSED: "do_not_honor",
+            GuestCard.CHALLENGED: "authentication_failed",
+        },
         calls=dict.fromkeys(Method, 1),
         telling_events=("page.done", "page.closed"),
         silent_events=("payout.paid",),
