@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import permutations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from adapters.psp.interface import INTERFACE
@@ -76,6 +77,13 @@ class InstalledPsp:
         return _call(
             self.plugin, "tell its live keys", lambda: self.plugin.live_setting(self.settings)
         )
+
+    @property
+    def database(self) -> Path | None:
+        """An SQLite file of its own, or None."""
+        if not self.is_set_up:
+            return None
+        return _call(self.plugin, "tell its database", lambda: self.plugin.database(self.settings))
 
     def make(self, clock: Clock, ids: Ids) -> PaymentProvider:
         """Return a new adapter. The PSP must be set up."""

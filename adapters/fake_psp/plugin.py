@@ -90,4 +90,5 @@ PLUGIN: Final = PspPlugin(
     test_setting=ALLOW,
     add_routes=_add_routes,
     background=_send_webhooks,
+    database=lambda settings: settings.database,
 )

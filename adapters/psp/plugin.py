@@ -74,6 +74,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     refused beside live keys.
     `add_routes` adds pages of its own to the application, below `/<name>-…/`.
     `background` returns what it runs beside the worker; it receives the URL of its webhooks.
+    `database` returns an SQLite file of its own, which a backup copies, or None.
     """
 
     interface: int
@@ -89,6 +90,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     test_setting: str | None = None
     add_routes: Callable[[Adapter, falcon.App[falcon.Request, falcon.Response]], None] | None = None
     background: Callable[[Adapter, str], BackgroundWork] | None = None
+    database: Callable[[PspSettings], Path | None] = _nothing
 
 
 # Any: each plugin has its own types of settings and adapter.

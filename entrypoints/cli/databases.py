@@ -1,4 +1,4 @@
-"""`cardonfile migrate`, `import` and `copy-database`."""
+"""`cardonfile migrate`, `backup`, `import` and `copy-database`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ def migrate() -> None:
             click.echo(f"applied {name}")
         if not applied:
             click.echo("the database is up to date")
+
+
+@click.command()
+@click.argument("folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--keep",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Then delete all but the newest N backups in FOLDER.",
+)
+def backup(*, folder: Path, keep: int | None) -> None:
+    """Copy the databases into FOLDER while the service runs, and check the copies.
+
+    The files are named after the time in UTC, and only their owner may read them. PostgreSQL needs
+    its programs pg_dump and pg_restore.
+
+    \b
+    Example:
+      cardonfile backup /var/backups/cardonfile --keep 14
+    """
+    from entrypoints.backup import BackupExists, back_up, prune
+
+    with installation() as container, plain_errors(BackupExists):
+        for file in back_up(container.settings(), folder, container.clock().now()):
+            click.echo(f"wrote {file}")
+        for file in prune(folder, keep) if keep else ():
+            click.echo(f"deleted {file}")
 
 
 @click.command("import")

@@ -13,7 +13,7 @@ import click
 from entrypoints.cli.access import token
 from entrypoints.cli.cards import card
 from entrypoints.cli.centers import configure_payments
-from entrypoints.cli.databases import copy_database, import_, migrate
+from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
@@ -48,7 +48,7 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    *(migrate, import_, copy_database),
+    *(migrate, backup, import_, copy_database),
     *(configure_payments, token, session, card, events),
     *(serve, work, reconcile, demo),
 ):

@@ -1,4 +1,4 @@
-"""Backups are made and restored as docs/operations.md says (F11)."""
+"""Backups: what `cardonfile backup` writes, and what follows when it is restored (F11)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -18,22 +16,18 @@ import pytest
 from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
-from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.samples import NOW
 from domain.sessions.session import SessionStatus
+from entrypoints.backup import BackupExists, back_up
 from tests.adapters.http.api import ACCOUNTS, Api
+from tests.adapters.postgresql.by_hand import execute
+from tests.builders import CENTER_ID
+from tests.entrypoints.conftest import CommandLine
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database, pg_dump
-from tests.waiting import wait_until
 
-_PAGE: Final = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
-RECIPES: Final = re.findall(
-    r"^```sh\n(.*?)^```$",
-    _PAGE.partition("## Backup and restore\n")[2].partition("\n## ")[0],
-    re.MULTILINE | re.DOTALL,
-)
-"""The commands to back up SQLite, and PostgreSQL."""
-PROGRAMS: Final = Path(sys.executable).parent
-"""The command line of SQLite is in the same folder as Python."""
+PUBLIC: Final = {"CARDONFILE_PUBLIC_BASE_URL": "https://pay.example"}
+"""Settings under which there is no fake PSP."""
 
 
 class Backup:
@@ -41,10 +35,7 @@ class Backup:
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
-        self._copy = installation.database.with_name("backup.db")
-        database = dbapi2.connect(str(installation.database))
-        database.execute(f"VACUUM INTO '{self._copy}'")
-        database.close()
+        self._copy, _ = back_up(installation.settings, installation.database.parent, NOW)
 
     def restore(self) -> None:
         """Replace the database by it, an hour later."""
@@ -135,71 +126,129 @@ def test_a_lost_session_is_found_at_the_psp_by_its_token_id(api: Api) -> None:
     assert installation.tokens_at_psp() == {page.card.token}
 
 
-def wait_for_the_next_second() -> None:
-    now = int(time.time())
-    wait_until(lambda: int(time.time()) > now)
+@pytest.fixture
+def cardonfile(api: Api, tmp_path: Path) -> CommandLine:
+    """Return the command line of an installation in use, with a card on file."""
+    api.installation.stored_card(GOOD_CARD)
+    return CommandLine(tmp_path)
 
 
-def run_twice(recipe: str, folder: Path, *programs: Path, **environment: str) -> list[Path]:
-    """Run documented commands in a shell twice, a second apart; return the backups."""
-    before = set(folder.iterdir())
-    path = os.pathsep.join((*map(str, programs), os.environ["PATH"]))
-    for _ in range(2):
-        subprocess.run(
-            ["sh", "-e", "-c", recipe],
-            check=True,
-            cwd=folder,
-            timeout=60,
-            env={**os.environ, "PATH": path, **environment},
+def names_in(folder: Path) -> list[str]:
+    return sorted(re.sub("[0-9]{8}T[0-9]{6}Z", "TIME", file.name) for file in folder.iterdir())
+
+
+def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    output = cardonfile.succeeds("backup", str(folder))
+
+    assert names_in(folder) == ["cardonfile-TIME.db", "fake-TIME.db"]
+    files = sorted(folder.iterdir())
+    assert output == "".join(f"wrote {file}\n" for file in files)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (folder, *files)} == {0o600, 0o700}
+    for file, table in zip(files, ("payment_accounts", "pages"), strict=True):
+        with closing(dbapi2.connect(str(file))) as copy:
+            assert copy.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
+
+
+def test_it_copies_what_there_is_without_the_fake_psp(
+    cardonfile: CommandLine, tmp_path: Path
+) -> None:
+    cardonfile.succeeds("backup", str(tmp_path / "backups"), **PUBLIC)
+    assert names_in(tmp_path / "backups") == ["cardonfile-TIME.db"]
+
+
+def test_a_damaged_file_is_named_and_no_backup_is_left(
+    cardonfile: CommandLine, api: Api, tmp_path: Path
+) -> None:
+    file = tmp_path / "cards-fake-psp.db"
+    with closing(dbapi2.connect(str(file))) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with file.open("r+b") as opened:
+        opened.seek(4096)
+        opened.write(b"\xff" * 4096 * 3)
+
+    sentence = cardonfile.refuses("backup", str(tmp_path / "backups"))
+
+    assert str(file) in sentence
+    assert names_in(tmp_path / "backups") == []
+
+
+def test_a_backup_is_never_replaced(api: Api, tmp_path: Path) -> None:
+    first, _ = back_up(api.installation.settings, tmp_path, NOW)
+    before = first.read_bytes()
+    with pytest.raises(BackupExists, match=re.escape(f"{first} exists")):
+        back_up(api.installation.settings, tmp_path, NOW)
+    assert first.read_bytes() == before
+
+
+def test_only_the_newest_are_kept(cardonfile: CommandLine, api: Api, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    days = [NOW - timedelta(days=day) for day in (3, 2, 1)]
+    oldest, second, third = (back_up(api.installation.settings, folder, day) for day in days)
+    left_by_a_killed_command = folder / f".{oldest[0].name}.partial"
+    of_somebody_else = folder / "cardonfile-notes.db"
+    for file in (left_by_a_killed_command, of_somebody_else):
+        file.touch()
+
+    output = cardonfile.succeeds("backup", str(folder), "--keep", "2")
+
+    deleted = sorted((*oldest, *second, left_by_a_killed_command))
+    assert output.splitlines()[2:] == [f"deleted {file}" for file in deleted]
+    assert set(folder.iterdir()) > {*third, of_somebody_else}
+    assert len(names_in(folder)) == 5
+
+
+class TestPostgresql:
+    """Backups of a PostgreSQL database, by its own programs."""
+
+    @pytest.fixture
+    def url(self, postgresql_server: str) -> Iterator[str]:
+        with new_database(postgresql_server) as url:
+            execute(url, f"INSERT INTO centers VALUES ('{CENTER_ID}', 'Harbor Spa')")
+            yield url
+
+    def test_are_restored_by_pg_restore(
+        self, url: str, cardonfile: CommandLine, tmp_path: Path, postgresql_server: str
+    ) -> None:
+        folder = tmp_path / "backups"
+        programs = f"{pg_dump().parent}{os.pathsep}{os.environ['PATH']}"
+
+        cardonfile.succeeds(
+            *("backup", str(folder)), PATH=programs, CARDONFILE_DATABASE_URL=url, **PUBLIC
         )
-        wait_for_the_next_second()
-    backups = sorted(set(folder.iterdir()) - before)
-    assert {stat.S_IMODE(each.stat().st_mode) for each in backups} == {0o600}
-    return backups
 
+        assert names_in(folder) == ["cardonfile-TIME.dump"]
+        (file,) = folder.iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with new_database(postgresql_server, migrated=False) as restored:
+            subprocess.run(
+                [pg_dump().with_name("pg_restore"), f"--dbname={restored}", file], check=True
+            )
+            assert execute(restored, "SELECT name FROM centers") == [("Harbor Spa",)]
 
-@pytest.mark.parametrize("of_fake_psp", [2, 0], ids=["with the fake PSP", "without it"])
-def test_the_commands_for_sqlite_make_one_each_time_for_its_owner_only(
-    tmp_path: Path, of_fake_psp: int
-) -> None:
-    installation = Installation(tmp_path)
-    installation.stored_card(GOOD_CARD)
-    (tmp_path / "cardonfile.db").symlink_to(installation.database)
-    if of_fake_psp:
-        fake_psp = installation.settings.psps[FAKE].settings.database
-        (tmp_path / "cardonfile-fake-psp.db").symlink_to(fake_psp)
-    recipe, _ = RECIPES
+    def test_show_no_password_to_other_users_of_the_machine(
+        self, url: str, cardonfile: CommandLine, tmp_path: Path
+    ) -> None:
+        program = tmp_path / "pg_dump"
+        program.write_text('#!/bin/sh\necho "$PGPASSWORD $*" > "$0.log"\nexit 1\n')
+        program.chmod(0o700)
+        with_password = url.replace("postgres@", "postgres:s3cret@")
 
-    backups = run_twice(recipe, tmp_path, PROGRAMS)
-    installation.close()
+        sentence = cardonfile.refuses(
+            *("backup", str(tmp_path / "backups")),
+            PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+            CARDONFILE_DATABASE_URL=with_password,
+            **PUBLIC,
+        )
 
-    assert [re.sub("[0-9]{8}T[0-9]{6}", "TIME", each.name) for each in backups] == [
-        *["backup-TIME.db"] * 2,
-        *["backup-fake-psp-TIME.db"] * of_fake_psp,
-    ]
-    with closing(dbapi2.connect(str(backups[0]))) as copy:
-        assert copy.execute("SELECT count(*) FROM payment_accounts").fetchone() == (1,)
+        assert sentence == "pg_dump failed: exit status 1"
+        password, arguments = (tmp_path / "pg_dump.log").read_text().split(maxsplit=1)
+        assert password == "s3cret"
+        assert "s3cret" not in arguments
+        assert names_in(tmp_path / "backups") == []
 
-
-def test_the_commands_for_sqlite_fail_when_the_database_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "cardonfile-fake-psp.db").touch()
-    recipe, _ = RECIPES
-
-    with pytest.raises(subprocess.CalledProcessError):
-        run_twice(recipe, tmp_path, PROGRAMS)
-
-    assert [each.name for each in tmp_path.iterdir()] == ["cardonfile-fake-psp.db"]
-
-
-def test_the_commands_for_postgresql_make_one_each_time_for_its_owner_only(
-    tmp_path: Path, postgresql_server: str
-) -> None:
-    _, recipe = RECIPES
-    with new_database(postgresql_server) as url:
-        backups = run_twice(recipe, tmp_path, pg_dump().parent, CARDONFILE_DATABASE_URL=url)
-
-    assert len(backups) == 2
-    listed = subprocess.check_output(
-        [pg_dump().with_name("pg_restore"), "--list", backups[0]], text=True
-    )
-    assert "TABLE DATA public payment_accounts" in listed
+    def test_need_its_programs(self, url: str, cardonfile: CommandLine, tmp_path: Path) -> None:
+        sentence = cardonfile.refuses(
+            *("backup", str(tmp_path / "backups")), PATH="", CARDONFILE_DATABASE_URL=url, **PUBLIC
+        )
+        assert sentence.startswith("pg_dump is not installed: install the client programs")

@@ -1,0 +1,36 @@
+"""A consistent copy of a database file that is in use."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+from adapters.sql.errors import DatabaseUnusable
+from adapters.sqlite.connection import connect, translated
+
+WAIT_SECONDS = 60
+"""How long to wait for another program that has locked the file."""
+
+
+class CopyDamaged(DatabaseUnusable):
+    """A copy is not what SQLite itself would write; most likely the original is damaged too."""
+
+    def __init__(self, path: Path, finding: str) -> None:
+        super().__init__(f"the copy of {path} is damaged, and the file may be too: {finding}")
+
+
+def copy(path: Path, to: Path) -> None:
+    """Write the database at `path` to the empty file `to`, on disk, and check the copy.
+
+    The service may run meanwhile, and waits for nothing. Raises ServiceUnavailable and CopyDamaged.
+    """
+    with translated(path), closing(connect(path, busy_timeout_seconds=WAIT_SECONDS)) as db:
+        db.execute("PRAGMA query_only=OFF")
+        db.execute("VACUUM INTO ?", [str(to)])
+    with translated(to), closing(connect(to, busy_timeout_seconds=0)) as db:
+        (finding,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    if finding != "ok":
+        raise CopyDamaged(path, finding)
+    with to.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,86 @@
+"""Backups: checked copies of every database of an installation, in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from entrypoints.settings import PostgresqlDatabase, Settings
+
+_NAME: Final = re.compile(r"\.?[a-z0-9_]+-([0-9]{8}T[0-9]{6}Z)\.(?:db|dump)(\.partial)?")
+"""A backup, or with `.partial` what a killed command has left of one."""
+
+
+class BackupExists(Exception):
+    """There is a backup of this second in the folder."""
+
+
+def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
+    """Copy every database into a folder, which is made if it is missing; return the files.
+
+    Only their owner may read them. All are written and checked, or none is there. The service may
+    run meanwhile. Raises BackupExists, OSError, and what `plain_errors` describes.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    files = {folder / f"{name}-{stamp}{suffix}": copy for name, suffix, copy in _copies(settings)}
+    with _all_or_none(files) as partial:
+        for file, copy in files.items():
+            copy(partial[file])
+    return list(files)
+
+
+def prune(folder: Path, keep: int) -> list[Path]:
+    """Delete all but the newest backups in a folder, and return what was deleted."""
+    found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    kept = sorted({match[1] for match in found if not match[2]})[-keep:]
+    deleted = sorted(folder / match[0] for match in found if kept and match[1] < kept[0])
+    for file in deleted:
+        file.unlink()
+    return deleted
+
+
+def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], None]]]:
+    """Yield the name and suffix of each database, and the function that copies it to a file."""
+    from adapters.sqlite.backup import copy
+
+    def copy_of(path: Path) -> Callable[[Path], None]:
+        return lambda to: copy(path, to)
+
+    database = settings.database
+    if isinstance(database, Path):
+        yield "cardonfile", ".db", copy_of(database)
+    else:
+        yield "cardonfile", ".dump", _dump_of(database)
+    for name, psp in settings.psps.items():
+        path = psp.database
+        if path is not None and path.exists():
+            yield name, ".db", copy_of(path)
+
+
+def _dump_of(database: PostgresqlDatabase) -> Callable[[Path], None]:
+    from adapters.postgresql.backup import dump
+
+    return lambda to: dump(database.url, to)
+
+
+@contextmanager
+def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    """Yield an empty file beside each; rename them at the end, or delete them after an error."""
+    partial = {file: file.with_name(f".{file.name}.partial") for file in files}
+    try:
+        for file, beside in partial.items():
+            if file.exists():
+                raise BackupExists(f"{file} exists")
+            os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield partial
+        for file, beside in partial.items():
+            beside.rename(file)
+    finally:
+        for beside in partial.values():
+            beside.unlink(missing_ok=True)
