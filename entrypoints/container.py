@@ -359,6 +359,7 @@ class Container(DeclarativeContainer):
             webhooks=webhooks,
             health=health,
             links=links,
+            ids=ids,
         ),
         settings.provided.psps,
         psp_adapters,

@@ -29,6 +29,7 @@ def configure_logs(
     """
     shared: list[Processor] = [
         *([add_process] if name_process else []),
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         describe_fault,

@@ -15,13 +15,14 @@ from adapters.http.errors import add_error_handlers
 from adapters.http.guests import Guests
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
-from adapters.http.middleware import AccessLog, Paths, SecurityHeaders
+from adapters.http.middleware import AccessLog, Paths, RequestIds, SecurityHeaders
 from adapters.http.openapi import OPERATIONS, OpenApi
 from adapters.http.operations import Resource
 from adapters.http.products import Products
 from adapters.http.sessions import Sessions
 from adapters.http.webhooks import Webhooks
 from domain.hosted_payments.link import HostedLinks
+from domain.outside import Ids
 
 
 def create_app(
@@ -35,10 +36,12 @@ def create_app(
     webhooks: Webhooks,
     health: HealthChecks,
     links: HostedLinks,
+    ids: Ids,
 ) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the WSGI application with these resources."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
+            RequestIds(ids=ids),
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
             AccessLog(),
             Paths(),

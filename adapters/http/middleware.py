@@ -1,14 +1,59 @@
-"""Falcon middleware for every request: short paths, the security headers, the access log."""
+"""Falcon middleware for every request: its id, short paths, security headers, the access log."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
+from typing import Final
 
 import falcon
 import structlog
+from structlog.contextvars import bind_contextvars, clear_contextvars
+
+from domain.access.token import MARK
+from domain.card_numbers import holds_card_number
+from domain.identifiers import plain_uuid
+from domain.outside import Ids
+
+REQUEST_ID: Final = "X-Request-ID"
+"""The header with the id of a request, which a client may choose."""
+REQUEST_ID_PATTERN: Final = "[A-Za-z0-9._-]{1,128}"
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestIds:
+    """Gives each request an id: the client's if it has the form of one, else a new one.
+
+    The response and every line that the thread logs until then have it. It must be the first of the
+    middleware, so that it wraps the others.
+    """
+
+    ids: Ids
+
+    def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
+        """Bind the id to the thread's log lines."""
+        sent = req.get_header(REQUEST_ID, default="")
+        req.context.request_id = sent if _may_be_logged(sent) else self.ids.uuid()
+        bind_contextvars(request_id=req.context.request_id)
+
+    def process_response(
+        self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
+    ) -> None:
+        """Set the header, and leave nothing bound for the thread's next request."""
+        resp.set_header(REQUEST_ID, req.context.request_id)
+        clear_contextvars()
+
+
+def _may_be_logged(request_id: str) -> bool:
+    """Return whether it has the form of an id, and holds neither a card number nor a token."""
+    if not re.fullmatch(REQUEST_ID_PATTERN, request_id):
+        return False
+    # Some UUIDs have twelve digits in a row.
+    is_uuid = plain_uuid(request_id) is not None
+    return is_uuid or not (MARK in request_id or holds_card_number(request_id))
 
 
 class Paths:

@@ -21,6 +21,7 @@ from adapters.http import (
     webhooks,
 )
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
+from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
 from adapters.http.operations import TAGS, Json, Operation, Responder, Tag
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
@@ -70,7 +71,8 @@ card there and comes back to `redirect_uri`.
 6. List the guest's cards: the new one is there, with its `account_id`.
 
 The ids in the examples are those of `make demo`. The header `Error-Type` of a refusal says which \
-one it is. Any request may also be refused with 405 Method not allowed, or with 431 Request header \
+one it is. A request may have an id of yours in the header `X-Request-ID`; the response and the \
+log of the service have it too, or else a new one. Any request may also be refused with 405 Method not allowed, or with 431 Request header \
 fields too large.
 """
 
@@ -86,6 +88,11 @@ _SECURITY_SCHEMES: Final = {
         "name": "Authorization",
         "description": "Instead of the above: the word `apikey`, a space, and the token.",
     },
+}
+_REQUEST_ID: Final[Json] = {
+    "description": "The id of the request: the one that was sent, or a new one.",
+    "required": True,
+    "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
 }
 _ANY_SCHEME: Final[list[Json]] = [{name: []} for name in _SECURITY_SCHEMES]
 
@@ -134,6 +141,7 @@ def document(base_url: str) -> Json:
         "paths": paths,
         "components": {
             "schemas": {name: _schema(name, schema) for name, schema in schemas.items()},
+            "headers": {REQUEST_ID: _REQUEST_ID},
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
@@ -156,7 +164,9 @@ def _operation(operation: Operation, base_url: str) -> Json:
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "responses": _responses(operation),
+        "responses": {
+            status: _with_request_id(response) for status, response in _responses(operation).items()
+        },
         "security": _ANY_SCHEME if operation.needs is not None else [],
     }
     if description := f"{operation.description} {_needed(operation.needs)}".strip():
@@ -198,6 +208,12 @@ def _responses(operation: Operation) -> dict[str, Json]:
     for code, refusals in sorted(by_code.items()):
         responses[str(code)] = _refused(operation.path, refusals)
     return responses
+
+
+def _with_request_id(response: Json) -> Json:
+    headers = cast(Json, response.get("headers", {}))  # as made below
+    reference: Json = {"$ref": f"#/components/headers/{REQUEST_ID}"}
+    return {**response, "headers": {**headers, REQUEST_ID: reference}}
 
 
 def _refusals(operation: Operation) -> Sequence[Refusal]:

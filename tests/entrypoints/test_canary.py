@@ -92,6 +92,7 @@ def send_to_every_place(service: Service, operation: Operation) -> None:
         *("Origin", "Host", "X-Forwarded-For", "X-Request-Id", HEADER, "Accept", "Expect", "Range"),
     ):
         service.send(method, path, "{}", **{name: BOTH})
+    service.send(method, path, "{}", **{"X-Request-ID": NUMBER})
     service.send(method, path, json.dumps([BOTH, {NUMBER: CODE}]))
     service.send(method, path, f'{{"{NUMBER}": {CODE}')
     service.send(NUMBER, path)

@@ -113,6 +113,16 @@ def test_a_line_names_its_process_where_there_are_several(
         assert re.search(rf"\bprocess\b\W+{os.getpid()}\b", line)
 
 
+def test_a_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(LogFormat.JSON)
+    with structlog.contextvars.bound_contextvars(request_id="a1"):
+        structlog.get_logger().info("request")
+        logging.getLogger("waitress").warning("slow")
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["request_id"] for line in lines] == ["a1", "a1"]
+
+
 def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(LogFormat.TEXT, at_least=logging.ERROR)
     structlog.get_logger().info("request")

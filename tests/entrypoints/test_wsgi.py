@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -62,6 +63,21 @@ def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     assert serving.wait_until_settled(token_id) is SessionStatus.COMPLETED
     # The fake PSP sends its webhook to the public base URL.
     serving.wait_for_webhook()
+
+
+def test_every_line_of_a_request_has_the_id_that_its_response_has(serving: Serving) -> None:
+    def sent(path: str, request_id: str) -> http.client.HTTPResponse:
+        with closing(serving.connect()) as connection:
+            connection.request("GET", path, headers={"X-Request-ID": request_id})
+            return connection.getresponse()
+
+    answers = [sent(path, f"wsgi-{turn}") for turn, path in enumerate(("/x", ACCOUNTS))]
+
+    assert [answer.status for answer in answers] == [404, 401]
+    assert [answer.headers["X-Request-ID"] for answer in answers] == ["wsgi-0", "wsgi-1"]
+    wait_until(
+        lambda: {"wsgi-0", "wsgi-1"} <= {line["request_id"] for line in serving.lines("request")}
+    )
 
 
 # Shows S14.

@@ -29,7 +29,7 @@ class Api:
     def __init__(self, installation: Installation, caller: Caller | None = None) -> None:
         self.installation = installation
         self.token = installation.token_for(caller or installation.caller)
-        self._client = installation.client()
+        self.client = installation.client()
 
     def send(
         self,
@@ -43,7 +43,7 @@ class Api:
     ) -> testing.Result:
         """Send a request, and compare its response with the document."""
         all_headers = {"Authorization": f"bearer {self.token}"} if authenticated else {}
-        result = self._client.simulate_request(
+        result = self.client.simulate_request(
             method, path, body=body, query_string=query, headers={**all_headers, **(headers or {})}
         )
         assert_documented(method, path, result)
@@ -74,6 +74,7 @@ def assert_documented(method: str, path: str, result: testing.Result) -> None:
     """Fail if the document does not describe this response to this request."""
     assert result.headers["x-content-type-options"] == "nosniff"
     assert "server" not in result.headers
+    assert result.headers["x-request-id"]
     known = next((known for known, form in _PATHS.items() if form.fullmatch(path)), None)
     operation = known and DOCUMENT["paths"][known].get(method.lower())
     is_refusal = result.status_code >= 400 and "html" not in result.headers["content-type"]

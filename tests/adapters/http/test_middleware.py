@@ -1,13 +1,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
 
+import pytest
+import structlog
+from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import GUEST_ID
+from domain.identifiers import plain_uuid
 from tests.adapters.http.api import ACCOUNTS, Api, error_of
 from tests.builders import CENTER_ID
 from tests.installation import Installation
+
+ID: Final = "x-request-id"
 
 
 def test_a_path_without_api_gets_the_same_responses(api: Api) -> None:
@@ -41,6 +49,48 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
     assert (line["method"], line["status"], line["caller"]) == ("GET", 404, "web-shop")
     assert api.token not in repr(line)
     assert "fake=line" not in repr(line)
+
+
+SENT: Final = ("a", "A" * 128, "web.7_2026-11-23", "00000000-0000-4000-8000-000000000011")
+REPLACED: Final = (
+    *("", " ", "a b", "A" * 129, "caf\xe9", "a,b", "{}", "a\tb"),
+    *("4242424242424242", "card-4242-4242-4242-4242", "cof_6bK8qzn1IopDD5IZcgb2jemnwnj"),
+)
+
+
+@pytest.mark.parametrize("sent", SENT)
+def test_a_request_keeps_the_id_that_a_client_has_chosen(api: Api, sent: str) -> None:
+    assert api.send("GET", "/healthz", headers={"X-Request-ID": sent}).headers[ID] == sent
+
+
+@pytest.mark.parametrize("sent", REPLACED)
+def test_what_is_no_id_or_must_not_be_logged_is_replaced(api: Api, sent: str) -> None:
+    with capture_logs([merge_contextvars]) as lines:
+        given = api.send("GET", ACCOUNTS, headers={"X-Request-ID": sent}).headers[ID]
+
+    assert given == plain_uuid(given)
+    assert [line["request_id"] for line in lines] == [given]
+
+
+def test_every_response_and_every_line_has_the_id_of_its_request(api: Api) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError
+
+    api.installation.container.app().add_route("/fault", SimpleNamespace(on_get=fail))
+    paths = ("/healthz", ACCOUNTS, "/nowhere", "/v1/x/", "/fault", "/docs", "/hosted-payments")
+    with capture_logs([merge_contextvars]) as lines:
+        for turn, path in enumerate(paths):
+            sent = {"X-Request-ID": f"turn-{turn}"}
+            answer = api.client.simulate_get(path, headers=sent)
+            assert answer.headers[ID] == sent["X-Request-ID"]
+            # The thread is that of the next request.
+            structlog.get_logger().info("between")
+
+    (fault,) = (line for line in lines if line["event"] == "internal_error")
+    assert fault["request_id"] == "turn-4"
+    assert ["request_id" in line for line in lines if line["event"] == "between"] == [False] * 7
+    assert "request" in [line["event"] for line in lines]
+    assert all("request_id" in line for line in lines if line["event"] != "between")
 
 
 # Shows S9.
