@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPResponse, HTTPSConnection
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 import pytest
 
+from adapters.psp.contract.samples import TOKEN_ID
 from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS
 from tests.deploy.nginx import ADDRESS, MANY, NAME, Nginx
@@ -47,6 +49,11 @@ IDLE: Final = 1_100
 SLOW: Final = 90
 """Slow clients: fewer than the 100 requests that one address may have under way."""
 SECONDS: Final = 40
+LINE: Final = (
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d 127\.0\.0\.1 (\S+ \d{3})"
+    r" seconds=\d+\.\d{3} connect=- upstream=(?:-|\d+\.\d{3})"
+)
+"""A line about a request that the service did not see."""
 
 
 class Site:
@@ -60,12 +67,7 @@ class Site:
         self, method: str, path: str, body: str | bytes | None = None, **headers: str
     ) -> tuple[HTTPResponse, str]:
         """Send a request on a new connection, and return the response and its text."""
-        with closing(
-            HTTPSConnection(NAME, self.nginx.port, timeout=SECONDS, context=self.nginx.trust)
-        ) as connection:
-            connection.request(method, path.removeprefix(self.nginx.url), body, headers)
-            answer = connection.getresponse()
-            return answer, answer.read().decode()
+        return ask(self.nginx, method, path.removeprefix(self.nginx.url), body, **headers)
 
     def add_card(self) -> tuple[HTTPResponse, str]:
         """Send an add-card."""
@@ -74,6 +76,18 @@ class Site:
     def serves_others(self) -> bool:
         """Return whether a new client is served."""
         return self.add_card()[0].status == 200
+
+
+def ask(
+    nginx: Nginx, method: str, path: str, body: str | bytes | None = None, **headers: str
+) -> tuple[HTTPResponse, str]:
+    """Send a request on a new connection, and return the response and its text."""
+    with closing(
+        HTTPSConnection(NAME, nginx.port, timeout=SECONDS, context=nginx.trust)
+    ) as connection:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -95,7 +109,7 @@ def site(
             SSL_CERT_FILE=str(nginx.certificate),
         ) as serving,
     ):
-        nginx.start(serving.port)
+        nginx.start(f"127.0.0.1:{serving.port}")
         yield Site(serving, nginx)
         assert not {"internal_error", "reconciler_fault"} & {
             line["event"] for line in serving.lines()
@@ -334,6 +348,42 @@ def test_nothing_of_a_guest_is_in_the_files_of_nginx(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     site.ask("GET", begun["hosted_payment_uri"])
 
-    kept = [path for path in site.nginx.folder.rglob("*") if path.is_file()]
-    assert site.nginx.folder / "error.log" in kept
-    assert not [path for path in kept if begun["token_id"] in path.read_text(errors="replace")]
+    assert not [
+        path
+        for path in files_of(site.nginx)
+        if begun["token_id"] in path.read_text(errors="replace")
+    ]
+
+
+def files_of(nginx: Nginx) -> list[Path]:
+    kept = [path for path in nginx.folder.rglob("*") if path.is_file()]
+    assert {nginx.folder / name for name in ("access.log", "error.log")} <= set(kept)
+    return kept
+
+
+# Shows S21.
+@pytest.mark.parametrize("upstream", ["127.0.0.1:1", "unix:/nowhere.sock"], ids=["port", "socket"])
+def test_what_the_service_does_not_see_is_in_the_log_of_nginx_without_its_address(
+    tmp_path: Path, upstream: str
+) -> None:
+    with Nginx(tmp_path) as nginx, ExitStack() as opened:
+        nginx.start(upstream)
+        link = f"/hosted-payments?token_id={TOKEN_ID}"
+        assert ask(nginx, "GET", link)[0].status == 502
+        assert ask(nginx, "POST", link, **{"Content-Length": "999999"})[0].status == 413
+        assert statuses(nginx.send_raw(f"GET {link} HTTP/1.1\r\n\r\n".encode())) == [400]
+        assert statuses(nginx.send_raw(f"{TOKEN_ID}\r\n\r\n".encode())) == [400]
+        slow = [opened.enter_context(closing(nginx.connect())) for _ in range(101)]
+        for connection in slow:
+            head = f"PUT {link} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{"
+            connection.sendall(head.encode())
+        log = nginx.folder / "access.log"
+        wait_until(lambda: " 429 " in log.read_text())
+
+        lines = [re.fullmatch(LINE, line) for line in log.read_text().splitlines()]
+        assert not [path for path in files_of(nginx) if TOKEN_ID in path.read_text()]
+
+    assert all(lines)
+    assert {line[1] for line in lines if line} == {
+        *("GET 502", "POST 413", "GET 400", "- 400", "PUT 429")
+    }

@@ -45,14 +45,14 @@ class Nginx:
         )
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
 
-    def start(self, upstream_port: int) -> None:
-        """Start it in front of a service on this port."""
+    def start(self, upstream: str) -> None:
+        """Start it in front of a service at this address."""
         program = shutil.which(
             "nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
         )
         assert program, "there is no nginx: run `make test-deploy` as root, or install it"
         configuration = self.folder / "nginx.conf"
-        configuration.write_text(self._configuration(upstream_port))
+        configuration.write_text(self._configuration(upstream))
         (self.folder / "logs").mkdir(exist_ok=True)
         self._process = subprocess.Popen(
             [program, "-p", str(self.folder), "-c", str(configuration), "-g", "daemon off;"],
@@ -60,12 +60,13 @@ class Nginx:
         )
         wait_until(self._is_listening)
 
-    def _configuration(self, upstream_port: int) -> str:
+    def _configuration(self, upstream: str) -> str:
         """Return the example with the ports and files of this test, otherwise unchanged."""
         text = EXAMPLE.read_text()
         for there, here in {
             "/run/nginx.pid": f"{self.folder}/nginx.pid",
             "/var/log/nginx/error.log": f"{self.folder}/error.log",
+            "/var/log/nginx/access.log": f"{self.folder}/access.log",
             "/etc/letsencrypt/live/cards.example/fullchain.pem": str(self.certificate),
             "/etc/letsencrypt/live/cards.example/privkey.pem": str(self._key),
             "https://cards.example$request_uri": f"{self.url}$request_uri",
@@ -74,7 +75,7 @@ class Nginx:
             "        listen [::]:80 default_server;\n": "",
             "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
             "listen 80 default_server": f"listen 127.0.0.1:{self.plain_port} default_server",
-            "server 127.0.0.1:8000": f"server 127.0.0.1:{upstream_port}",
+            "server 127.0.0.1:8000": f"server {upstream}",
             # This machine need not have several IPv6 addresses, so one source names them itself.
             "http {\n": "http {\n"
             f"    set_real_ip_from {MANY};\n    real_ip_header {ADDRESS};\n"
