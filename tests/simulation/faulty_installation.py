@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -34,7 +35,6 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.ports import PSP_CALLS, SEND_EVENT, Moment
 from tests.simulation.processes import Killed, Process
-from tests.simulation.run import folder_in_memory
 from tests.simulation.snapshot import Observer, Snapshot
 
 MAX_ROUNDS_TO_END: Final = 50
@@ -91,6 +91,16 @@ def is_in_unit(call: str) -> bool:
     return call.startswith(("read.", "write.")) and call != "write.commit"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """An installation at rest: its files, its clock, its next identifiers, and what is known."""
+
+    now: datetime
+    ids: tuple[Any, ...]
+    memory: tuple[Known, Invariants]
+    files: Mapping[Path, bytes]
+
+
 class FaultyInstallation(Installation):
     """An installation whose use cases run in a process with a fault at one call to a port.
 
@@ -100,14 +110,19 @@ class FaultyInstallation(Installation):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        self._folder = folder
         self.known = Known(places={GUEST_ID, CENTER_ID, configuration_of(CENTER_ID)})
+        self._invariants = Invariants(self.known)
+        self._start()
+        self.add_endpoint(EVERYTHING)
+
+    def _start(self) -> None:
         self.calls: list[str] = []
         self.before_calls: list[Snapshot] = []
         self._is_recording = False
         self._fault: CallFault | None = None
         self._number = 0
-        self._observer = Observer(folder, self.psp, self.known.endpoints)
-        self._invariants = Invariants(self.known)
+        self._observer = Observer(self._folder, self.psp, self.known.endpoints)
         self._process = Process(
             "A",
             self.database,
@@ -119,7 +134,6 @@ class FaultyInstallation(Installation):
             watcher=self._on_call,
         )
         self._use_process()
-        self.add_endpoint(EVERYTHING)
 
     @override
     def close(self) -> None:
@@ -128,11 +142,29 @@ class FaultyInstallation(Installation):
         self._observer.close()
         self.psp.close()
 
+    def state(self) -> State:
+        """Close the installation; return what `restore` needs to open it again as it is now."""
+        self.close()
+        return State(
+            now=self.clock.now(),
+            ids=self.ids._random.getstate(),
+            memory=deepcopy((self.known, self._invariants)),
+            files={each: each.read_bytes() for each in self._folder.iterdir()},
+        )
+
+    def restore(self, state: State) -> None:
+        """Open the closed installation as it was, with a new process. It may be called again."""
+        for file, content in state.files.items():
+            file.write_bytes(content)
+        self.clock.advance(state.now - self.clock.now())
+        self.ids._random.setstate(state.ids)
+        self.known, self._invariants = deepcopy(state.memory)
+        self._start()
+
     def _use_process(self) -> None:
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
         self.reconcile = self._process.reconcile
-        self.forget_old_records = self._process.container.forget_old_records()
 
     def has_limits(self, *limits: CardLimit) -> None:
         """Start the process again with these limits against card testing."""
@@ -347,14 +379,32 @@ class FaultyInstallation(Installation):
         require_no_card_number(self._observer.files())
 
 
-@contextmanager
-def prepared(situation: Situation) -> Iterator[tuple[FaultyInstallation, Attempt]]:
-    """Return a new installation in a situation, and the call of the use case."""
-    with folder_in_memory() as folder:
-        installation = FaultyInstallation(Path(folder))
+class Situations:
+    """Installations in situations. Each is prepared once, and restored whenever it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._prepared: dict[Situation, tuple[FaultyInstallation, Attempt, State]] = {}
+
+    @contextmanager
+    def prepared(self, situation: Situation) -> Iterator[tuple[FaultyInstallation, Attempt]]:
+        """Return an installation in a situation, and the call of the use case."""
+        if situation not in self._prepared:
+            self._prepared[situation] = self._prepare(situation)
+        installation, attempt, state = self._prepared[situation]
+        installation.restore(state)
+        try:
+            yield installation, attempt
+        finally:
+            installation.close()
+
+    def _prepare(self, situation: Situation) -> tuple[FaultyInstallation, Attempt, State]:
+        folder = self._folder / situation.__name__
+        folder.mkdir()
+        installation = FaultyInstallation(folder)
         try:
             attempt = situation(installation)
             installation.check()
-            yield installation, attempt
+            return installation, attempt, installation.state()
         finally:
             installation.close()

@@ -69,12 +69,12 @@ from tests.simulation.faulty_installation import (
     CallFault,
     FaultyInstallation,
     Situation,
+    Situations,
     has_effect,
     is_in_unit,
     is_to_endpoint,
     is_to_psp,
     is_to_storage,
-    prepared,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed
@@ -183,7 +183,12 @@ def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
 def a_key_of_yesterday(it: FaultyInstallation) -> Attempt:
     it.add_card(idempotency_key="key")
     it.clock.advance(timedelta(hours=25))
-    return it.forget_old_records
+
+    def forget() -> None:
+        # Built again with each process, as below.
+        it.container.forget_old_records()()
+
+    return forget
 
 
 def a_new_card(it: FaultyInstallation) -> Attempt:
@@ -325,7 +330,6 @@ def two_cards_that_expire_soon(it: FaultyInstallation) -> Attempt:
     it.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - it.clock.now())
 
     def notice() -> None:
-        # Built again after the process was killed.
         it.container.notice_expiry()()
 
     return notice
@@ -499,8 +503,8 @@ class FaultFreeRun:
 
 
 @cache
-def fault_free_run(situation: Situation) -> FaultFreeRun:
-    with prepared(situation) as (installation, attempt):
+def fault_free_run(situations: Situations, situation: Situation) -> FaultFreeRun:
+    with situations.prepared(situation) as (installation, attempt):
         with installation.recording():
             result = installation.result_of(attempt)
         assert not isinstance(result, type), f"an error without a fault: {result}"
@@ -516,13 +520,15 @@ def fault_free_run(situation: Situation) -> FaultFreeRun:
         )
 
 
-def try_each_call(use_case: type, situation: Situation, fault: CallFault) -> None:
-    """Inject a fault at each call of a use case, each time in a new installation."""
-    calls = fault_free_run(situation).calls
+def try_each_call(
+    situations: Situations, use_case: type, situation: Situation, fault: CallFault
+) -> None:
+    """Inject a fault at each call of a use case, each time in the same situation."""
+    calls = fault_free_run(situations, situation).calls
     for number, call in enumerate(calls, start=1):
         if fault.applies_to(call):
             try:
-                _try(USE_CASES[use_case], situation, fault, number)
+                _try(situations, USE_CASES[use_case], situation, fault, number)
             except Exception as broken:
                 story = [f"{each:4}  {name}" for each, name in enumerate(calls[:number], start=1)]
                 raise AssertionError(
@@ -533,12 +539,18 @@ def try_each_call(use_case: type, situation: Situation, fault: CallFault) -> Non
                 ) from broken
 
 
-def _try(expected: Expected, situation: Situation, fault: CallFault, number: int) -> None:
-    without_fault = fault_free_run(situation)
+def _try(
+    situations: Situations,
+    expected: Expected,
+    situation: Situation,
+    fault: CallFault,
+    number: int,
+) -> None:
+    without_fault = fault_free_run(situations, situation)
     call = without_fault.calls[number - 1]
     error = fault.error(call)
     assert error is not None
-    with prepared(situation) as (installation, attempt):
+    with situations.prepared(situation) as (installation, attempt):
         with installation.recording(fault, number):
             failed = installation.result_of(attempt)
         assert installation.calls[number - 1] == call, "the calls differ from run to run"
@@ -559,6 +571,11 @@ def _try(expected: Expected, situation: Situation, fault: CallFault, number: int
         assert installation.effect() == without_fault.final_effect
 
 
+@pytest.fixture(scope="module")
+def situations(tmp_path_factory: pytest.TempPathFactory) -> Situations:
+    return Situations(tmp_path_factory.mktemp("situations"))
+
+
 every_situation = pytest.mark.parametrize(
     ("use_case", "situation"),
     [
@@ -572,50 +589,52 @@ every_situation = pytest.mark.parametrize(
 # Shows F8, F19.
 @every_situation
 def test_a_call_that_fails_is_made_good_by_the_next_try(
-    use_case: type, situation: Situation
+    situations: Situations, use_case: type, situation: Situation
 ) -> None:
-    try_each_call(use_case, situation, CallFault(error=documented_error))
+    try_each_call(situations, use_case, situation, CallFault(error=documented_error))
 
 
 # Shows I1, I10, F20.
 @every_situation
 def test_a_call_whose_answer_is_lost_has_its_effect_once(
-    use_case: type, situation: Situation
+    situations: Situations, use_case: type, situation: Situation
 ) -> None:
     fault = CallFault(error=documented_error, moment=Moment.AFTER)
-    try_each_call(use_case, situation, fault)
+    try_each_call(situations, use_case, situation, fault)
 
 
 # Shows I4, I7, F8, F12, F22.
 @every_situation
 def test_a_port_that_is_away_from_any_call_on_leaves_nothing_half_done(
-    use_case: type, situation: Situation
+    situations: Situations, use_case: type, situation: Situation
 ) -> None:
-    try_each_call(use_case, situation, CallFault(error=lasting_error, lasts=True))
+    try_each_call(situations, use_case, situation, CallFault(error=lasting_error, lasts=True))
 
 
 # Shows F22.
 @every_situation
 def test_a_call_that_the_psp_refuses_is_made_good_by_the_next_try(
-    use_case: type, situation: Situation
+    situations: Situations, use_case: type, situation: Situation
 ) -> None:
-    try_each_call(use_case, situation, CallFault(error=refusal))
-    try_each_call(use_case, situation, CallFault(error=refusal, lasts=True))
+    try_each_call(situations, use_case, situation, CallFault(error=refusal))
+    try_each_call(situations, use_case, situation, CallFault(error=refusal, lasts=True))
 
 
 # Shows F3, F23.
 @every_situation
-def test_a_bug_at_any_call_leaves_nothing_half_done(use_case: type, situation: Situation) -> None:
-    try_each_call(use_case, situation, CallFault(error=bug))
+def test_a_bug_at_any_call_leaves_nothing_half_done(
+    situations: Situations, use_case: type, situation: Situation
+) -> None:
+    try_each_call(situations, use_case, situation, CallFault(error=bug))
 
 
 # Shows I1, I7, I9, I10, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
 def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
-    use_case: type, situation: Situation
+    situations: Situations, use_case: type, situation: Situation
 ) -> None:
-    try_each_call(use_case, situation, CallFault(error=crash))
-    try_each_call(use_case, situation, CallFault(error=crash, moment=Moment.AFTER))
+    try_each_call(situations, use_case, situation, CallFault(error=crash))
+    try_each_call(situations, use_case, situation, CallFault(error=crash, moment=Moment.AFTER))
 
 
 def test_every_use_case_is_covered() -> None:
