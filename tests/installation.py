@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -51,7 +52,7 @@ from domain.psps.payment_provider import PaymentProvider, ProviderRefused, Provi
 from domain.sessions.add_card import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import Result, WriteUnit
-from entrypoints.container import build
+from entrypoints.container import Container, build
 from entrypoints.settings import OFF, Settings
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand, make_database
@@ -158,6 +159,22 @@ class TroubledProvider(PaymentProvider):
             raise ProviderUnavailable("timed out after the PSP acted")
 
 
+_unused: Final[list[Container]] = []
+"""The containers of installations that are gone."""
+
+
+def _container(settings: Settings) -> Container:
+    """Return what `build` returns. It takes half as long as all else here, unless one is reused."""
+    if not _unused:
+        return build(settings)
+    container = _unused.pop()
+    container.reset_singletons()
+    for provider in container.providers.values():
+        provider.reset_override()
+    container.settings.override(settings)
+    return container
+
+
 class Installation:
     """One center, one guest, and a caller with all permissions.
 
@@ -187,7 +204,8 @@ class Installation:
         self.database = folder / "cards.db"
         if self.settings.database == self.database:
             make_database(self.database)
-        self.container = build(self.settings)
+        self.container = _container(self.settings)
+        weakref.finalize(self, _unused.append, self.container)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))
         if self.settings.database == self.database:
