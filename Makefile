@@ -7,6 +7,9 @@
 .PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key mutants \
 	bench bench-growth screenshot lint format lock clean
 
+# Tests start many processes, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first of these that is new enough; used only when .venv is made.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
