@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import secrets
 import time
 import uuid
@@ -11,6 +13,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from domain.audit.entry import Actor
 from domain.outside import Clock, Ids
 from domain.retries import CLOCKS_DIFFER_BY
 
@@ -54,3 +57,13 @@ class RandomIds(Ids):
     @override
     def secret(self) -> str:
         return secrets.token_urlsafe(32)
+
+
+def operating_system_user() -> Actor:
+    """Return the user who runs this process. Variables of the environment do not change it."""
+    uid = os.getuid()
+    try:
+        return Actor(f"user:{pwd.getpwuid(uid).pw_name}")
+    except KeyError:
+        # Containers may run as a user without a name.
+        return Actor(f"user:{uid}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from domain.access.token import AccessTokens
+from domain.audit.entry import AuditTrail
 from domain.cards.account import Accounts
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
@@ -63,6 +64,7 @@ class UnitOfWork:
     event_deliveries: EventDeliveries
     access_tokens: AccessTokens
     workers: Workers
+    audit_trail: AuditTrail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

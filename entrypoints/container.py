@@ -34,10 +34,12 @@ from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from adapters.system import RandomIds, SystemClock
+from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
+from domain.audit.list_audit_entries import ListAuditEntries
+from domain.audit.note_act import NoteAct, NotePersonalDataShown
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
@@ -166,23 +168,37 @@ class Container(DeclarativeContainer):
         connections=settings.provided.database_connections,
     )
     identity = ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock)
-    issue_token = ThreadSafeSingleton(IssueToken, storage=storage, clock=clock, ids=ids)
+    note_act = ThreadSafeSingleton(
+        NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
+    )
+    note_personal_data_shown = ThreadSafeSingleton(
+        NotePersonalDataShown, storage=storage, note_act=note_act
+    )
+    list_audit_entries = ThreadSafeSingleton(ListAuditEntries, storage=storage, clock=clock)
+    issue_token = ThreadSafeSingleton(
+        IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
+    )
     list_tokens = ThreadSafeSingleton(ListTokens, storage=storage)
-    revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock)
+    revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock, note_act=note_act)
     add_event_endpoint = ThreadSafeSingleton(
         AddEventEndpoint,
         storage=storage,
         clock=clock,
         ids=ids,
+        note_act=note_act,
         may_be_http=settings.provided.is_on_loopback,
     )
-    remove_event_endpoint = ThreadSafeSingleton(RemoveEventEndpoint, storage=storage, clock=clock)
-    roll_event_secret = ThreadSafeSingleton(RollEventSecret, storage=storage, clock=clock, ids=ids)
+    remove_event_endpoint = ThreadSafeSingleton(
+        RemoveEventEndpoint, storage=storage, clock=clock, note_act=note_act
+    )
+    roll_event_secret = ThreadSafeSingleton(
+        RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
+    )
     list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
     list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
-    replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock)
+    replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
     configure_payments = ThreadSafeSingleton(
-        ConfigurePayments, storage=storage, psps=settings.provided.psps
+        ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
     )
     psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = ThreadSafeSingleton(CircuitBreakers)
@@ -237,7 +253,7 @@ class Container(DeclarativeContainer):
     notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
     forget_old_records = ThreadSafeSingleton(ForgetOldRecords, storage=storage, clock=clock)
     cancel_sessions_of_caller = ThreadSafeSingleton(
-        CancelSessionsOfCaller, storage=storage, clock=clock
+        CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
     list_cards = ThreadSafeSingleton(ListCards, storage=storage, clock=clock)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
@@ -258,7 +274,9 @@ class Container(DeclarativeContainer):
     )
     list_accounts = ThreadSafeSingleton(ListAccounts, storage=storage)
     read_account = ThreadSafeSingleton(ReadAccount, storage=storage)
-    remove_account = ThreadSafeSingleton(RemoveAccount, storage=storage, clock=clock, ids=ids)
+    remove_account = ThreadSafeSingleton(
+        RemoveAccount, storage=storage, clock=clock, ids=ids, note_act=note_act
+    )
     choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)

@@ -8,11 +8,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests.guest import Guest
@@ -65,8 +68,11 @@ class CsvImport:
     The rows wait in a temporary database, which SQLite moves to disk when it grows.
     """
 
-    def __init__(self, storage: Storage, kind: Kind[Any]) -> None:
-        self._storage, self._kind = storage, kind
+    def __init__(self, storage: Storage, what: str, note_act: NoteAct) -> None:
+        """Take what is imported, one of KINDS."""
+        self._storage, self._what, self._note_act = storage, what, note_act
+        self._kind = KINDS[what]
+        self._count = 0
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=OFF")
         self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
@@ -77,7 +83,6 @@ class CsvImport:
         `on_read` is called with the number of bytes of each line that is read. Raises CsvRefused,
         also when two rows have the same id. It may be called once.
         """
-        count = 0
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
                 for line, record in rows:
@@ -86,35 +91,46 @@ class CsvImport:
                 "INSERT INTO rows VALUES (?, ?, ?)",
                 ((line, each.id, msgspec.msgpack.encode(each)) for line, each in rows),
             )
-            count += len(rows)
+            self._count += len(rows)
         for (line,) in self._db.execute(_REPEATED):
             raise CsvRefused("expected an id that no earlier line has", line, "id")
-        return count
+        return self._count
 
     def store(self) -> Iterator[int]:
         """Store the rows that `check` has read, in short units of work.
 
         Yield the number of rows of each unit once it is committed. There is a pause between units,
-        so that a running service can write. Importing the same file again completes it.
+        so that a running service can write. Importing the same file again completes it. The audit
+        trail notes the first unit of several, and the last, in their commits.
         """
         decode = msgspec.msgpack.Decoder(self._kind.record).decode
         found = self._db.execute(_IN_ORDER, (self._kind.keeps_order,))
+        stored = 0
         while rows := found.fetchmany(ROWS_PER_UNIT):
             records = [decode(record) for _, record in rows]
 
-            def store(unit: WriteUnit, records: Sequence[Any] = records) -> None:
-                self._kind.put_many(unit, records)
-                unit.commit()
-
+            is_first, is_last = not stored, stored + len(records) == self._count
             try:
-                self._storage.transact(store)
+                self._storage.transact(
+                    partial(self._store, records, is_first=is_first, is_last=is_last)
+                )
             except AlreadyStored as error:
                 # Somebody has stored a product at another center since the file was checked.
                 raise CsvRefused(
                     "another center has a product of the next rows by now", rows[0][0]
                 ) from error
+            stored += len(records)
             yield len(records)
             time.sleep(PAUSE_SECONDS)
+
+    def _store(
+        self, records: Sequence[Any], unit: WriteUnit, *, is_first: bool, is_last: bool
+    ) -> None:
+        self._kind.put_many(unit, records)
+        if is_first or is_last:
+            act = Action.IMPORT_COMPLETED if is_last else Action.IMPORT_BEGUN
+            self._note_act(unit, act, self._what, {"rows": self._count})
+        unit.commit()
 
     def close(self) -> None:
         """Delete the temporary database."""

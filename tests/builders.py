@@ -16,6 +16,7 @@ from adapters.psp.contract.samples import (
     a_uuid,
 )
 from domain.access.token import AccessToken
+from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
 from domain.cards.account import Account
 from domain.cards.discard import Discard
@@ -222,6 +223,18 @@ def a_caller(**changes: Any) -> Caller:
         centers=frozenset({CENTER_ID, OTHER_CENTER_ID}),
     )
     return replace(caller, **changes)
+
+
+def an_audit_entry(number: int = 1, **changes: Any) -> AuditEntry:
+    """Return an entry of the audit trail."""
+    entry = AuditEntry(
+        entry_id=a_uuid(600 + number),
+        happened_at=NOW,
+        actor=Actor("user:deploy"),
+        action=Action.TOKEN_ISSUED,
+        about="cof_Jx2vQ9aT",
+    )
+    return replace(entry, **changes)
 
 
 def an_access_token(**changes: Any) -> AccessToken:

@@ -262,7 +262,7 @@ MIGRATIONS: Final = {
             details jsonb
         );
         CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
-        CREATE INDEX audit_entries_about ON audit_entries (about, happened_at);
+        CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);
         ALTER TABLE card_sessions ADD COLUMN opened_at timestamptz;
         ALTER TABLE card_sessions ADD COLUMN returned_at timestamptz;
         ALTER TABLE refused_cards ADD COLUMN code text;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
+from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
 from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
@@ -39,5 +40,6 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         event_deliveries=SqlEventDeliveries(transaction),
         access_tokens=SqlAccessTokens(transaction),
         workers=SqlWorkers(transaction),
+        audit_trail=SqlAuditTrail(transaction),
         commit=transaction.commit,
     )

@@ -470,7 +470,7 @@ def m006_records_for_operators(db: Database) -> None:
         optional={"details"},
     )
     db.table("audit_entries").create_index(["happened_at", "entry_id"])
-    db.table("audit_entries").create_index(["about", "happened_at"])
+    db.table("audit_entries").create_index(["about", "happened_at", "entry_id"])
     for table, column in (
         ("card_sessions", "opened_at"),
         ("card_sessions", "returned_at"),

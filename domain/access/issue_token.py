@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 from domain.access.token import AccessToken
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.centers.find_centers import existing_centers
 from domain.errors import InvalidField
 from domain.fields import parse_line
@@ -33,6 +35,7 @@ class IssueToken:
     storage: Storage
     clock: Clock
     ids: Ids
+    note_act: NoteAct
 
     def __call__(
         self,
@@ -60,6 +63,12 @@ class IssueToken:
                 lifetime=lifetime,
             )
             unit.access_tokens.add(kept)
+            self.note_act(
+                unit,
+                Action.TOKEN_ISSUED,
+                kept.prefix,
+                {"caller": name, "permissions": ",".join(sorted(permissions))},
+            )
             unit.commit()
             return token
 

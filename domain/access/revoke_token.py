@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from domain.access.token import MARK, PREFIX_LENGTH, AccessToken
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.errors import InvalidField
 from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
@@ -38,6 +40,7 @@ class RevokeToken:
 
     storage: Storage
     clock: Clock
+    note_act: NoteAct
 
     def __call__(self, prefix: str) -> AccessToken:
         if MARK.startswith(prefix):
@@ -55,6 +58,9 @@ class RevokeToken:
                 raise TokenAmbiguous
             revoked = replace(named[0], revoked_at=named[0].revoked_at or now)
             unit.access_tokens.update(revoked)
+            self.note_act(
+                unit, Action.TOKEN_REVOKED, revoked.prefix, {"caller": revoked.caller.name}
+            )
             unit.commit()
             return revoked
 

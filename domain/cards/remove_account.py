@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.cards.account import has_default
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
@@ -27,6 +29,7 @@ class RemoveAccount:
     storage: Storage
     clock: Clock
     ids: Ids
+    note_act: NoteAct
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
         caller.require(MAY_REMOVE_CARDS)
@@ -42,6 +45,13 @@ class RemoveAccount:
                 unit.accounts.update(replace(others[-1], is_default=True))
             note_discard(unit, UnkeptToken.of(account), now=now)
             note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+            self.note_act(
+                unit,
+                Action.CARD_REMOVED,
+                removed.account_id,
+                {"guest": removed.guest_id, "center": removed.center_id},
+                caller=caller,
+            )
             unit.commit()
 
         self.storage.transact(remove)

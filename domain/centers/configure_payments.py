@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.centers.center import Center, CenterNotFound
-from domain.centers.payment_configuration import PaymentConfiguration
+from domain.centers.payment_configuration import PaymentConfiguration, changes
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.psps.capabilities import Capabilities
@@ -86,6 +88,7 @@ class ConfigurePayments:
 
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
+    note_act: NoteAct
 
     def __call__(self, center_id: str, configuration: PaymentConfiguration | None) -> Center:
         """Return the center."""
@@ -97,11 +100,14 @@ class ConfigurePayments:
             center = unit.centers.get(known_id)
             if center is None:
                 raise CenterNotFound(known_id)
+            changed = changes(unit.configurations.get(known_id), configuration)
             if configuration is None:
                 unit.configurations.remove(known_id)
             else:
                 self._require_room_for_consent(configuration.provider, center)
                 unit.configurations.put(known_id, configuration)
+            if changed:
+                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, changed)
             unit.commit()
             return center
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Protocol
@@ -102,6 +102,29 @@ class PaymentConfiguration:
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
         """Return how long a link may wait to be opened; None means as configured."""
         return timedelta(minutes=link_minutes or self.session_minutes)
+
+
+def changes(
+    before: PaymentConfiguration | None, after: PaymentConfiguration | None
+) -> dict[str, str]:
+    """Return the fields that differ, each with both values in words, such as `no → yes`."""
+    values = {
+        each.name: (getattr(before, each.name, None), getattr(after, each.name, None))
+        for each in fields(PaymentConfiguration)
+    }
+    return {
+        name: f"{_in_words(old)} → {_in_words(new)}"
+        for name, (old, new) in values.items()
+        if old != new
+    }
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(value) or "any"
+    return "none" if value is None else str(value)
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:

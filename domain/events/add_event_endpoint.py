@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.centers.find_centers import existing_centers
 from domain.errors import InvalidField
 from domain.events.event import (
@@ -40,6 +43,7 @@ class AddEventEndpoint:
     storage: Storage
     clock: Clock
     ids: Ids
+    note_act: NoteAct
     may_be_http: bool
 
     def __call__(
@@ -66,6 +70,11 @@ class AddEventEndpoint:
                 unit.event_endpoints.add(endpoint)
             except AlreadyStored:
                 raise InvalidField("url", "one that has not been added yet") from None
+            # Addresses of some services hold a secret in their path.
+            host = urlsplit(url).hostname or ""
+            self.note_act(
+                unit, Action.ENDPOINT_ADDED, endpoint_id, {"host": host, "types": ",".join(types)}
+            )
             unit.commit()
             return endpoint
 

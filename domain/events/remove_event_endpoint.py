@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.events.event import EventEndpoint
 from domain.identifiers import EndpointId, plain_uuid
 from domain.outside import Clock, Ids
@@ -26,6 +28,7 @@ class RemoveEventEndpoint:
 
     storage: Storage
     clock: Clock
+    note_act: NoteAct
 
     def __call__(self, endpoint_id: str) -> EventEndpoint:
         """Mark the endpoint as removed, and return it."""
@@ -34,6 +37,7 @@ class RemoveEventEndpoint:
         def remove(unit: WriteUnit) -> EventEndpoint:
             endpoint = replace(_endpoint(unit, endpoint_id), removed_at=now)
             unit.event_endpoints.update(endpoint)
+            self.note_act(unit, Action.ENDPOINT_REMOVED, endpoint.endpoint_id)
             unit.commit()
             return endpoint
 
@@ -50,6 +54,7 @@ class RollEventSecret:
     storage: Storage
     clock: Clock
     ids: Ids
+    note_act: NoteAct
 
     def __call__(self, endpoint_id: str) -> EventEndpoint:
         """Store the new secret, and return the endpoint with it."""
@@ -59,6 +64,7 @@ class RollEventSecret:
             endpoint = _endpoint(unit, endpoint_id)
             endpoint = replace(endpoint, secrets=endpoint.secrets.rolled(secret, now))
             unit.event_endpoints.update(endpoint)
+            self.note_act(unit, Action.SECRET_ROLLED, endpoint.endpoint_id)
             unit.commit()
             return endpoint
 

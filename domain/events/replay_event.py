@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.events.event import EventDelivery
 from domain.identifiers import EventId, plain_uuid
 from domain.outside import Clock
@@ -28,6 +30,7 @@ class ReplayEvent:
 
     storage: Storage
     clock: Clock
+    note_act: NoteAct
 
     def __call__(self, event_id: str) -> int:
         """Make the deliveries due at once, and return how many there are."""
@@ -55,6 +58,7 @@ class ReplayEvent:
                     unit.event_deliveries.add(
                         EventDelivery(event=event, endpoint_id=endpoint.endpoint_id, due_at=now)
                     )
+            self.note_act(unit, Action.EVENT_REPLAYED, event.event_id, {"endpoints": len(takers)})
             unit.commit()
             return len(takers)
 

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
 from domain.errors import InvalidField, ServiceUnavailable
 from domain.identifiers import CallerName, TokenId
 from domain.outside import Clock
@@ -63,6 +65,7 @@ class CancelSessionsOfCaller:
 
     storage: Storage
     clock: Clock
+    note_act: NoteAct
 
     def __call__(self, caller: str) -> int:
         """Cancel them, and return how many they were."""
@@ -72,16 +75,21 @@ class CancelSessionsOfCaller:
                 raise InvalidField("caller", "one that `cardonfile token list` shows")
             found = unit.sessions.open_of(CallerName(caller))
 
-        def cancel(unit: WriteUnit, token_id: TokenId) -> bool:
+        def cancel(unit: WriteUnit, token_id: TokenId, is_first: bool) -> bool:
             # One that cannot be decoded is in the log, and no link of it can be opened here.
             with suppress(RecordUnreadable):
                 session = unit.sessions.get(token_id)
                 cancelled = session and session.cancelled(now)
                 if cancelled is not None and cancelled != session:
                     unit.sessions.update(cancelled)
+                    if is_first:
+                        self.note_act(unit, Action.SESSIONS_CANCELLED, caller, {"open": len(found)})
                     unit.commit()
                     return True
             return False
 
         # Each in a unit of its own, so that others wait only for a moment.
-        return sum(self.storage.transact(partial(cancel, token_id=token_id)) for token_id in found)
+        count = 0
+        for token_id in found:
+            count += self.storage.transact(partial(cancel, token_id=token_id, is_first=not count))
+        return count

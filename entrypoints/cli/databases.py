@@ -95,7 +95,7 @@ def import_(what: str, file: Path) -> None:
             _interruptible("nothing was imported"),
             installation() as container,
             file.open("rb") as opened,
-            closing(CsvImport(container.storage(), KINDS[what])) as rows,
+            closing(CsvImport(container.storage(), what, container.note_act())) as rows,
         ):
             size = os.fstat(opened.fileno()).st_size
             with _progress(f"checking {what}", size) as move:

@@ -11,6 +11,7 @@ import os
 import click
 
 from entrypoints.cli.access import token
+from entrypoints.cli.audit import audit
 from entrypoints.cli.cards import card
 from entrypoints.cli.centers import configure_payments
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
@@ -49,7 +50,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, backup, import_, copy_database),
-    *(configure_payments, token, session, card, events),
+    *(configure_payments, token, session, card, events, audit),
     *(serve, work, reconcile, demo),
 ):
     main.add_command(command)

@@ -17,6 +17,12 @@ json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
 
+personal_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--personal",
+    is_flag=True,
+    help="Show names and addresses of guests too; the audit trail notes it.",
+)
+
 
 class Duration(click.ParamType[timedelta]):
     """A number and s, m, h or d, such as 90m, 24h or 30d."""
@@ -83,6 +89,8 @@ def _cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return shown(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {each}" for name, each in value.items())
     if isinstance(value, list | tuple | frozenset):
         return ",".join(map(str, value))
     return str(value)

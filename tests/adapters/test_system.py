@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import pwd
 from base64 import urlsafe_b64decode
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from adapters.system import RandomIds, SystemClock
+import pytest
+
+from adapters.system import RandomIds, SystemClock, operating_system_user
 from tests.waiting import wait_until
 
 
@@ -37,3 +41,15 @@ def test_ids_are_random_uuids_and_secrets_of_256_bits() -> None:
     assert len(uuids) == len(secrets) == 1000
     assert all(UUID(each).version == 4 and str(UUID(each)) == each for each in uuids)
     assert all(len(urlsafe_b64decode(each + "=")) == 32 for each in secrets)
+
+
+def test_the_user_is_the_one_of_the_process_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("LOGNAME", "USER"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert operating_system_user() == f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+
+    # As in a container that runs as a user of its own.
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    assert operating_system_user() == f"user:{2**31 - 7}"

@@ -34,6 +34,7 @@ from tests.builders import (
     an_access_token,
     an_account,
     an_attempt,
+    an_audit_entry,
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
@@ -96,6 +97,10 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "old deliveries": lambda unit: unit.event_deliveries.forget(before=NOW),
     "due notices": lambda unit: unit.accounts.with_expiry_notice_due(
         NOW, at_most=9, unreadable_until=NOW
+    ),
+    "audit entries": lambda unit: unit.audit_trail.latest(since=NOW),
+    "audit entries about a card": lambda unit: unit.audit_trail.latest(
+        since=NOW, about=an_audit_entry().about
     ),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }

@@ -20,6 +20,9 @@ from typing_extensions import Buffer, override
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import Transaction
+from adapters.system import RandomIds, SystemClock
+from domain.audit.entry import Action, Actor
+from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.guests.guest import Guest
 from domain.identifiers import GuestId
@@ -43,6 +46,8 @@ PRODUCTS = "center_id,id,code,name,description,amount,currency\n"
 GUEST = f"{GUEST_ID},Zo\u00eb,Null,zoe@guests.example\n"
 UUID_EXPECTED = "expected a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
 
+NOTE_ACT = NoteAct(operator=Actor("user:deploy"), clock=SystemClock(), ids=RandomIds())
+
 
 @pytest.fixture
 def with_centers(cardonfile: CommandLine) -> CommandLine:
@@ -59,7 +64,7 @@ def ignore(_: int) -> None:
 
 def imports(cardonfile: CommandLine, what: str, content: str) -> int:
     """Import a file; return the number of its rows."""
-    with closing(CsvImport(cardonfile.storage, KINDS[what])) as rows:
+    with closing(CsvImport(cardonfile.storage, what, NOTE_ACT)) as rows:
         count = rows.check(BytesIO(content.encode()), on_read=ignore)
         assert sum(rows.store()) == count
         return count
@@ -69,7 +74,7 @@ def refusal(cardonfile: CommandLine, what: str, content: str | bytes) -> str:
     """Return what is wrong with a file."""
     file = BytesIO(content if isinstance(content, bytes) else content.encode())
     with (
-        closing(CsvImport(cardonfile.storage, KINDS[what])) as rows,
+        closing(CsvImport(cardonfile.storage, what, NOTE_ACT)) as rows,
         pytest.raises(CsvRefused) as refused,
     ):
         rows.check(file, on_read=ignore)
@@ -106,13 +111,16 @@ def product_row(**changes: str) -> str:
 
 class TestCommand:
     @pytest.mark.parametrize("rows", [0, 1, 2])
-    def test_the_rows_are_counted(self, cardonfile: CommandLine, rows: int) -> None:
+    def test_the_rows_are_counted_and_noted(self, cardonfile: CommandLine, rows: int) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(rows)))
 
         assert cardonfile.succeeds("import", "guests", str(file)) == (
             f"imported {rows} guest{'s' * (rows != 1)}\n"
         )
+        with cardonfile.storage.read() as unit:
+            noted = [each.details for each in unit.audit_trail.latest(about="guests")]
+        assert noted == [{"rows": rows}] * (rows > 0)
 
     def test_a_fault_is_named_by_file_line_and_column_and_nothing_is_stored(
         self, cardonfile: CommandLine
@@ -484,7 +492,7 @@ class TestStored:
     def test_others_can_write_between_the_parts_of_an_import(self, cardonfile: CommandLine) -> None:
         rows = "".join(f"{a_uuid(number)},A,B,\n" for number in range(2 * ROWS_PER_UNIT + 1))
         parts = []
-        with closing(CsvImport(cardonfile.storage, KINDS["guests"])) as checked:
+        with closing(CsvImport(cardonfile.storage, "guests", NOTE_ACT)) as checked:
             checked.check(BytesIO((GUESTS + rows).encode()), on_read=ignore)
             for stored in checked.store():
                 parts.append(stored)
@@ -520,6 +528,12 @@ class TestStored:
         assert cardonfile.succeeds("import", "guests", str(file)) == f"imported {rows} guests\n"
         with cardonfile.storage.read() as unit:
             assert unit.guests.get(GuestId(a_uuid(rows))) is not None
+            noted = [
+                (each.action, each.details) for each in unit.audit_trail.latest(about="guests")
+            ]
+        # The first unit of the second try is noted as well, because it is not the last.
+        begun, completed = Action.IMPORT_BEGUN, Action.IMPORT_COMPLETED
+        assert noted == [(each, {"rows": rows}) for each in (completed, begun, begun)]
 
 
 PIECES = st.sampled_from(
@@ -545,7 +559,7 @@ def test_whatever_a_file_holds_it_is_stored_or_refused(
     content = header + b"".join(pieces)
     read: list[int] = []
     complaint = None
-    with closing(CsvImport(with_centers.storage, KINDS[what])) as rows:
+    with closing(CsvImport(with_centers.storage, what, NOTE_ACT)) as rows:
         try:
             rows.check(BytesIO(content), on_read=read.append)
         except CsvRefused as refused:
@@ -587,7 +601,7 @@ def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
         try:
             with (
                 BufferedReader(EndlessRows(rows)) as file,
-                closing(CsvImport(cardonfile.storage, KINDS["guests"])) as checked,
+                closing(CsvImport(cardonfile.storage, "guests", NOTE_ACT)) as checked,
             ):
                 assert checked.check(file, on_read=ignore) == rows
                 assert sum(checked.store()) == rows

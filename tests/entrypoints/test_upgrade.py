@@ -19,7 +19,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
 TABLES = (
-    *("access_tokens", "card_sessions", "centers", "discards", "evidence"),
+    *("access_tokens", "audit_entries", "card_sessions", "centers", "discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
     *("payment_configurations", "products", "psp_guests", "refused_cards", "workers"),

@@ -126,7 +126,8 @@ class Snapshot:
 
     `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
     of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
-    event. `arrivals` are the events that endpoints have taken.
+    event. `audit` has the actions in the audit trail. `arrivals` are the events that endpoints have
+    taken.
     """
 
     sessions: Mapping[str, SessionRow]
@@ -139,6 +140,7 @@ class Snapshot:
     configurations: frozenset[str]
     endpoints: Mapping[str, EndpointRow]
     deliveries: Mapping[str, Mapping[str, DeliveryRow]]
+    audit: Sequence[str]
     pages: Sequence[PspPage]
     tokens: frozenset[Token]
     arrivals: Sequence[Arrival]
@@ -204,6 +206,8 @@ _DELIVERIES: Final = """
     FROM event_deliveries ORDER BY rowid
 """
 
+_AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
+
 
 class Observer:
     """Reads the files of an installation and what has arrived at endpoints, and changes nothing."""
@@ -238,6 +242,7 @@ class Observer:
                     for each in self._rows(_ENDPOINTS, EndpointRow, documents=("types", "centers"))
                 },
                 deliveries=self._deliveries(),
+                audit=[row["action"] for row in self._db.query(_AUDIT)],
                 arrivals=tuple(self._endpoints.arrivals),
                 pages=pages,
                 tokens=frozenset(tokens_at(self._psp, pages)),

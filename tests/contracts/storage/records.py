@@ -47,6 +47,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
     "AccessToken": lambda unit, each: unit.access_tokens.add(each),
+    "AuditEntry": lambda unit, each: unit.audit_trail.add(each),
 }
 
 
@@ -78,6 +79,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
         each.event.event_id, each.endpoint_id
     ),
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
+    "AuditEntry": lambda unit, each: next(iter(unit.audit_trail.latest(about=each.about)), None),
 }
 
 

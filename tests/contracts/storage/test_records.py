@@ -39,6 +39,7 @@ from tests.builders import (
     an_access_token,
     an_account,
     an_attempt,
+    an_audit_entry,
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
@@ -99,6 +100,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
         an_access_token(caller=a_caller(centers=None)),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
+        an_audit_entry(about=AWKWARD, details={AWKWARD: AWKWARD, "word": "5", "number": 5}),
     ],
     ids=kind,
 )

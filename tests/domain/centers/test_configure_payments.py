@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
+from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID
+from domain.audit.entry import Action
 from domain.centers.center import CenterNotFound
 from domain.centers.configure_payments import (
     ConfigurePayments,
@@ -12,7 +17,7 @@ from domain.centers.configure_payments import (
     Missing,
     PspNotReady,
 )
-from domain.centers.payment_configuration import PaymentConfiguration
+from domain.centers.payment_configuration import PaymentConfiguration, changes
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.hosted_page import consent_for
@@ -27,7 +32,11 @@ KEYS_OF_SPAIN = {
 
 
 def configure_payments(installation: Installation, **environment: str) -> ConfigurePayments:
-    return ConfigurePayments(storage=installation.storage, psps=Settings.read(environment).psps)
+    return ConfigurePayments(
+        storage=installation.storage,
+        psps=Settings.read(environment).psps,
+        note_act=installation.container.note_act(),
+    )
 
 
 def at(provider: str, account: str = "default") -> PaymentConfiguration:
@@ -47,6 +56,32 @@ def test_a_configuration_replaces_the_one_before(installation: Installation) -> 
     for configuration in (at("fake"), at("stripe", "spain"), None, None):
         assert use_case(CENTER_ID.upper(), configuration) == a_center()
         assert configured(installation) == configuration
+        installation.clock.advance(timedelta(seconds=1))
+    # The last changed nothing.
+    removed, other, first = installation.container.list_audit_entries()(about=CENTER_ID)
+    assert {each.action for each in (removed, other, first)} == {Action.PAYMENTS_CONFIGURED}
+    assert other.details == {"provider": "fake → stripe", "merchant_account": "default → spain"}
+    assert removed.details == changes(at("stripe", "spain"), None)
+
+
+def test_changes_are_in_words() -> None:
+    old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
+    new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
+    changed = {
+        "avs": "no → yes",
+        "redirect_origins": "any → https://a.example,b://",
+        "link_minutes": "none → 60",
+    }
+    assert changes(old, new) == changed
+    assert changes(new, new) == {}
+    assert changes(None, old) == {
+        "provider": "none → fake",
+        "merchant_account": "none → default",
+        "avs": "none → no",
+        "cards_per_guest": "none → many",
+        "redirect_origins": "none → any",
+        "session_minutes": "none → 30",
+    }
 
 
 @pytest.mark.parametrize(

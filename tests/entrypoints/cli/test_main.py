@@ -52,6 +52,8 @@ class TestHelp:
             ("work",),
             ("reconcile",),
             ("copy-database",),
+            ("audit",),
+            ("audit", "list"),
             ("demo",),
         }
 

@@ -1,0 +1,37 @@
+"""The audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from adapters.sql.repositories.repository import Repository
+from adapters.sql.rows import Rows
+from domain.audit.entry import AuditEntry, AuditTrail
+
+_ENTRIES = Rows("audit_entries", AuditEntry, key=("entry_id",))
+
+
+class SqlAuditTrail(Repository, AuditTrail):
+    """Everything that was noted."""
+
+    @override
+    def add(self, entry: AuditEntry) -> None:
+        self._transaction.execute(_ENTRIES.insert, _ENTRIES.row(entry))
+
+    @override
+    def latest(
+        self, *, since: datetime | None = None, about: str | None = None
+    ) -> Sequence[AuditEntry]:
+        conditions = [
+            *(["happened_at >= :since"] if since is not None else []),
+            *(["about = :about"] if about is not None else []),
+        ]
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        return _ENTRIES.find_readable(
+            self._transaction,
+            f"{where}ORDER BY happened_at DESC, entry_id DESC",
+            {"since": since, "about": about},
+        )

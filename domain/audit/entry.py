@@ -1,0 +1,73 @@
+"""Entries of the audit trail, which are added and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType, Protocol, TypeAlias
+
+from domain.identifiers import CallerName
+
+Actor = NewType("Actor", str)
+"""Who acts: `caller:` and the name of a caller of the API, or `user:` and a user of the machine."""
+
+Details: TypeAlias = Mapping[str, str | int]
+"""What else there is to say of an act, in words and numbers. No secret, nothing personal."""
+
+
+class Action(StrEnum):
+    """What was done."""
+
+    TOKEN_ISSUED = "token.issued"  # noqa: S105 - the name of an action
+    TOKEN_REVOKED = "token.revoked"  # noqa: S105 - the name of an action
+    PAYMENTS_CONFIGURED = "payments.configured"
+    ENDPOINT_ADDED = "endpoint.added"
+    ENDPOINT_REMOVED = "endpoint.removed"
+    SECRET_ROLLED = "endpoint.secret_rolled"  # noqa: S105 - the name of an action
+    EVENT_REPLAYED = "event.replayed"
+    CARD_REMOVED = "card.removed"
+    SESSIONS_CANCELLED = "sessions.cancelled"
+    IMPORT_BEGUN = "import.begun"
+    IMPORT_COMPLETED = "import.completed"
+    GUEST_EXPORTED = "guest.exported"
+    PERSONAL_DATA_SHOWN = "personal_data.shown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Something that was done.
+
+    `about` is what it was done to, as other commands name it: an id, the prefix of a token, the
+    name of a caller.
+    """
+
+    entry_id: str
+    happened_at: datetime
+    actor: Actor
+    action: Action
+    about: str
+    details: Details | None = None
+
+
+def actor_of(caller: CallerName) -> Actor:
+    """Return a caller of the API as an actor."""
+    return Actor(f"caller:{caller}")
+
+
+class AuditTrail(Protocol):
+    """Everything that was noted. Nothing in it is changed."""
+
+    def add(self, entry: AuditEntry) -> None:
+        """Store an entry."""
+        ...
+
+    def latest(
+        self, *, since: datetime | None = None, about: str | None = None
+    ) -> Sequence[AuditEntry]:
+        """Return the entries that can be decoded, newest first.
+
+        Only those from `since` on, and only those about one thing.
+        """
+        ...

@@ -1,0 +1,62 @@
+"""Note an act in the audit trail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.audit.entry import Action, Actor, AuditEntry, Details, actor_of
+from domain.outside import Clock, Ids
+from domain.permissions import Caller
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteAct:
+    """Step: note an act in the unit of work that does it, so that neither is stored alone.
+
+    `operator` is the user of the machine who runs this process.
+    """
+
+    operator: Actor
+    clock: Clock
+    ids: Ids
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        action: Action,
+        about: str,
+        details: Details | None = None,
+        *,
+        caller: Caller | None = None,
+    ) -> None:
+        """Add an entry. Without a caller, the operator acts."""
+        unit.audit_trail.add(
+            AuditEntry(
+                entry_id=self.ids.uuid(),
+                happened_at=self.clock.now(),
+                actor=self.operator if caller is None else actor_of(caller.name),
+                action=action,
+                about=about,
+                details=details,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotePersonalDataShown:
+    """Use case: note that the operator is about to see names or addresses of guests.
+
+    To be called before they are shown. `about` is the id of what is shown, or the command when it
+    shows a list. Each call adds an entry. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    note_act: NoteAct
+
+    def __call__(self, about: str) -> None:
+        def note(unit: WriteUnit) -> None:
+            self.note_act(unit, Action.PERSONAL_DATA_SHOWN, about)
+            unit.commit()
+
+        self.storage.transact(note)

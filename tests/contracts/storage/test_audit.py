@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from adapters.psp.contract.samples import NOW
+from domain.storage import Storage
+from tests.builders import an_audit_entry
+from tests.contracts.storage.records import MINUTE, committed
+from tests.databases import change_by_hand
+
+
+def test_the_latest_entries_come_first(storage: Storage) -> None:
+    first, second, third = (
+        an_audit_entry(2),
+        an_audit_entry(3),
+        an_audit_entry(1, happened_at=NOW + MINUTE, about="guests"),
+    )
+    with storage.write() as unit:
+        for entry in (third, first, second):
+            unit.audit_trail.add(entry)
+        assert unit.audit_trail.latest() == (third, second, first)
+        assert unit.audit_trail.latest(since=NOW + MINUTE) == (third,)
+        assert unit.audit_trail.latest(about=first.about) == (second, first)
+        assert unit.audit_trail.latest(since=NOW + MINUTE, about=first.about) == ()
+
+
+def test_an_action_of_another_release_hides_no_other(storage: Storage) -> None:
+    with committed(storage) as unit:
+        for number in (1, 2):
+            unit.audit_trail.add(an_audit_entry(number))
+    change_by_hand(
+        storage,
+        "UPDATE audit_entries SET action = 'sold' WHERE entry_id = :entry_id",
+        entry_id=an_audit_entry(1).entry_id,
+    )
+    with storage.read() as unit:
+        assert unit.audit_trail.latest() == (an_audit_entry(2),)

@@ -1,0 +1,128 @@
+"""What is noted of each act: who, what, about what, and nothing secret or personal."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID
+from adapters.system import operating_system_user
+from domain.access.revoke_token import TokenNotFound
+from domain.audit.entry import Action, Actor, AuditEntry, Details
+from domain.errors import PaymentAccountNotFound
+from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.replay_event import EventNotFound
+from domain.identifiers import EndpointId
+from domain.permissions import Permission
+from tests.builders import CENTER_ID, an_event_delivery
+from tests.installation import REDIRECT_URI, Installation
+
+OPERATOR: Final = operating_system_user()
+"""The user of these tests."""
+
+Noted = tuple[Actor, Action, str, Details | None]
+
+
+def trail(installation: Installation, **within: Any) -> list[Noted]:
+    """Return what is noted, newest first."""
+    entries = installation.container.list_audit_entries()(**within)
+    return [(each.actor, each.action, each.about, each.details) for each in entries]
+
+
+def test_tokens_are_noted_with_their_caller(installation: Installation) -> None:
+    container = installation.container
+    token = container.issue_token()(
+        caller="kiosk",
+        permissions={Permission.GUESTS_VIEW, Permission.GUESTS_ADD},
+        lifetime=timedelta(hours=1),
+    )
+    installation.clock.advance(timedelta(minutes=1))
+    container.revoke_token()(token)
+
+    issued = {"caller": "kiosk", "permissions": "guests:add,guests:view"}
+    assert trail(installation) == [
+        (OPERATOR, Action.TOKEN_REVOKED, token[:12], {"caller": "kiosk"}),
+        (OPERATOR, Action.TOKEN_ISSUED, token[:12], issued),
+    ]
+    assert trail(installation, within=timedelta(seconds=59)) == trail(installation)[:1]
+    assert trail(installation, about="kiosk") == []
+
+
+def test_endpoints_are_noted_by_their_host(installation: Installation) -> None:
+    container = installation.container
+    endpoint = container.add_event_endpoint()(
+        url="https://hooks.shop.example/secret-1?key=secret-2", types=["account.stored"]
+    )
+    for act in (container.roll_event_secret(), container.remove_event_endpoint()):
+        installation.clock.advance(timedelta(seconds=1))
+        act(endpoint.endpoint_id)
+
+    added = {"host": "hooks.shop.example", "types": "account.stored"}
+    assert trail(installation) == [
+        (OPERATOR, Action.ENDPOINT_REMOVED, endpoint.endpoint_id, None),
+        (OPERATOR, Action.SECRET_ROLLED, endpoint.endpoint_id, None),
+        (OPERATOR, Action.ENDPOINT_ADDED, endpoint.endpoint_id, added),
+    ]
+
+
+def test_a_replay_is_noted(installation: Installation) -> None:
+    delivery = an_event_delivery()
+    with installation.storage.write() as unit:
+        unit.event_deliveries.add(delivery)
+        unit.commit()
+    installation.container.replay_event()(delivery.event.event_id)
+
+    assert trail(installation) == [
+        (OPERATOR, Action.EVENT_REPLAYED, delivery.event.event_id, {"endpoints": 0})
+    ]
+
+
+def test_a_card_is_noted_with_the_caller_who_removed_it(installation: Installation) -> None:
+    account = installation.removed_card()
+
+    (entry,) = installation.container.list_audit_entries()()
+    assert entry == AuditEntry(
+        entry_id=entry.entry_id,
+        happened_at=installation.clock.now(),
+        actor=Actor("caller:web-shop"),
+        action=Action.CARD_REMOVED,
+        about=account.account_id,
+        details={"guest": GUEST_ID, "center": CENTER_ID},
+    )
+
+
+def test_cancelling_the_sessions_of_a_caller_is_noted_once(installation: Installation) -> None:
+    cancel = installation.container.cancel_sessions_of_caller()
+    installation.token_for(installation.caller)
+    for number in range(3):
+        installation.add_card(redirect_uri=f"{REDIRECT_URI}&visit={number}")
+    for expected in (3, 0):
+        assert cancel("web-shop") == expected
+
+    noted = (OPERATOR, Action.SESSIONS_CANCELLED, "web-shop", {"open": 3})
+    assert trail(installation, about="web-shop") == [noted]
+
+
+def test_personal_data_that_was_shown_is_noted_each_time(installation: Installation) -> None:
+    for _ in range(2):
+        installation.container.note_personal_data_shown()(GUEST_ID)
+
+    assert trail(installation) == [(OPERATOR, Action.PERSONAL_DATA_SHOWN, GUEST_ID, None)] * 2
+
+
+def test_what_was_refused_is_not_noted(installation: Installation) -> None:
+    container = installation.container
+    with pytest.raises(TokenNotFound):
+        container.revoke_token()("cof_unknown")
+    with pytest.raises(EndpointNotFound):
+        container.remove_event_endpoint()(EndpointId(CENTER_ID))
+    with pytest.raises(EventNotFound):
+        container.replay_event()(an_event_delivery().event.event_id)
+    with pytest.raises(PaymentAccountNotFound):
+        installation.use_cases.remove_account(
+            installation.caller, guest_id=GUEST_ID, account_id=CENTER_ID
+        )
+
+    assert trail(installation) == []

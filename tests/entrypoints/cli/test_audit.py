@@ -1,0 +1,35 @@
+"""`cardonfile audit list`, as an operator reads it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from adapters.system import operating_system_user
+from tests.builders import CENTER_ID
+from tests.entrypoints.conftest import CommandLine
+
+
+def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -> None:
+    cardonfile, me = with_center, operating_system_user()
+    assert me.startswith("user:")
+    cardonfile.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
+    token = cardonfile.succeeds("token", "issue", "--caller", "kiosk", "--permission", "guests:add")
+
+    latest, first = cardonfile.succeeds("audit", "list").splitlines()[1:]
+    assert latest.split(None, 4)[1:] == [
+        *(me, "token.issued", token[:12], "caller: kiosk, permissions: guests:add")
+    ]
+    assert first.split(None, 4)[1:4] == [me, "payments.configured", CENTER_ID]
+    assert "session_minutes: none → 30" in first
+
+    asked = ("audit", "list", "--since", "1h", "--about", token[:12], "--json")
+    (shown,) = json.loads(cardonfile.succeeds(*asked))
+    assert datetime.fromisoformat(shown.pop("time")).utcoffset() == timedelta()
+    assert shown == {
+        "actor": me,
+        "action": "token.issued",
+        "about": token[:12],
+        "details": {"caller": "kiosk", "permissions": "guests:add"},
+    }
+    assert json.loads(cardonfile.succeeds("audit", "list", "--since", "0s", "--json")) == []
