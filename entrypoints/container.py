@@ -297,7 +297,7 @@ class Container(DeclarativeContainer):
     return_from_hosted_page = ThreadSafeSingleton(
         ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock
     )
-    cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage)
+    cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage, clock=clock)
     find_way_back = ThreadSafeSingleton(FindWayBack, storage=storage)
     receive_webhook = ThreadSafeSingleton(
         ReceiveWebhook, storage=storage, providers=psps, clock=clock

@@ -54,8 +54,9 @@ class ReturnFromHostedPage:
 
         def note(unit: WriteUnit) -> bool:
             session = unit.sessions.get(seen.token_id) or seen
-            returned = session.with_progress(Progress.RETURNED)
-            asked = returned.asked(self.clock.now())
+            now = self.clock.now()
+            returned = session.with_progress(Progress.RETURNED, now)
+            asked = returned.asked(now)
             changed = asked or returned.asked_later()
             if changed != session:
                 unit.sessions.update(changed)
@@ -87,10 +88,13 @@ class CancelHostedPage:
     """
 
     storage: Storage
+    clock: Clock
 
     def __call__(self, *, token_id: str) -> str:
         """Note it, if that is possible now. Return the stored redirect_uri."""
-        session = session_of_link(self.storage, token_id)
+        session, now = session_of_link(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):
-            store_change(self.storage, session, lambda it: it.with_progress(Progress.CANCELLED))
+            store_change(
+                self.storage, session, lambda it: it.with_progress(Progress.CANCELLED, now)
+            )
         return session.redirect_uri

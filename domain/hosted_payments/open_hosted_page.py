@@ -112,7 +112,7 @@ class OpenHostedPage:
                 return session
             if session.is_past_end(now):
                 raise LinkExpired
-            opened = session.with_progress(Progress.OPENED)
+            opened = session.with_progress(Progress.OPENED, now)
             if session.attempt is None or session.attempt.over:
                 opened = session.with_attempt(self._next_request(unit, session, now))
             elif session.attempt.is_unanswered:

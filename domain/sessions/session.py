@@ -151,6 +151,8 @@ class CardSession:
     set while the PSP does not respond, `cancelled_at` once the client has cancelled the session.
     `ask_again_at` is when a browser may have the PSP asked next; None means now. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
+    `opened_at` is when the link first led to an attempt, and `returned_at` when the guest first came
+    back from a page, with a card or without; None also for what an earlier release has noted.
     """
 
     token_id: TokenId
@@ -175,6 +177,8 @@ class CardSession:
     cancelled_at: datetime | None = None
     ask_again_at: datetime | None = None
     shows_guest: bool = False
+    opened_at: datetime | None = None
+    returned_at: datetime | None = None
 
     @property
     def request_fingerprint(self) -> RequestFingerprint:
@@ -278,14 +282,15 @@ class CardSession:
         """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
 
-    def with_progress(self, progress: Progress) -> CardSession:
-        """Note what the guest did.
+    def with_progress(self, progress: Progress, now: datetime) -> CardSession:
+        """Note what the guest did, and when the guest first came back.
 
         Returns the session unchanged if its link was never opened, or if it is settled or cancelled.
         """
         if self.attempt is None or self.is_settled or self.cancelled_at is not None:
             return self
-        return replace(self, progress=progress)
+        came_back = progress is not Progress.OPENED and self.returned_at is None
+        return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def cancelled(self, now: datetime) -> CardSession:
         """Note that the client has cancelled the session, which ends at once.
@@ -315,7 +320,9 @@ class CardSession:
     def with_attempt(self, request: HostedPageRequest) -> CardSession:
         """Note an attempt, before the PSP is asked for its page."""
         attempt, now = PageAttempt(request=request), request.begun_at
-        opened = replace(self, attempt=attempt, progress=Progress.OPENED)
+        # An earlier release has kept no time but that of its latest attempt.
+        opened_at = self.opened_at or (self.attempt or attempt).request.begun_at
+        opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
         return _polled(replace(opened, ask_again_at=now + ANSWERED_WITHIN), now)
 
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:

@@ -83,6 +83,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         ),
         a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),
         a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
+        a_session(opened_at=NOW, returned_at=NOW + DAY),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
         an_account(removed_at=NOW),

@@ -360,7 +360,9 @@ def test_an_open_page_whose_session_is_being_changed_is_closed_as_well(
             wait_until(
                 lambda: settling.done() or execute(url, "SELECT 1 FROM pg_locks WHERE NOT granted")
             )
-            unit.sessions.update(changing.with_progress(Progress.CANCELLED))
+            unit.sessions.update(
+                changing.with_progress(Progress.CANCELLED, installation.clock.now())
+            )
             unit.commit()
         settling.result()
         installation.reconcile_until_idle()

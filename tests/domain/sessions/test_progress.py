@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
 import pytest
 
 from domain.errors import ServiceUnavailable
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import CardSession, Progress, SessionStatus
 from tests.installation import DECLINED_CARD, REDIRECT_URI, Installation, Trouble
+
+MINUTE: Final = timedelta(minutes=1)
 
 
 def progress(installation: Installation, session: CardSession) -> Progress:
@@ -31,6 +38,46 @@ def test_each_step_of_the_guest_is_noted(installation: Installation) -> None:
     installation.return_to_shop(session)
     assert progress(installation, session) is Progress.RETURNED
     assert installation.session(session.token_id).status is SessionStatus.OPEN
+
+
+def times(installation: Installation, session: CardSession) -> tuple[datetime | None, ...]:
+    stored = installation.session(session.token_id)
+    return stored.opened_at, stored.returned_at
+
+
+@pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
+def test_the_first_opening_and_the_first_return_have_a_time(
+    installation: Installation, leave: Callable[[Installation, CardSession], str]
+) -> None:
+    session = installation.add_card()
+    leave(installation, session)
+    assert times(installation, session) == (None, None)
+    installation.clock.advance(MINUTE)
+    opened_at = installation.clock.now()
+    installation.open_page(session)
+    assert times(installation, session) == (opened_at, None)
+    installation.clock.advance(MINUTE)
+    returned_at = installation.clock.now()
+    for _ in range(2):
+        leave(installation, session)
+        installation.clock.advance(MINUTE)
+        installation.psp.close_page(installation.page_reference(session))
+        # The link leads to another page.
+        installation.open_page(session)
+        assert times(installation, session) == (opened_at, returned_at)
+
+
+def test_a_link_that_was_opened_with_an_earlier_release_was_opened_then(
+    installation: Installation,
+) -> None:
+    opened = installation.opened_session()
+    installation.put_session(replace(opened, opened_at=None))
+    installation.clock.advance(MINUTE)
+    installation.psp.close_page(installation.page_reference(opened))
+
+    installation.open_page(opened)
+
+    assert times(installation, opened) == (opened.opened_at, None)
 
 
 def test_a_page_that_could_not_be_made_was_opened(installation: Installation) -> None:
