@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from domain.access.token import AccessTokens
 from domain.audit.entry import AuditTrail
 from domain.cards.account import Accounts
+from domain.cards.consent import Consents
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
 from domain.centers.payment_configuration import PaymentConfigurations
@@ -57,6 +58,7 @@ class UnitOfWork:
     evidence: EvidenceLog
     idempotency_keys: IdempotencyKeys
     accounts: Accounts
+    consents: Consents
     guest_references: GuestReferences
     merchant_identities: MerchantIdentities
     discards: Discards

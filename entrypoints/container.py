@@ -47,6 +47,7 @@ from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
+from domain.cards.read_consent import ReadConsent, ShowConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
@@ -197,6 +198,7 @@ class Container(DeclarativeContainer):
     list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
     list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
+    show_consent = ThreadSafeSingleton(ShowConsent, storage=storage)
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
     )
@@ -274,6 +276,7 @@ class Container(DeclarativeContainer):
     )
     list_accounts = ThreadSafeSingleton(ListAccounts, storage=storage)
     read_account = ThreadSafeSingleton(ReadAccount, storage=storage)
+    read_consent = ThreadSafeSingleton(ReadConsent, storage=storage)
     remove_account = ThreadSafeSingleton(
         RemoveAccount, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
@@ -338,6 +341,7 @@ class Container(DeclarativeContainer):
         Cards,
         list_accounts=list_accounts,
         read_account=read_account,
+        read_consent=read_consent,
         remove_account=remove_account,
         choose_default_card=choose_default_card,
         list_expiring_cards=list_expiring_cards,

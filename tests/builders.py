@@ -19,6 +19,7 @@ from domain.access.token import AccessToken
 from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
 from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard
 from domain.cards.source import Source
 from domain.centers.center import Center
@@ -168,6 +169,20 @@ def an_account(number: int = 1, **changes: Any) -> Account:
         created_at=NOW,
     )
     return replace(account, **changes)
+
+
+def a_consent(number: int = 1, **changes: Any) -> GivenConsent:
+    """Return what the guest agreed to when the account with this number was stored."""
+    account = an_account(number)
+    consent = GivenConsent(
+        account_id=account.account_id,
+        token_id=account.token_id,
+        version=account.consent_version,
+        language="en",
+        text="You may charge my card.",
+        agreed_at=account.consented_at,
+    )
+    return replace(consent, **changes)
 
 
 def a_discard(**changes: Any) -> Discard:

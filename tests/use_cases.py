@@ -8,6 +8,7 @@ from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.read_account import ReadAccount
+from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.guests.put_guest import PutGuest
@@ -31,6 +32,7 @@ class UseCases:
     add_card: AddCard
     list_accounts: ListAccounts
     read_account: ReadAccount
+    read_consent: ReadConsent
     choose_default_card: ChooseDefaultCard
     remove_account: RemoveAccount
     list_expiring_cards: ListExpiringCards

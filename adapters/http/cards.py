@@ -39,9 +39,11 @@ from adapters.http.responses import (
 from domain import errors
 from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.consent import GivenConsent
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import EXPECTED_DATE, ListExpiringCards
 from domain.cards.read_account import ReadAccount
+from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.outside import Clock
 from domain.pagination import Page
@@ -121,6 +123,36 @@ class StoredCards(Struct, frozen=True, kw_only=True):
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
 
+class GuestConsent(Struct, frozen=True, kw_only=True):
+    """What a guest agreed to when a card was stored."""
+
+    version: Annotated[str, example("2026-11", "The version of the text.")]
+    language: Annotated[str | None, example("en", "Its language (RFC 5646).")]
+    text: Annotated[
+        str | None,
+        example(
+            "By adding this card you allow …",
+            "Null, like language, if its session was deleted before the upgrade to 0.2.",
+        ),
+    ]
+    agreed_at: Annotated[datetime, time_example("When the guest agreed.")]
+
+    @classmethod
+    def of(cls, consent: GivenConsent) -> Self:
+        """Return the fields of a consent."""
+        return msgspec.convert(consent, cls, from_attributes=True)
+
+
+class CardConsent(GuestConsent, frozen=True, kw_only=True):
+    """The consent that applies to a card on file, and those before each renewal."""
+
+    success: TrueValue = True
+    error: None = None
+    earlier: Annotated[
+        list[GuestConsent], Meta(description="Those before each renewal, newest first.")
+    ]
+
+
 class ExpiringCard(StoredCard, frozen=True, kw_only=True):
     """A card on file of any guest."""
 
@@ -173,6 +205,17 @@ OPERATIONS: Final[Sequence[Operation]] = (
         response=StoredCardDetails,
         needs=MAY_VIEW_CARDS,
         links={"removeCard": _SAME_CARD},
+        refusals=(errors.PaymentAccountNotFound(),),
+    ),
+    Operation(
+        method="get",
+        path=ACCOUNTS + "/{account_id}/consent",
+        name="readConsent",
+        tag=Tag.CARDS,
+        summary="Read what the guest agreed to when the card was stored",
+        parameters=(GUEST_WITH_CARD, _ACCOUNT_ID),
+        response=CardConsent,
+        needs=MAY_VIEW_CARDS,
         refusals=(errors.PaymentAccountNotFound(),),
     ),
     Operation(
@@ -231,7 +274,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
 )
 
 
-prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard)
+prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestConsent, CardConsent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +283,7 @@ class Cards:
 
     list_accounts: ListAccounts
     read_account: ReadAccount
+    read_consent: ReadConsent
     remove_account: RemoveAccount
     choose_default_card: ChooseDefaultCard
     list_expiring_cards: ListExpiringCards
@@ -252,6 +296,7 @@ class Cards:
         return {
             "listCards": self.list,
             "readCard": self.read,
+            "readConsent": self.read_given_consent,
             "removeCard": self.remove,
             "chooseDefaultCard": self.choose_default,
             "listExpiringCards": self.list_expiring,
@@ -278,6 +323,17 @@ class Cards:
         found = self.read_account(caller, guest_id=guest_id, account_id=account_id)
         card = StoredCardDetails.of(found.account, self.clock.now())
         json_body(resp, card.with_reference(found.account) if found.may_charge else card)
+
+    def read_given_consent(
+        self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str
+    ) -> None:
+        """Read what the guest agreed to for a card on file, before each renewal too."""
+        caller = self.authenticate(req)
+        current, *earlier = map(
+            GuestConsent.of,
+            self.read_consent(caller, guest_id=guest_id, account_id=account_id),
+        )
+        json_body(resp, CardConsent(**msgspec.structs.asdict(current), earlier=earlier))
 
     def remove(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, account_id: str

@@ -10,13 +10,17 @@ from contextlib import closing
 from typing import Final
 
 from adapters.postgresql.connection import Connection, connect, translated
-from adapters.sql.migrations import QUEUES, pending_migrations
+from adapters.sql.migrations import CONSENTS, QUEUES, pending_migrations
 
 WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
 _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that no other program is likely to use."""
+
+_TEXT_ID: Final = (
+    r"encode(sha256(convert_to(concat_ws(E'\n', version, language, text), 'UTF8')), 'hex')"
+)
 
 MIGRATIONS: Final = {
     "m005_release_0_2": f"""
@@ -229,7 +233,7 @@ MIGRATIONS: Final = {
         );
         {QUEUES}
     """,
-    "m006_records_for_operators": """
+    "m006_records_for_operators": f"""
         CREATE TABLE consent_texts (
             text_id text PRIMARY KEY,
             version text NOT NULL,
@@ -243,6 +247,7 @@ MIGRATIONS: Final = {
             agreed_at timestamptz NOT NULL,
             PRIMARY KEY (account_id, token_id)
         );
+        {CONSENTS.format(text_id=_TEXT_ID)};
         CREATE TABLE workers (
             worker_id text PRIMARY KEY,
             host text NOT NULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from hashlib import sha256
 from typing import Final
 
 from adapters.sql.errors import DatabaseUnusable
@@ -23,6 +24,33 @@ QUEUES: Final = """
     ) WHERE due_at IS NOT NULL
 """
 """Statements that index what is due by what it calls, and by its kind."""
+
+CONSENTS_OF_SESSIONS: Final = """
+    SELECT account_id, card_sessions.token_id, 'en' AS language,
+        attempt -> 'request' -> 'consent' ->> 'version' AS version,
+        attempt -> 'request' -> 'consent' ->> 'text' AS text,
+        CASE WHEN ended_at < consented_at THEN ended_at ELSE consented_at END AS agreed_at
+    FROM card_sessions JOIN payment_accounts USING (account_id)
+    WHERE attempt -> 'request' -> 'consent' ->> 'text' IS NOT NULL
+"""
+"""What guests agreed to, from the sessions that stored or renewed an account.
+
+An account records the time of the latest only. Before a renewal the guest agreed no later than at the
+end of the session.
+"""
+
+CONSENTS: Final = f"""
+    INSERT INTO consent_texts (text_id, version, language, text)
+        SELECT DISTINCT {{text_id}}, version, language, text FROM ({CONSENTS_OF_SESSIONS}) AS given;
+    INSERT INTO consents (account_id, token_id, text_id, agreed_at)
+        SELECT account_id, token_id, {{text_id}}, agreed_at FROM ({CONSENTS_OF_SESSIONS}) AS given
+"""
+"""Statements that keep these with the accounts; `text_id` stands for the function below."""
+
+
+def text_id(version: str, language: str | None, text: str | None) -> str:
+    """Return the id of a consent text: equal texts have equal ids."""
+    return sha256(f"{version}\n{language}\n{text}".encode()).hexdigest()
 
 
 class DatabaseIsNewer(DatabaseUnusable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.sql.repositories.access import SqlAccessTokens
 from adapters.sql.repositories.audit import SqlAuditTrail
-from adapters.sql.repositories.cards import SqlAccounts, SqlDiscards
+from adapters.sql.repositories.cards import SqlAccounts, SqlConsents, SqlDiscards
 from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
@@ -33,6 +33,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         evidence=SqlEvidenceLog(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),
         accounts=SqlAccounts(transaction),
+        consents=SqlConsents(transaction),
         guest_references=SqlGuestReferences(transaction),
         merchant_identities=SqlMerchantIdentities(transaction),
         discards=SqlDiscards(transaction),

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from adapters.sql.migrations import QUEUES, pending_migrations
+from adapters.sql.migrations import CONSENTS, QUEUES, pending_migrations, text_id
 from adapters.sqlite.connection import connect, translated
 
 MIGRATIONS: Final = Migrations("cardonfile")
@@ -440,6 +440,9 @@ def m006_records_for_operators(db: Database) -> None:
         {"account_id": str, "token_id": str, "text_id": str, "agreed_at": str},
         key=("account_id", "token_id"),
     )
+    db.register_function(text_id)
+    for statement in CONSENTS.format(text_id="text_id(version, language, text)").split(";"):
+        db.execute(statement)
     _create(
         db,
         "workers",

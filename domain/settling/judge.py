@@ -12,6 +12,7 @@ from typing import Final
 
 from domain.billing import AvsResult
 from domain.cards.account import Account, has_default
+from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -24,7 +25,13 @@ from domain.errors import (
 )
 from domain.events.event import EventType
 from domain.identifiers import AccountId
-from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed
+from domain.psps.hosted_page import (
+    CONSENT_LANGUAGE,
+    CardCollected,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+)
 from domain.sessions.session import POLL_EVERY, CardSession
 
 WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
@@ -51,13 +58,14 @@ class Verdict:
     """What is stored after an outcome.
 
     `session` replaces the current one. `added` is a new account, `renewed` replaces the account
-    with its id. `unkept` is the token to discard: the collected one, or the one that the renewed
+    with its id; `consent` is what the guest agreed to for either. `unkept` is the token to discard: the collected one, or the one that the renewed
     account held until now. `withdrawn` is the discard of a token that is kept after all.
     """
 
     session: CardSession
     added: Account | None = None
     renewed: Account | None = None
+    consent: GivenConsent | None = None
     unkept: UnkeptToken | None = None
     withdrawn: Discard | None = None
 
@@ -136,14 +144,22 @@ def judge_card(
     refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
         return Verdict(session=session.failed(refusal, now), unkept=_token(session, collected))
-    consent_version = session.current_attempt.request.consent.version
-    consented_at = collected.collected_at
+    shown = session.current_attempt.request.consent
+    consent = GivenConsent(
+        account_id=account_id if same is None else same.account_id,
+        token_id=session.token_id,
+        version=shown.version,
+        language=CONSENT_LANGUAGE,
+        text=shown.text,
+        agreed_at=collected.collected_at,
+    )
     if same is not None:
         return Verdict(
             session=session.completed(same.account_id, now),
             renewed=same.renewed(
-                card, consent_version=consent_version, consented_at=consented_at, now=now
+                card, consent_version=consent.version, consented_at=consent.agreed_at, now=now
             ),
+            consent=consent,
             unkept=UnkeptToken.of(same),
             withdrawn=discard,
         )
@@ -156,13 +172,18 @@ def judge_card(
         provider=configuration.provider,
         merchant_account=configuration.merchant_account,
         source=session.source,
-        consent_version=consent_version,
-        consented_at=consented_at,
+        consent_version=consent.version,
+        consented_at=consent.agreed_at,
         created_at=now,
         expiry_notice_at=card.next_expiry_notice(now),
         is_default=not has_default(on_file.accounts),
     )
-    return Verdict(session=session.completed(account_id, now), added=account, withdrawn=discard)
+    return Verdict(
+        session=session.completed(account_id, now),
+        added=account,
+        consent=consent,
+        withdrawn=discard,
+    )
 
 
 def _token(session: CardSession, collected: CardCollected | NoCardCollected) -> UnkeptToken:

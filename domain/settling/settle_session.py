@@ -146,6 +146,8 @@ class SettleSession:
             note_account_event(unit, self.ids, event_type, account, token_id=token_id, now=now)
         note_end_of_session(unit, self.ids, current, changed, now=now)
         note_refused_cards(unit, asked, outcome, changed, now=now)
+        if verdict.consent is not None:
+            unit.consents.add(verdict.consent)
         unit.commit()
         return changed
 

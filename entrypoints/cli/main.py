@@ -14,6 +14,7 @@ from entrypoints.cli.access import token
 from entrypoints.cli.audit import audit
 from entrypoints.cli.cards import card
 from entrypoints.cli.centers import configure_payments
+from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.service import demo, reconcile, serve, work
@@ -50,7 +51,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, backup, import_, copy_database),
-    *(configure_payments, token, session, card, events, audit),
+    *(configure_payments, token, session, card, consent, events, audit),
     *(serve, work, reconcile, demo),
 ):
     main.add_command(command)

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
 from domain.cards.source import DEFAULT_SOURCE
 from domain.centers.center import Center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
@@ -30,7 +31,7 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.products.product import Product
-from domain.psps.hosted_page import CONSENT_VERSION
+from domain.psps.hosted_page import CONSENT_LANGUAGE, CONSENT_VERSION, consent_for
 from domain.sessions.session import CardSession, Progress, SessionStatus
 from domain.storage import Storage
 
@@ -161,6 +162,16 @@ CARD: Final = Account(
 )
 """The card of that session."""
 
+CONSENT: Final = GivenConsent(
+    account_id=CARD.account_id,
+    token_id=SESSION.token_id,
+    version=CARD.consent_version,
+    language=CONSENT_LANGUAGE,
+    text=consent_for(SPA.center.name).text,
+    agreed_at=CARD.consented_at,
+)
+"""What its guest agreed to."""
+
 
 def store_sample(storage: Storage) -> None:
     """Store the sample records, or update those of an earlier run. Raises ServiceUnavailable.
@@ -176,4 +187,5 @@ def store_sample(storage: Storage) -> None:
         if unit.sessions.get(SESSION.token_id) is None:
             unit.sessions.add(SESSION)
             unit.accounts.add(CARD)
+            unit.consents.add(CONSENT)
         unit.commit()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,11 @@ from sqlite_utils import Database
 
 from adapters.postgresql import migrations as postgresql
 from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from adapters.sql.migrations import DatabaseIsNewer, DatabaseOfNoRelease
 from adapters.sqlite import migrations as sqlite
 from tests.adapters.postgresql.by_hand import execute
+from tests.builders import CENTER_ID
 from tests.databases import OF_0_1_0, make_database
 from tests.postgresql import empty_database, new_database
 
@@ -30,6 +35,7 @@ class Migrated:
     """A database to migrate, and SQL to look at it."""
 
     every: list[str]
+    migrate_to_0_2: Callable[[], object]
     migrate: Callable[[], list[str]]
     pending: Callable[[], list[str]]
     execute: Callable[[str], list[tuple[Any, ...]]]  # a column may hold anything
@@ -44,6 +50,19 @@ def in_sqlite(path: Path, statement: str) -> list[tuple[Any, ...]]:
         return rows
 
 
+def sqlite_to_0_2(path: Path) -> None:
+    with closing(Database(path, strict=True)) as db:
+        sqlite.MIGRATIONS.apply(db, stop_before="m006_records_for_operators")
+
+
+POSTGRESQL_TO_0_2 = f"""
+    CREATE TABLE cardonfile_migrations
+        (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+    INSERT INTO cardonfile_migrations (name) VALUES ('m005_release_0_2');
+    {postgresql.MIGRATIONS["m005_release_0_2"]}
+"""
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
     """Return a database without tables, of each adapter in turn."""
@@ -52,6 +71,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
         path.touch()
         yield Migrated(
             every=ALL[request.param],
+            migrate_to_0_2=partial(sqlite_to_0_2, path),
             migrate=partial(sqlite.migrate, path),
             pending=partial(sqlite.pending, path),
             execute=partial(in_sqlite, path),
@@ -65,6 +85,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Migrated]:
         execute(url, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
         yield Migrated(
             every=ALL[request.param],
+            migrate_to_0_2=partial(execute, url, POSTGRESQL_TO_0_2),
             migrate=partial(postgresql.migrate, url),
             pending=partial(postgresql.pending, url),
             execute=partial(execute, url),
@@ -122,6 +143,73 @@ def test_the_database_of_a_build_between_releases_is_not_touched(
         ):
             use()
     assert empty.execute(empty.columns) == before
+
+
+def a_session_with(number: int, text: str, account: int | None, *, ended: int) -> str:
+    """Return the statement that stores a session which has ended at that minute."""
+    consent = {"version": "2026-11", "text": text}
+    attempt = json.dumps({"request": {"consent": consent}}) if text else "null"
+    account_id = "NULL" if account is None else f"'{a_uuid(account)}'"
+    return (
+        "INSERT INTO card_sessions (token_id, guest_id, center_id, caller, source, redirect_uri, "
+        "configuration, created_at, expires_at, status, attempt, account_id, ended_at) VALUES ("
+        f"'{a_uuid(number)}', '{GUEST_ID}', '{CENTER_ID}', 'shop', 1, 'https://shop.example', '{{}}', "
+        f"'{at(0)}', '{at(0)}', 'completed', '{attempt}', {account_id}, '{at(ended)}')"
+    )
+
+
+def an_account_with(number: int, session: int, *, agreed: int, removed: str = "NULL") -> str:
+    """Return the statement that stores an account whose guest agreed at that minute."""
+    return (
+        "INSERT INTO payment_accounts (account_id, token_id, guest_id, center_id, provider, "
+        "merchant_account, guest_reference, token, fingerprint, card_logo, last_four, "
+        "expiry_month, expiry_year, source, consent_version, consented_at, created_at, removed_at) "
+        f"VALUES ('{a_uuid(number)}', '{a_uuid(session)}', '{GUEST_ID}', '{CENTER_ID}', 'fake', "
+        f"'default', 'guest', 'token-{number}', 'fingerprint-{number}', 'visa', '4242', 9, 2031, "
+        f"1, '2026-11', '{at(agreed)}', '{at(0)}', {removed})"
+    )
+
+
+def at(minute: int) -> str:
+    return f"2026-11-20T12:{minute:02}:00.000000+00:00"
+
+
+# Shows I11.
+def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: Migrated) -> None:
+    empty.migrate_to_0_2()
+    for statement in (
+        an_account_with(11, 1, agreed=30),
+        an_account_with(12, 3, agreed=7, removed=f"'{at(50)}'"),
+        an_account_with(13, 4, agreed=9),
+        an_account_with(14, 5, agreed=9),
+        a_session_with(1, "Zoë “Spa”", 11, ended=6),
+        a_session_with(2, "Spa", 11, ended=31),
+        a_session_with(3, "Spa", 12, ended=8),
+        a_session_with(5, "", 14, ended=9),
+        a_session_with(6, "Spa", None, ended=9),
+    ):
+        empty.execute(statement)
+
+    assert empty.migrate() == ["m006_records_for_operators"]
+
+    texts = [("2026-11", "en", "Spa"), ("2026-11", "en", "Zoë “Spa”")]
+    ids = [sha256("\n".join(each).encode()).hexdigest() for each in texts]
+    stored = "SELECT text_id, version, language, text FROM consent_texts ORDER BY text"
+    assert empty.execute(stored) == [(ids[0], *texts[0]), (ids[1], *texts[1])]
+    kept = empty.execute("SELECT token_id, account_id, text_id, agreed_at FROM consents")
+    assert sorted(
+        (str(of), str(account), text, in_utc(time)) for of, account, text, time in kept
+    ) == [
+        (a_uuid(1), a_uuid(11), ids[1], at(6)),
+        (a_uuid(2), a_uuid(11), ids[0], at(30)),
+        (a_uuid(3), a_uuid(12), ids[0], at(7)),
+    ]
+
+
+def in_utc(time: datetime | str) -> str:
+    """Return a time as SQLite stores it."""
+    as_time = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return as_time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def test_both_storages_have_the_same_schema(postgresql_server: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.builders import (
     CENTER_ID,
     PROVIDER,
     a_center,
+    a_consent,
     a_discard,
     a_product,
     a_psp_guest,
@@ -65,6 +66,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),
     "account": lambda unit: unit.accounts.get(an_account().account_id),
+    "consents of an account": lambda unit: unit.consents.of(an_account()),
     "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
     "page of sessions": lambda unit: unit.sessions.page(GUEST_ID, None, SECOND_PAGE),
     "session": lambda unit: unit.sessions.get(TOKEN_ID),
@@ -136,6 +138,7 @@ def fill(unit: WriteUnit) -> None:
     unit.refused_cards.add([a_refused_card()])
     unit.accounts.add(an_account(1))
     unit.accounts.add(an_account(2))
+    unit.consents.add(a_consent(2))
     unit.discards.add(a_discard())
     unit.event_endpoints.add(an_event_endpoint())
     unit.event_deliveries.add(DELIVERY)

@@ -46,6 +46,7 @@ from tests.builders import (
     a_caller,
     a_center,
     a_configuration,
+    a_consent,
     a_discard,
     a_guest,
     a_product,
@@ -147,6 +148,7 @@ def fill(storage: Storage) -> None:
                 at_most=50,
             )
             unit.accounts.add(an_account(number))
+            unit.consents.add(a_consent(number))
             unit.access_tokens.add(an_access_token(token_hash=f"hash-{number}"))
         unit.accounts.add(an_account(6, removed_at=NOW, is_default=True))
         unit.access_tokens.add(
@@ -182,6 +184,7 @@ def records(storage: Storage) -> dict[str, object]:
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "accounts": unit.accounts.page(GUEST_ID, None, PageRequest()),
+            "consents": unit.consents.of(an_account(5)),
             "removed": unit.accounts.get(an_account(6).account_id),
             "tokens": unit.access_tokens.all(),
             "keys": unit.idempotency_keys.get(CALLER, "key 1", since=NOW - DAY),
@@ -286,6 +289,9 @@ class TestCopied:
             "event_deliveries                   1           1\n"
             "refused_cards                      3           3\n"
             "psp_guests                         1           1\n"
+            "consent_texts                      1           1\n"
+            "consents                           5           5\n"
+            "audit_entries                      0           0\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
 from domain.events.event import EventType
 from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
@@ -19,7 +20,8 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
 TABLES = (
-    *("access_tokens", "audit_entries", "card_sessions", "centers", "discards", "evidence"),
+    *("access_tokens", "audit_entries", "card_sessions", "centers", "consent_texts", "consents"),
+    *("discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),
     *("payment_configurations", "products", "psp_guests", "refused_cards", "workers"),
@@ -122,6 +124,38 @@ class TestAReleaseWithoutNoticesOfExpiry:
 
         assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
         assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
+
+
+# Shows I11.
+def test_the_consent_to_a_card_of_a_release_without_consents_is_that_of_its_session(
+    installation: Installation,
+) -> None:
+    first = installation.stored_card()
+    renewal = installation.opened_session()
+    installation.clock.advance(timedelta(minutes=1))
+    installation.type_card(renewal, expiry=(9, 2035))
+    installation.settle(renewal.token_id)
+    account = installation.account(first.account_id)
+
+    def read() -> Sequence[GivenConsent]:
+        return installation.use_cases.read_consent(
+            installation.caller, guest_id=account.guest_id, account_id=account.account_id
+        )
+
+    kept = read()
+    change_by_hand(
+        installation.storage,
+        f"DELETE FROM consents WHERE token_id = '{renewal.token_id}'",
+        "DELETE FROM consent_texts WHERE text_id NOT IN (SELECT text_id FROM consents)",
+    )
+
+    assert [each.agreed_at for each in kept] == [account.consented_at, first.consented_at]
+    assert read() == kept
+    change_by_hand(installation.storage, "DELETE FROM consents", "DELETE FROM consent_texts")
+    assert read() == kept
+    # Another session of the guest, whose card became another account.
+    installation.stored_card(OTHER_GOOD_CARD)
+    assert read() == kept
 
 
 # Shows S28.

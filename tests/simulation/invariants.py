@@ -128,7 +128,7 @@ class Known:
 
 
 class Invariants:
-    """Checks I1 to I10 and S23 of docs/reliability.md after every step."""
+    """Checks I1 to I11 and S23 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -203,6 +203,10 @@ class Invariants:
         )
         for card, times in cards.items():
             require(times == 1, "I2", f"{times} active accounts of one card: {card}")
+        for consent in snapshot.consents.values():
+            session = snapshot.sessions[consent.token_id]
+            is_of_it = session.account_id == consent.account_id
+            require(is_of_it, "I11", f"session {session.token_id} has a consent and no card")
         for token_id, times in Counter(each.token_id for each in accounts).items():
             require(times == 1, "I2", f"session {token_id} has {times} accounts")
 
@@ -440,6 +444,10 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
     require(is_same, "I5", f"account {account.account_id} holds another card than {name}")
     is_newest = page.collected_at and account.consented_at >= page.collected_at
     require(is_newest, "I1", f"a stale result undid what {name} stored")
+    consent = snapshot.consents.get(session.token_id)
+    agreed = (account.account_id, session.consent_text, page.collected_at)
+    is_proved = consent and (consent.account_id, consent.text, consent.agreed_at) == agreed
+    require(is_proved, "I11", f"{name} is completed without the consent of its guest")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
     require(not is_mismatch, "I5", f"{name} stored a card with a wrong billing address")
 

@@ -46,6 +46,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     avs: bool
     cards_per_guest: str
     attempt: int
+    consent_text: str | None
 
     @property
     def is_settled(self) -> bool:
@@ -78,6 +79,15 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     @property
     def token_at_psp(self) -> Token:
         return self.merchant_account, self.token
+
+
+class ConsentRow(Struct, frozen=True, kw_only=True):
+    """What a guest agreed to on the page of a session, as it is kept with an account."""
+
+    account_id: str
+    token_id: str
+    text: str
+    agreed_at: datetime
 
 
 class DiscardRow(Struct, frozen=True, kw_only=True):
@@ -126,12 +136,13 @@ class Snapshot:
 
     `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
     of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
-    event. `audit` has the actions in the audit trail. `arrivals` are the events that endpoints have
-    taken.
+    event. `consents` has those of accounts, by session. `audit` has the actions in the audit trail.
+    `arrivals` are the events that endpoints have taken.
     """
 
     sessions: Mapping[str, SessionRow]
     accounts: Mapping[str, AccountRow]
+    consents: Mapping[str, ConsentRow]
     discards: Sequence[DiscardRow]
     evidence: frozenset[tuple[str, str]]
     refused_cards: Mapping[tuple[str, int], frozenset[int]]
@@ -191,10 +202,15 @@ _SESSIONS: Final = """
         json_extract(configuration, '$.merchant_account') AS merchant_account,
         json_extract(configuration, '$.avs') AS avs,
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
-        coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
+        coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt,
+        json_extract(attempt, '$.request.consent.text') AS consent_text
     FROM card_sessions ORDER BY rowid
 """
 
+
+_CONSENTS: Final = """
+    SELECT account_id, token_id, text, agreed_at FROM consents JOIN consent_texts USING (text_id)
+"""
 
 _ENDPOINTS: Final = """
     SELECT endpoint_id, url, types, centers, disabled_at, removed_at FROM event_endpoints
@@ -231,6 +247,7 @@ class Observer:
             return Snapshot(
                 sessions={each.token_id: each for each in sessions},
                 accounts={each.account_id: each for each in accounts},
+                consents={each.token_id: each for each in self._rows(_CONSENTS, ConsentRow)},
                 discards=self._rows("SELECT * FROM discards", DiscardRow),
                 evidence=self._pairs("SELECT token_id, origin FROM evidence"),
                 refused_cards=self._refused_cards(),

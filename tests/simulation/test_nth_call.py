@@ -26,6 +26,7 @@ from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
+from domain.cards.read_consent import ReadConsent, ShowConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
@@ -449,7 +450,7 @@ READ_ONLY: Final = frozenset(
         *(ListAccounts, ListAuditEntries, ListCards, ListCenters),
         *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
-        *(ReadAccount, ReadCenter, ReadGuest, ReadSession),
+        *(ReadAccount, ReadCenter, ReadConsent, ReadGuest, ReadSession, ShowConsent),
     }
 )
 """They change nothing, so nothing can be left half done."""
@@ -632,7 +633,7 @@ def test_a_bug_at_any_call_leaves_nothing_half_done(
     try_each_call(situations, use_case, situation, CallFault(error=bug))
 
 
-# Shows I1, I7, I9, I10, F1, F2, F3, F4, F5, F6, S27.
+# Shows I1, I7, I9, I10, I11, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
 def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     situations: Situations, use_case: type, situation: Situation

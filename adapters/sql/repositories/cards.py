@@ -1,4 +1,4 @@
-"""Cards on file and discards."""
+"""Cards on file, their consents, and discards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from datetime import date, datetime
 
 from typing_extensions import override
 
+from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import ById
+from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
 from domain.cards.account import Account, AccountFilter, Accounts
+from domain.cards.consent import Consents, GivenConsent
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
     AccountId,
@@ -24,6 +26,7 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 
 _ACCOUNTS = Rows("payment_accounts", Account, key=("account_id",))
+_CONSENTS = Rows("consents", GivenConsent, key=("account_id", "token_id"))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 
 
@@ -139,6 +142,39 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
                 "limit": limit,
             },
         )
+
+
+class SqlConsents(Repository, Consents):
+    """What guests agreed to."""
+
+    @override
+    def add(self, consent: GivenConsent) -> None:
+        of_text = text_id(consent.version, consent.language, consent.text)
+        row = {**_CONSENTS.row(consent), "text_id": of_text}
+        self._transaction.execute(
+            "INSERT INTO consent_texts (text_id, version, language, text) "
+            "VALUES (:text_id, :version, :language, :text) ON CONFLICT DO NOTHING",
+            row,
+        )
+        self._transaction.execute(
+            "INSERT INTO consents (account_id, token_id, text_id, agreed_at) "
+            "VALUES (:account_id, :token_id, :text_id, :agreed_at)",
+            row,
+        )
+
+    @override
+    def of(self, account: Account) -> Sequence[GivenConsent]:
+        found = self._transaction.execute(
+            f"SELECT {_CONSENTS.listed} FROM consents JOIN consent_texts USING (text_id) "
+            "WHERE account_id = :account_id UNION ALL "
+            f"SELECT {_CONSENTS.listed} FROM ({CONSENTS_OF_SESSIONS} "
+            "AND card_sessions.guest_id = :guest_id) AS of_guest "
+            "WHERE account_id = :account_id AND NOT EXISTS (SELECT 1 FROM consents "
+            "WHERE account_id = :account_id AND token_id = of_guest.token_id)",
+            {"account_id": account.account_id, "guest_id": account.guest_id},
+        ).fetchall()
+        consents = map(_CONSENTS.record, found)
+        return sorted(consents, key=lambda each: (each.agreed_at, each.token_id), reverse=True)
 
 
 class SqlDiscards(QueuesAtPsps[Discard], Discards):

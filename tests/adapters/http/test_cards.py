@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from adapters.psp.contract.samples import GUEST_ID
 from domain.permissions import Permission
+from domain.psps.hosted_page import CONSENT_VERSION, consent_for
 from tests.adapters.http.api import ACCOUNTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
@@ -60,6 +63,34 @@ def test_the_payment_reference_is_for_those_who_may_charge(installation: Install
     }
     assert without.json["success"] is True
     assert account.token not in without.text
+
+
+def test_the_consent_to_a_card_is_read_until_its_removal(api: Api) -> None:
+    account = api.installation.stored_card()
+    path = f"{ACCOUNTS}/{account.account_id}/consent"
+
+    first = api.get(path).json
+
+    assert first == {
+        "success": True,
+        "error": None,
+        "version": CONSENT_VERSION,
+        "language": "en",
+        "text": consent_for(a_center().name).text,
+        "agreed_at": "2026-11-20T12:00:00Z",
+        "earlier": [],
+    }
+    api.installation.clock.advance(timedelta(minutes=1))
+    session = api.installation.opened_session()
+    api.installation.type_card(session, expiry=(9, 2035))
+    api.installation.settle(session.token_id)
+    renewed = api.get(path).json
+    assert renewed["agreed_at"] == "2026-11-20T12:01:00Z"
+    assert renewed["earlier"] == [
+        {name: first[name] for name in ("version", "language", "text", "agreed_at")}
+    ]
+    api.send("DELETE", f"{ACCOUNTS}/{account.account_id}")
+    assert refused(api.get(path)) == (404, "Payment account not found")
 
 
 def test_a_card_is_removed_here_and_at_the_psp(api: Api) -> None:

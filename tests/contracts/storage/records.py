@@ -11,7 +11,7 @@ from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.identifiers import TokenId
 from domain.pagination import PageRequest
 from domain.storage import Storage, UnitOfWork, WriteUnit
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, an_account
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -43,6 +43,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "CardSession": lambda unit, each: unit.sessions.add(each),
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
     "Account": lambda unit, each: unit.accounts.add(each),
+    "GivenConsent": lambda unit, each: unit.consents.add(each),
     "Discard": lambda unit, each: unit.discards.add(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.add(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.add(each),
@@ -71,6 +72,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "CardSession": lambda unit, each: unit.sessions.get(each.token_id),
     "Evidence": lambda unit, _: next(iter(unit.evidence.of(TOKEN_ID)), None),
     "Account": lambda unit, each: unit.accounts.get(each.account_id),
+    "GivenConsent": lambda unit, _: next(iter(unit.consents.of(an_account())), None),
     "Discard": lambda unit, each: unit.discards.get(
         each.provider, each.merchant_account, each.token
     ),

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW, a_page_request, a_uuid
 from domain.billing import AvsResult
+from domain.cards.consent import GivenConsent
 from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
@@ -51,6 +52,14 @@ NO_CARD: Final = NoCardCollected(
     guest_reference=CARD.guest_reference, token=CARD.token, collected_at=LATER
 )
 SAME_CARD: Final = an_account(1)
+CONSENT: Final = GivenConsent(
+    account_id=SAME_CARD.account_id,
+    token_id=OPENED.token_id,
+    version="2026-11",
+    language="en",
+    text=OPENED.current_attempt.request.consent.text,
+    agreed_at=COLLECTED.collected_at,
+)
 OTHER_CARD: Final = an_account(2)
 
 # `changes` is Any: fields of any type, whose names replace() checks.
@@ -98,6 +107,7 @@ class TestStoring:
         assert verdict.session == OPENED.completed(NEW_ID, LATER)
         assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
         assert list(verdict.account_events) == [(EventType.ACCOUNT_STORED, account)]
+        assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
 
     @pytest.mark.parametrize("has_default", [False, True])
     def test_the_default_is_new_where_there_is_none(self, has_default: bool) -> None:
@@ -131,6 +141,7 @@ class TestRenewing:
         assert verdict == Verdict(
             session=OPENED.completed(stored.account_id, LATER),
             renewed=renewed,
+            consent=CONSENT,
             unkept=UnkeptToken.of(stored),
         )
         assert list(verdict.account_events) == [(EventType.ACCOUNT_RENEWED, renewed)]

@@ -41,6 +41,8 @@ class TestHelp:
             ("session", "cancel"),
             ("card",),
             ("card", "list"),
+            ("consent",),
+            ("consent", "show"),
             ("events",),
             ("events", "add"),
             ("events", "list"),

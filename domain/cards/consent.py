@@ -1,0 +1,56 @@
+"""The proof that a guest agreed to have a card stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from domain.cards.account import Account
+from domain.identifiers import AccountId, TokenId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenConsent:
+    """What a guest agreed to on the page of a session that stored or renewed an account.
+
+    `language` (RFC 5646) and `text` are None where they are not kept any more.
+    """
+
+    account_id: AccountId
+    token_id: TokenId
+    version: str
+    language: str | None
+    text: str | None
+    agreed_at: datetime
+
+    @classmethod
+    def without_text(cls, account: Account) -> GivenConsent:
+        """Return what an account itself says of its consent."""
+        return cls(
+            account_id=account.account_id,
+            token_id=account.token_id,
+            version=account.consent_version,
+            language=None,
+            text=None,
+            agreed_at=account.consented_at,
+        )
+
+
+class Consents(Protocol):
+    """The consents of accounts. They stay with the account, also after its removal."""
+
+    def add(self, consent: GivenConsent) -> None:
+        """Store a consent with its text; equal texts are stored once.
+
+        Another unit that adds a new text waits until this one ends, so it comes last in a unit.
+        """
+        ...
+
+    def of(self, account: Account) -> Sequence[GivenConsent]:
+        """Return the consents of an account: the one that applies first, then earlier ones.
+
+        An earlier release that ran beside this one has stored none: its sessions have them.
+        """
+        ...

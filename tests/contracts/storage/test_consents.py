@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from adapters.psp.contract.concurrency import at_once
+from adapters.psp.contract.samples import NOW, a_page_request, a_uuid
+from domain.cards.consent import GivenConsent
+from domain.identifiers import AccountId, TokenId
+from domain.psps.hosted_page import Consent, PageAttempt
+from domain.sessions.session import CardSession
+from domain.storage import Storage
+from tests.builders import a_consent, a_session, an_account
+from tests.contracts.storage.records import DAY, MINUTE, committed
+from tests.databases import transaction_of
+
+# `changes` is Any: fields of any type, whose names replace() checks.
+
+ACCOUNT = an_account(1, consented_at=NOW + DAY)
+
+
+def a_completed_session(number: int, **changes: Any) -> CardSession:
+    """Return the session of the account with this number, whose page showed a text of its own."""
+    account = an_account(number)
+    shown = Consent(version="2025-01", text=f"text {number}")
+    return replace(
+        a_session(
+            token_id=account.token_id,
+            guest_id=account.guest_id,
+            attempt=PageAttempt(request=replace(a_page_request(), consent=shown)),
+        ).completed(ACCOUNT.account_id, NOW + DAY + MINUTE),
+        **changes,
+    )
+
+
+def consents(storage: Storage) -> Sequence[GivenConsent]:
+    with storage.read() as unit:
+        return unit.consents.of(ACCOUNT)
+
+
+def test_the_newest_consent_of_an_account_comes_first(storage: Storage) -> None:
+    renewal, first, second = (
+        a_consent(token_id=TokenId(a_uuid(number)), agreed_at=NOW + DAY * days)
+        for number, days in ((301, 2), (302, 0), (303, 1))
+    )
+    with committed(storage) as unit:
+        for each in (second, renewal, first, a_consent(2)):
+            unit.consents.add(each)
+
+    assert consents(storage) == [renewal, second, first]
+
+
+def test_equal_texts_are_stored_once(storage: Storage) -> None:
+    others = {"version": "2027-01"}, {"language": "de"}, {"text": "You may not."}
+
+    def add(number: int) -> None:
+        with committed(storage) as unit:
+            unit.consents.add(a_consent(number))
+
+    at_once(8, add)
+    with committed(storage) as unit:
+        for number, change in enumerate(others, 20):
+            unit.consents.add(a_consent(number, **change))
+    with storage.read() as reading:
+        assert transaction_of(reading).one("SELECT count(*) FROM consents") == (11,)
+        assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)
+
+
+def test_a_session_without_a_stored_consent_tells_its_own(storage: Storage) -> None:
+    """As when 0.1.0 has stored and renewed the account beside this release."""
+    stored = a_consent(token_id=TokenId(a_uuid(203)), agreed_at=NOW + MINUTE)
+    other = AccountId(a_uuid(999))
+    with committed(storage) as unit:
+        unit.accounts.add(ACCOUNT)
+        unit.accounts.add(an_account(5, account_id=other))
+        unit.consents.add(stored)
+        unit.sessions.add(a_completed_session(1, ended_at=NOW))
+        unit.sessions.add(a_completed_session(2))
+        unit.sessions.add(a_completed_session(3))
+        unit.sessions.add(a_completed_session(4, attempt=None))
+        unit.sessions.add(a_completed_session(5, account_id=other))
+
+    of_sessions = [
+        a_consent(number, account_id=ACCOUNT.account_id, version="2025-01", text=f"text {number}")
+        for number in (1, 2)
+    ]
+    assert consents(storage) == [
+        replace(of_sessions[1], agreed_at=ACCOUNT.consented_at),
+        stored,
+        of_sessions[0],
+    ]
