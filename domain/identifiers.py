@@ -13,6 +13,8 @@ GuestId = NewType("GuestId", str)
 ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
+SHOWN_OF_TOKENS: Final = 8
+"""How many of its characters are shown: enough to find it, and no link can be made of them."""
 AccountId = NewType("AccountId", str)
 """The payment account identifier: the reference to a stored card."""
 CallerName = NewType("CallerName", str)

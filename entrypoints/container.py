@@ -48,7 +48,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent, ShowConsent
-from domain.cards.remove_account import RemoveAccount
+from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -70,8 +70,10 @@ from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.export_guest import ExportGuest
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
+from domain.sessions.show_guest import ShowGuest
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -258,6 +260,8 @@ class Container(DeclarativeContainer):
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
     list_cards = ThreadSafeSingleton(ListCards, storage=storage, clock=clock)
+    show_guest = ThreadSafeSingleton(ShowGuest, storage=storage)
+    export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note_act=note_act)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.
@@ -280,6 +284,7 @@ class Container(DeclarativeContainer):
     remove_account = ThreadSafeSingleton(
         RemoveAccount, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
+    remove_card = ThreadSafeSingleton(RemoveCard, storage=storage, remove_account=remove_account)
     choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)

@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from adapters.first_reads import prepare
 from adapters.sql.transaction import Transaction, Values
+from domain.identifiers import SHOWN_OF_TOKENS
 from domain.storage import RecordUnreadable
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", bound="DataclassInstance")
 
-SHOWN_OF_TOKENS: Final = 8
-"""How many characters of a token the log shows: enough to find its row."""
 MAX_LOGGED: Final = 100
 """How many unreadable rows of a table a process logs."""
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.account import has_default
+from domain.cards.account import Account, has_default
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import active_account, lock_account
 from domain.cards.note_account_event import note_account_event
+from domain.errors import PaymentAccountNotFound
 from domain.events.event import EventType
+from domain.fields import parse_uuid
+from domain.identifiers import AccountId
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_REMOVE_CARDS, Caller
 from domain.storage import Storage, WriteUnit
@@ -33,9 +36,13 @@ class RemoveAccount:
 
     def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
         caller.require(MAY_REMOVE_CARDS)
-        now = self.clock.now()
         with self.storage.read() as reading:
             found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
+        self.remove(found, caller=caller)
+
+    def remove(self, found: Account, *, caller: Caller | None) -> None:
+        """Remove an account; without a caller, the operator does. Raises PaymentAccountNotFound."""
+        now = self.clock.now()
 
         def remove(unit: WriteUnit) -> None:
             account, others = lock_account(unit, found)
@@ -55,3 +62,24 @@ class RemoveAccount:
             unit.commit()
 
         self.storage.transact(remove)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCard:
+    """Use case: do the same for an operator, with an active account of any guest.
+
+    Returns it as it was. Raises InvalidField, or PaymentAccountNotFound, also when it is removed
+    already.
+    """
+
+    storage: Storage
+    remove_account: RemoveAccount
+
+    def __call__(self, account_id: str) -> Account:
+        known_id = AccountId(parse_uuid("account_id", account_id))
+        with self.storage.read() as reading:
+            found = reading.accounts.get(known_id)
+        if found is None:
+            raise PaymentAccountNotFound
+        self.remove_account.remove(found, caller=None)
+        return found

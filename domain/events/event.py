@@ -271,6 +271,10 @@ class EventDeliveries(Protocol):
         """Return the deliveries of an event. A write unit locks them."""
         ...
 
+    def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
+        """Return the deliveries of events about a guest, newest first; reads every delivery."""
+        ...
+
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
         """Return the deliveries of the latest events, newest first; or only those that failed.
 

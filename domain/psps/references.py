@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.identifiers import (
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
 from domain.psps.hosted_page import PspGuest
 
 
@@ -13,6 +20,10 @@ class GuestReferences(Protocol):
 
     def get(self, guest: PspGuest) -> GuestReference | None:
         """Return the reference, or None when the guest has none there."""
+        ...
+
+    def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
+        """Return every reference of a guest and where it is, each once; reads those of all guests."""
         ...
 
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:

@@ -108,6 +108,10 @@ class RefusedCards(Protocol):
         """Return the cards that were refused in a session, by attempt and number."""
         ...
 
+    def of_guest(self, guest_id: GuestId) -> Sequence[RefusedCard]:
+        """Return the refused cards of a guest, oldest first."""
+        ...
+
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:

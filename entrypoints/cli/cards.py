@@ -88,6 +88,26 @@ def list_(
         echo_records(columns, (card_record(each, now) for each in accounts), as_json=as_json)
 
 
+@card.command()
+@click.argument("account_id", metavar="ID")
+def remove(*, account_id: str) -> None:
+    """Remove a card, also at the PSP, as the API does.
+
+    ID is an account id that `cardonfile card list` shows. The audit trail notes who did it. A running
+    `cardonfile serve` or `work` discards it at the PSP.
+
+    \b
+    Example:
+      cardonfile card remove 607486b1-232f-43c7-906b-540453a04b21
+    """
+    with installation() as container:
+        removed = container.remove_card()(account_id)
+        click.echo(
+            f"removed {removed.account_id} of guest {removed.guest_id}: "
+            f"{removed.card_logo} {removed.last_four}"
+        )
+
+
 def card_record(account: Account, now: datetime) -> dict[str, object]:
     """Return what commands show of a card as of `now`, by column."""
     expired = "expired" if account.has_expired(now) else "active"

@@ -12,7 +12,7 @@ import click
 
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.centers.center import CenterNotFound
-from domain.errors import InvalidField, PaymentAccountNotFound
+from domain.errors import GuestNotFound, InvalidField, PaymentAccountNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
@@ -32,7 +32,8 @@ def installation(
     Errors of the installation and refusals of the domain become sentences.
     """
     with plain_errors(
-        *(CenterNotFound, PaymentAccountNotFound, TokenNotFound, TokenAmbiguous),
+        *(CenterNotFound, GuestNotFound, PaymentAccountNotFound),
+        *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
     ):
         from entrypoints import databases

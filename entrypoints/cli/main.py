@@ -17,6 +17,7 @@ from entrypoints.cli.centers import configure_payments
 from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
+from entrypoints.cli.guests import guest
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
 from entrypoints.plain_errors import SettingsError
@@ -51,7 +52,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, backup, import_, copy_database),
-    *(configure_payments, token, session, card, consent, events, audit),
+    *(configure_payments, token, session, guest, card, consent, events, audit),
     *(serve, work, reconcile, demo),
 ):
     main.add_command(command)

@@ -85,6 +85,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "limits of a guest at a center": lambda unit: unit.refused_cards.reached(
         [each for each in DEFAULT_LIMITS if each.per is CountedPer.GUEST], a_session(), since=NOW
     ),
+    "refused cards of a guest": lambda unit: unit.refused_cards.of_guest(GUEST_ID),
     "pages of a guest": lambda unit: unit.sessions.make_pages_due(GUEST_ID, NOW),
     "open sessions of a caller": lambda unit: unit.sessions.open_of(CALLER),
     "centers with refused cards": lambda unit: unit.refused_cards.at_centers(

@@ -27,7 +27,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent, ShowConsent
-from domain.cards.remove_account import RemoveAccount
+from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.errors import ServiceUnavailable
@@ -51,10 +51,12 @@ from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.retries import LEASE
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.export_guest import ExportGuest
 from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
 from domain.sessions.session import ANSWERED_WITHIN
+from domain.sessions.show_guest import ShowGuest
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -292,6 +294,16 @@ def a_default_card_to_remove(it: FaultyInstallation) -> Attempt:
     return attempt
 
 
+def a_card_for_an_operator_to_remove(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+
+    def remove() -> None:
+        it.container.remove_card()(account.account_id)
+        it.known.removed.add(account.account_id)
+
+    return remove
+
+
 def a_card_to_make_the_default(it: FaultyInstallation) -> Attempt:
     it.stored_card()
     account = it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
@@ -427,6 +439,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     ),
     DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
     RemoveAccount: Expected(situations=(a_card_to_remove, a_default_card_to_remove)),
+    RemoveCard: Expected(situations=(a_card_for_an_operator_to_remove,)),
     ChooseDefaultCard: Expected(situations=(a_card_to_make_the_default,)),
     DeliverEvent: Expected(
         situations=(
@@ -450,14 +463,14 @@ READ_ONLY: Final = frozenset(
         *(ListAccounts, ListAuditEntries, ListCards, ListCenters),
         *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
-        *(ReadAccount, ReadCenter, ReadConsent, ReadGuest, ReadSession, ShowConsent),
+        *(ReadAccount, ReadCenter, ReadConsent, ReadGuest, ReadSession, ShowConsent, ShowGuest),
     }
 )
 """They change nothing, so nothing can be left half done."""
 
 ONE_UNIT: Final = frozenset(
     {
-        *(AddEventEndpoint, ConfigurePayments, RemoveEventEndpoint, RollEventSecret),
+        *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
         *(IssueToken, LeaveHeartbeat, NotePersonalDataShown, NoteStop),
         *(PutGuest, PutProduct, RevokeToken),
     }

@@ -17,7 +17,7 @@ from domain.events.event import (
     EventEndpoint,
     EventEndpoints,
 )
-from domain.identifiers import EndpointId, EventId
+from domain.identifiers import EndpointId, EventId, GuestId
 
 _ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
 
@@ -73,6 +73,15 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
             self._transaction,
             "WHERE event_id = :event_id ORDER BY endpoint_id" + self._transaction.for_update,
             {"event_id": event_id},
+        )
+
+    @override
+    def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
+        return _DELIVERIES.find(
+            self._transaction,
+            "WHERE event ->> 'guest_id' = :guest_id "
+            "ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC",
+            {"guest_id": guest_id},
         )
 
     @override

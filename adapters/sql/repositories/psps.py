@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from typing_extensions import override
 
 from adapters.sql.repositories.repository import Repository
-from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import PspGuest
 from domain.psps.references import GuestReferences, MerchantIdentities
 
@@ -22,6 +24,19 @@ class SqlGuestReferences(Repository, GuestReferences):
             guest._asdict(),
         ).fetchone()
         return None if row is None else GuestReference(row[0])
+
+    @override
+    def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
+        columns = "SELECT provider, merchant_account, reference FROM"
+        found = self._transaction.execute(
+            f"{columns} psp_guests WHERE guest_id = :guest_id UNION "
+            f"{columns} guest_references WHERE guest_id = :guest_id ORDER BY 1, 2, 3",
+            {"guest_id": guest_id},
+        )
+        return [
+            (PspAccount(provider, account), reference)
+            for provider, account, reference in found.fetchall()
+        ]
 
     @override
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:

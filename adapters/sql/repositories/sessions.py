@@ -181,6 +181,14 @@ class SqlRefusedCards(Repository, RefusedCards):
         )
 
     @override
+    def of_guest(self, guest_id: GuestId) -> Sequence[RefusedCard]:
+        return _REFUSED_CARDS.find(
+            self._transaction,
+            "WHERE guest_id = :guest_id ORDER BY refused_at",
+            {"guest_id": guest_id},
+        )
+
+    @override
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:

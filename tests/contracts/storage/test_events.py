@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.samples import NOW, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
 from domain.events.event import DueDelivery, EventDeliveries, EventType
-from domain.identifiers import EndpointId
+from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
 from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
@@ -62,6 +62,13 @@ def deliveries(storage: Storage) -> Iterator[EventDeliveries]:
 
 def test_the_deliveries_of_an_event_are_found(deliveries: EventDeliveries) -> None:
     assert deliveries.of(EVENTS[0].event_id) == (FAILED[0], PENDING)
+
+
+def test_the_deliveries_of_events_about_a_guest_are_found(deliveries: EventDeliveries) -> None:
+    about_another = replace(EVENTS[0], event_id=EventId("evt_other"), guest_id=OTHER_GUEST_ID)
+    deliveries.add(another := replace(PENDING, event=about_another))
+    assert deliveries.naming(OTHER_GUEST_ID) == (another,)
+    assert deliveries.naming(GUEST_ID) == (DELIVERED, *FAILED[:0:-1], PENDING, FAILED[0])
 
 
 def test_the_latest_deliveries_come_first(deliveries: EventDeliveries) -> None:

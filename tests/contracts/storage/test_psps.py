@@ -7,6 +7,7 @@ from domain.psps.hosted_page import Prefill
 from domain.storage import Storage
 from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest
 from tests.contracts.storage.records import committed
+from tests.databases import transaction_of
 
 
 def test_the_last_guest_reference_is_kept_for_its_guest(storage: Storage) -> None:
@@ -24,6 +25,32 @@ def test_the_last_guest_reference_is_kept_for_its_guest(storage: Storage) -> Non
     with storage.read() as reading:
         assert reading.guest_references.get(guest) == "second"
         assert [reading.guest_references.get(each) for each in others] == [None] * 5
+
+
+def test_every_reference_of_a_guest_is_found_also_those_of_an_earlier_release(
+    storage: Storage,
+) -> None:
+    guest = a_psp_guest()
+    with committed(storage) as unit:
+        for other, reference in (
+            (guest._replace(merchant_account=MerchantAccount("other")), "b"),
+            (guest, "a"),
+            (guest._replace(prefill=Prefill.BILLING), "a"),
+            (guest._replace(center_id=OTHER_CENTER_ID), "c"),
+            (guest._replace(guest_id=OTHER_GUEST_ID), "d"),
+        ):
+            unit.guest_references.keep(other, GuestReference(reference))
+        transaction_of(unit).execute(
+            "INSERT INTO guest_references (provider, merchant_account, guest_id, reference) "
+            "VALUES ('fake', 'west', :guest_id, 'e')",
+            {"guest_id": guest.guest_id},
+        )
+    with storage.read() as reading:
+        found = reading.guest_references.of(guest.guest_id)
+    at_account, at_other = (PROVIDER, MERCHANT_ACCOUNT), (PROVIDER, "other")
+    assert sorted(found) == sorted(
+        [(at_account, "a"), (at_account, "c"), (at_other, "b"), ((PROVIDER, "west"), "e")]
+    )
 
 
 def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storage) -> None:

@@ -148,3 +148,13 @@ def test_centers_are_found_by_their_refused_cards_within_the_window(storage: Sto
         [CardsAtCenter(center_id=CENTER_ID, sessions=1, refused_cards=2)],
         [],
     ]
+
+
+def test_the_refused_cards_of_a_guest_are_found(storage: Storage) -> None:
+    later = a_refused_card(refused_at=NOW + MINUTE, center_id=OTHER_CENTER_ID)
+    earlier = a_refused_card(number=2)
+    with committed(storage) as unit:
+        unit.refused_cards.add([later, earlier, a_refused_card(number=3, guest_id=OTHER_GUEST_ID)])
+    with storage.read() as unit:
+        found = unit.refused_cards.of_guest(later.guest_id)
+    assert list(found) == [earlier, later]

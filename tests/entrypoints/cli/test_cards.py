@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.system import operating_system_user
+from domain.audit.entry import Action
 from domain.cards.account import Account
+from domain.events.event import EventType
 from domain.identifiers import MerchantAccount
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, an_account
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    PROVIDER,
+    a_center,
+    an_account,
+    an_event_endpoint,
+)
 from tests.entrypoints.conftest import CommandLine
 
 
@@ -107,3 +118,39 @@ def test_an_id_that_leads_nowhere_is_refused(
     cardonfile: CommandLine, option: str, value: str, sentence: str
 ) -> None:
     assert cardonfile.refuses("card", "list", option, value) == sentence
+
+
+def test_a_card_is_removed_as_by_the_api_and_the_audit_trail_names_the_user(
+    cardonfile: CommandLine,
+) -> None:
+    account, left = an_account(1, is_default=True), an_account(2)
+    store(cardonfile, account, left)
+    with cardonfile.storage.write() as unit:
+        unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_REMOVED,)))
+        unit.commit()
+
+    printed = cardonfile.succeeds("card", "remove", account.account_id.upper())
+
+    assert printed == f"removed {account.account_id} of guest {GUEST_ID}: visa 4242\n"
+    with cardonfile.storage.read() as unit:
+        assert unit.accounts.get(left.account_id) == replace(left, is_default=True)
+        assert unit.discards.get(PROVIDER, account.merchant_account, account.token) is not None
+        (delivery,) = unit.event_deliveries.latest(limit=9, only_failed=False)
+        (entry,) = unit.audit_trail.latest()
+    assert (delivery.event.type, delivery.event.status) == (EventType.ACCOUNT_REMOVED, "removed")
+    assert (entry.actor, entry.action) == (operating_system_user(), Action.CARD_REMOVED)
+    assert entry.about == account.account_id
+    assert listed(cardonfile) == [left.account_id]
+
+
+def test_a_card_that_is_not_on_file_any_more_is_not_removed(cardonfile: CommandLine) -> None:
+    removed = an_account(1, removed_at=NOW)
+    store(cardonfile, removed)
+
+    for account_id in (removed.account_id, a_uuid(9)):
+        assert cardonfile.refuses("card", "remove", account_id) == "Payment account not found"
+    refused = cardonfile.refuses("card", "remove", "visa")
+    assert refused == "ID must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
+    with cardonfile.storage.read() as unit:
+        assert unit.accounts.get(removed.account_id) == removed
+        assert list(unit.audit_trail.latest()) == []

@@ -1,0 +1,114 @@
+"""Export everything that is on file about a guest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.cards.account import Account, AccountFilter
+from domain.errors import GuestNotFound
+from domain.fields import parse_uuid
+from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
+from domain.pagination import PageRequest
+from domain.sessions.session import CardSession
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+_ALL: Final = 2**31
+"""More than a guest has of anything."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportGuest:
+    """Use case: return all that is on file about a guest, by name and in nested records.
+
+    That is what is kept about the person, and nothing that gives access: of the token of a session
+    only the beginning, of a card not the PSP's token, and no address of a PSP's page. The audit
+    trail notes each export before it is returned. Raises InvalidField, or GuestNotFound when nothing
+    is on file under this id.
+    """
+
+    storage: Storage
+    note_act: NoteAct
+
+    def __call__(self, guest_id: str) -> Mapping[str, object]:
+        known_id = GuestId(parse_uuid("guest_id", guest_id))
+        with self.storage.read() as unit:
+            found = _on_file(unit, known_id)
+        if not any(found.values()):
+            raise GuestNotFound
+
+        def note(unit: WriteUnit) -> None:
+            self.note_act(unit, Action.GUEST_EXPORTED, known_id)
+            unit.commit()
+
+        self.storage.transact(note)
+        return found
+
+
+def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
+    guest = unit.guests.get(guest_id)
+    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=_ALL)
+    consents = [each for account in accounts for each in unit.consents.of(account)]
+    sessions = unit.sessions.page(guest_id, None, PageRequest(size=_ALL)).items
+    refused_cards = unit.refused_cards.of_guest(guest_id)
+    deliveries = unit.event_deliveries.naming(guest_id)
+    tokens = {
+        *(each.token_id for each in accounts),
+        *(each.token_id for each in consents),
+        *(each.token_id for each in sessions),
+        *(each.token_id for each in refused_cards),
+        *(each.event.token_id for each in deliveries),
+    }
+    noted_about = {
+        guest_id,
+        *(each.account_id for each in accounts),
+        *(token[:SHOWN_OF_TOKENS] for token in tokens),
+    }
+    found: dict[str, object] = {
+        "guest": guest and asdict(guest),
+        "accounts": [_account(each) for each in accounts],
+        "consents": list(map(asdict, consents)),
+        "sessions": [_session(unit, each) for each in sessions],
+        "refused_cards": list(map(asdict, refused_cards)),
+        "psp_references": [
+            {**account._asdict(), "guest_reference": reference}
+            for account, reference in unit.guest_references.of(guest_id)
+        ],
+        "event_deliveries": list(map(asdict, deliveries)),
+        "audit_entries": [
+            asdict(entry)
+            for about in sorted(noted_about)
+            for entry in unit.audit_trail.latest(about=about)
+        ],
+    }
+    return {name: _shortened(value, tokens) for name, value in found.items()}
+
+
+def _account(account: Account) -> dict[str, object]:
+    shown = asdict(account)
+    del shown["token"]
+    return shown
+
+
+def _session(unit: UnitOfWork, session: CardSession) -> dict[str, object]:
+    shown = asdict(session)
+    if session.attempt and session.attempt.page:
+        del shown["attempt"]["page"]["address"]
+    return {**shown, "evidence": list(map(asdict, unit.evidence.of(session.token_id)))}
+
+
+def _shortened(value: object, tokens: Collection[TokenId]) -> object:
+    """Return a value with only the beginning of each of these tokens, wherever one occurs."""
+    if isinstance(value, dict):
+        return {name: _shortened(each, tokens) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(each, tokens) for each in value]
+    if isinstance(value, str):
+        return _UUID.sub(lambda it: it[0][: SHOWN_OF_TOKENS if it[0] in tokens else None], value)
+    return value

@@ -1,0 +1,82 @@
+"""`cardonfile guest`: what is on file about a guest."""
+
+from __future__ import annotations
+
+import click
+
+from domain.identifiers import SHOWN_OF_TOKENS
+from domain.sessions.session import CardSession
+from entrypoints.cli.cards import card_record
+from entrypoints.cli.installation import installation
+from entrypoints.cli.terminal import echo_json, echo_records, json_option, personal_option
+
+_CARDS = (
+    *("account_id", "center", "brand", "last_four", "expiry", "state", "default"),
+    *("added", "removed"),
+)
+_SESSIONS = ("session", "center", "created", "status", "reason")
+
+
+@click.group()
+def guest() -> None:
+    """Show and export what is on file about a guest.
+
+    \b
+    Example:
+      cardonfile guest show 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
+    """
+
+
+@guest.command()
+@click.argument("guest_id", metavar="ID")
+@personal_option
+@json_option
+def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
+    """Show a guest's cards, also removed ones, and latest sessions.
+
+    \b
+    Example:
+      cardonfile guest show 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
+    """
+    with installation() as container:
+        now = container.clock().now()
+        found = container.show_guest()(guest_id)
+        known: dict[str, object] = {"id": found.guest_id}
+        if personal and found.guest is not None:
+            container.note_personal_data_shown()(found.guest_id)
+            name, email = f"{found.guest.first_name} {found.guest.last_name}", found.guest.email
+            known |= {"name": name, "email": email}
+        cards = [card_record(each, now) for each in found.accounts]
+        sessions = [_session_record(each) for each in found.sessions]
+        if as_json:
+            echo_json({**known, "cards": cards, "sessions": sessions})
+            return
+        echo_records(known, [known], as_json=False)
+        for columns, records in ((_CARDS, cards), (_SESSIONS, sessions)):
+            click.echo()
+            echo_records(columns, records, as_json=False)
+
+
+@guest.command()
+@click.argument("guest_id", metavar="ID")
+def export(*, guest_id: str) -> None:
+    """Print everything on file about a guest as JSON; the audit trail notes it.
+
+    It has names and addresses, and nothing that could open a link or charge a card.
+
+    \b
+    Example:
+      cardonfile guest export 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11 >guest.json
+    """
+    with installation() as container:
+        echo_json(container.export_guest()(guest_id))
+
+
+def _session_record(session: CardSession) -> dict[str, object]:
+    return {
+        "session": session.token_id[:SHOWN_OF_TOKENS],
+        "center": session.center_id,
+        "created": session.created_at,
+        "status": session.status,
+        "reason": session.failure and session.failure.type,
+    }

@@ -1,0 +1,193 @@
+"""What is on file about a guest, through the command line: shown and exported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    NOW,
+    OTHER_GUEST_ID,
+    TOKEN_ID,
+    a_page_request,
+    a_uuid,
+)
+from domain.audit.entry import Action, AuditEntry
+from domain.billing import BillingInfo
+from domain.errors import PaymentMethodAlreadyExists
+from domain.identifiers import EventId, GuestReference, TokenId
+from domain.sessions.session import CardSession
+from tests.builders import (
+    CENTER_ID,
+    a_center,
+    a_consent,
+    a_guest,
+    a_page,
+    a_psp_guest,
+    a_refused_card,
+    a_session,
+    an_account,
+    an_attempt,
+    an_audit_entry,
+    an_event_delivery,
+    an_evidence,
+)
+from tests.contracts.storage.records import OTHER_TOKEN_ID
+from tests.entrypoints.conftest import CommandLine
+
+STATES = ("STATE", "DEFAULT", "ADDED", "REMOVED")
+RENEWED = TokenId(a_uuid(299))
+PAGE = "https://psp.example/pages/secret"
+
+
+def failed_session() -> CardSession:
+    """Return a session that was opened and then failed, whose every secret is in the row."""
+    request = replace(a_page_request(), return_uri=f"https://cards.example/r?token_id={TOKEN_ID}")
+    opened = a_session(
+        attempt=an_attempt(request=request, page=a_page(address=PAGE)),
+        billing_info=BillingInfo(address="1 Harbor Road", city="Porto"),
+    )
+    return opened.failed(PaymentMethodAlreadyExists(), NOW + timedelta(minutes=1))
+
+
+@pytest.fixture
+def on_file(cardonfile: CommandLine) -> CommandLine:
+    """Return the command line on a database with a guest of whom everything is kept."""
+    stored, removed = an_account(1, is_default=True), an_account(2, removed_at=NOW)
+    delivery = an_event_delivery()
+    about_another = replace(delivery.event, event_id=EventId("evt_2"), guest_id=OTHER_GUEST_ID)
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.guests.put_many([a_guest()])
+        unit.sessions.add(failed_session())
+        unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
+        unit.evidence.add(TOKEN_ID, an_evidence(content=f"event of {TOKEN_ID}"), at_most=9)
+        unit.refused_cards.add(
+            [a_refused_card(), a_refused_card(number=2, guest_id=OTHER_GUEST_ID)]
+        )
+        for account in (stored, removed, an_account(3, guest_id=OTHER_GUEST_ID)):
+            unit.accounts.add(account)
+        unit.consents.add(a_consent(token_id=RENEWED))
+        unit.guest_references.keep(a_psp_guest(), GuestReference("guest-at-psp"))
+        unit.event_deliveries.add(delivery)
+        unit.event_deliveries.add(replace(delivery, event=about_another))
+        unit.commit()
+    return cardonfile
+
+
+def noted(cardonfile: CommandLine) -> list[tuple[Action, str]]:
+    with cardonfile.storage.read() as unit:
+        return [(each.action, each.about) for each in unit.audit_trail.latest()]
+
+
+def exported(cardonfile: CommandLine) -> Any:  # JSON
+    return json.loads(cardonfile.succeeds("guest", "export", GUEST_ID))
+
+
+def test_a_guest_is_shown_with_cards_and_sessions_and_without_a_name(on_file: CommandLine) -> None:
+    lines = [line.split() for line in on_file.succeeds("guest", "show", GUEST_ID).splitlines()]
+
+    times = [f"{NOW:%Y-%m-%dT%H:%M:%SZ}"]
+    cards = [[an_account(n).account_id, CENTER_ID, "visa", "4242", "03/31"] for n in (2, 1)]
+    assert lines == [
+        ["ID"],
+        [GUEST_ID],
+        [],
+        [*("ACCOUNT_ID", "CENTER", "BRAND", "LAST_FOUR", "EXPIRY"), *STATES],
+        [*cards[0], "removed", "no", *times, *times],
+        [*cards[1], "active", "yes", *times, "-"],
+        [],
+        ["SESSION", "CENTER", "CREATED", "STATUS", "REASON"],
+        [TOKEN_ID[:8], CENTER_ID, *times, "failed", "payment_method_already_exists"],
+    ]
+    assert noted(on_file) == []
+
+
+def test_a_name_is_shown_on_request_and_that_is_noted(on_file: CommandLine) -> None:
+    options = ("guest", "show", GUEST_ID, "--json")
+    shown, without = (json.loads(on_file.succeeds(*options, *p)) for p in (["--personal"], []))
+
+    assert {**without, "name": "Zoë Null", "email": "zoe@guests.example"} == shown
+    assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
+
+
+def test_an_export_has_everything_about_the_guest_and_nothing_about_others(
+    on_file: CommandLine,
+) -> None:
+    export = exported(on_file)
+
+    assert export["guest"]["email"] == "zoe@guests.example"
+    (session,) = export["sessions"]
+    assert session["billing_info"]["address"] == "1 Harbor Road"
+    assert session["failure"]["type"] == "payment_method_already_exists"
+    assert session["attempt"]["page"]["reference"] == "page-1"
+    assert [each["content"] for each in session["evidence"]] == [f"event of {TOKEN_ID[:8]}"]
+    assert [each["removed_at"] is None for each in export["accounts"]] == [False, True]
+    assert [each["text"] for each in export["consents"]] == [a_consent().text]
+    assert [each["guest_reference"] for each in export["psp_references"]] == ["guest-at-psp"]
+    assert [each["number"] for each in export["refused_cards"]] == [1]
+    assert [each["event"]["card"]["last_four"] for each in export["event_deliveries"]] == ["4242"]
+    assert OTHER_GUEST_ID not in json.dumps(export)
+
+
+def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLine) -> None:
+    printed = on_file.succeeds("guest", "export", GUEST_ID)
+
+    tokens = [an_account(number).token_id for number in (1, 2)]
+    secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, *(an_account(number).token for number in (1, 2))]
+    assert TOKEN_ID[:8] in printed
+    assert [secret for secret in secrets if secret in printed] == []
+
+
+def test_an_export_is_noted_and_the_next_one_says_so(on_file: CommandLine) -> None:
+    first, second = exported(on_file), exported(on_file)
+
+    assert noted(on_file) == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
+    assert [len(each["audit_entries"]) for each in (first, second)] == [0, 1]
+    assert second["audit_entries"][0]["action"] == Action.GUEST_EXPORTED
+
+
+def test_an_export_has_what_was_done_to_the_cards_and_sessions_of_the_guest(
+    on_file: CommandLine,
+) -> None:
+    abouts = [an_account(1).account_id, TOKEN_ID[:8]]
+    with on_file.storage.write() as unit:
+        for number, about in enumerate([*abouts, an_account(3).account_id]):
+            unit.audit_trail.add(an_entry(number, about))
+        unit.commit()
+
+    assert [each["about"] for each in exported(on_file)["audit_entries"]] == sorted(abouts)
+
+
+def an_entry(number: int, about: str) -> AuditEntry:
+    return replace(an_audit_entry(), entry_id=f"{number}", about=about)
+
+
+@pytest.mark.parametrize("command", ["show", "export"])
+@pytest.mark.parametrize(
+    ("guest_id", "sentence"),
+    [
+        ("ada", "ID must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
+        (CENTER_ID, "Guest not found"),
+    ],
+)
+def test_a_guest_of_whom_nothing_is_on_file_is_refused(
+    on_file: CommandLine, command: str, guest_id: str, sentence: str
+) -> None:
+    assert on_file.refuses("guest", command, guest_id) == sentence
+    assert noted(on_file) == []
+
+
+def test_a_guest_of_whom_only_cards_are_left_is_shown_and_exported(cardonfile: CommandLine) -> None:
+    with cardonfile.storage.write() as unit:
+        unit.accounts.add(an_account(1))
+        unit.commit()
+
+    shown = json.loads(cardonfile.succeeds("guest", "show", GUEST_ID, "--personal", "--json"))
+    assert ([each["brand"] for each in shown["cards"]], "name" in shown) == (["visa"], False)
+    assert exported(cardonfile)["guest"] is None
