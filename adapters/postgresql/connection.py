@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import psycopg
 import structlog
 from psycopg.abc import PQGen
+from psycopg.errors import ConnectionTimeout
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.string import TextLoader
@@ -26,6 +27,7 @@ from psycopg_pool import ConnectionPool
 from typing_extensions import override
 
 from adapters.postgresql.address import AddressInvalid, require_readable
+from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.transaction import Dialect, Values
 from domain.errors import ServiceUnavailable
 
@@ -104,6 +106,26 @@ class Connection(psycopg.Connection[TupleRow]):
 
     statement_seconds: float | None = STATEMENT_SECONDS
     _waiting_since: float | None = None
+
+    @classmethod
+    @override
+    def connect(
+        cls,
+        conninfo: str = "",
+        **options: Any,  # as psycopg has them
+    ) -> Self:
+        """Connect as psycopg does, and call `options["note"]` with the error, or else with None.
+
+        The pool keeps such errors to itself.
+        """
+        note: Callable[[psycopg.Error | None], None] = options.pop("note", lambda _: None)
+        try:
+            connection = super().connect(conninfo, **options)
+        except psycopg.Error as error:
+            note(error)
+            raise
+        note(None)
+        return connection
 
     @override
     def wait(
@@ -227,6 +249,8 @@ class Connections:
         self._opening = threading.Lock()
         self._in_use: set[Connection] = set()
         self._is_away = False
+        self._refusal: psycopg.Error | None = None
+        self._logged: set[tuple[bool, str]] = set()
         self._trial = threading.Lock()
         self._of_thread = threading.local()
 
@@ -280,22 +304,43 @@ class Connections:
         """
         was_away = self._is_away
         if was_away and not self._trial.acquire(blocking=False):
-            raise ServiceUnavailable
+            raise ServiceUnavailable from self._unavailable()
         try:
             connection = pool.getconn(AWAY_SECONDS if was_away else None)
         except psycopg.OperationalError:
             # While another thread has a responsive connection, the pool is only exhausted.
-            if not self._is_away and not any(each.is_responsive for each in tuple(self._in_use)):
-                log.error("database_away")
+            if not any(each.is_responsive for each in tuple(self._in_use)):
                 self._is_away = True
-            raise
+            raise ServiceUnavailable from self._unavailable()
         finally:
             if was_away:
                 self._trial.release()
         if self._is_away:
             log.warning("database_back")
+            self._logged.clear()
         self._is_away = False
         return connection
+
+    def _unavailable(self) -> DatabaseUnavailable:
+        """Return why no connection could be had. Each reason is logged once per outage."""
+        if self._refusal is not None and not isinstance(self._refusal, ConnectionTimeout):
+            # The further lines are hints of the client, and the attempts at other addresses.
+            reason = str(self._refusal).partition("\n")[0]
+        elif len(self._in_use) < self._max_connections:
+            reason = "the server does not respond"
+        else:
+            reason = f"all {self._max_connections} connections of this process are in use"
+        known = (self._is_away, reason)
+        if known not in self._logged:
+            self._logged.add(known)
+            if self._is_away:
+                log.error("database_away", reason=reason, do=_remedy(reason))
+            else:
+                log.error("database_connections_used_up", reason=reason, do=_remedy(reason))
+        return DatabaseUnavailable(reason, is_read_only=False)
+
+    def _note_refusal(self, refusal: psycopg.Error | None) -> None:
+        self._refusal = refusal
 
     def _opened(self) -> ConnectionPool[Connection]:
         with self._opening:
@@ -304,7 +349,11 @@ class Connections:
                 self._pool = ConnectionPool(
                     self._url,
                     connection_class=Connection,
-                    kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
+                    kwargs={
+                        "autocommit": True,
+                        "connect_timeout": CONNECT_SECONDS,
+                        "note": self._note_refusal,
+                    },
                     min_size=1,
                     max_size=self._max_connections,
                     timeout=CONNECT_SECONDS,
@@ -329,6 +378,20 @@ class Connections:
             if self._pool is not None:
                 self._pool.drain()
             raise
+
+
+def _remedy(reason: str) -> str:
+    """Return what to do. Unlike the reason, it may be wrong if the server writes no English."""
+    if re.search("too many|connection slots", reason):
+        return (
+            "raise the limit of the role, the database or the server, or lower "
+            "CARDONFILE_DATABASE_CONNECTIONS"
+        )
+    if re.search("authentication|password|pg_hba|does not exist|not permitted", reason):
+        return "check user, password and database in CARDONFILE_DATABASE_URL, and pg_hba.conf"
+    if "in use" in reason:
+        return "raise CARDONFILE_DATABASE_CONNECTIONS, or look for slow statements"
+    return "see that the server runs, and can be reached from this machine"
 
 
 def connect(url: str) -> Connection:

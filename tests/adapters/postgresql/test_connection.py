@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from threading import Barrier, Event, Lock
 
 import psycopg
 import pytest
 from psycopg_pool import ConnectionPool, PoolTimeout
+from structlog.testing import capture_logs
 
 from adapters.postgresql import connection
 from adapters.postgresql.address import AddressInvalid, name_of
@@ -20,11 +21,12 @@ from adapters.psp.contract.samples import TOKEN_ID, a_uuid
 from domain.errors import ServiceUnavailable
 from domain.identifiers import TokenId
 from domain.storage import UnitOfWork, WriteUnit
+from entrypoints.databases import cause_of
 from tests.adapters.postgresql.by_hand import cut_off, execute, states
 from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session
 from tests.databases import transaction_of
-from tests.postgresql import new_database
+from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.waiting import wait_until
 
 NOBODY_LISTENS = "127.0.0.1:1"
@@ -56,6 +58,12 @@ def open_connections(storage: PostgresqlStorage, number: int) -> None:
 def is_back(storage: PostgresqlStorage) -> bool:
     with suppress(ServiceUnavailable):
         storage.check()
+        return True
+    return False
+
+
+def is_usable(storage: PostgresqlStorage) -> bool:
+    with suppress(ServiceUnavailable), storage.read():
         return True
     return False
 
@@ -367,6 +375,96 @@ def test_a_unit_in_which_a_statement_failed_cannot_be_committed(storage: Postgre
         with pytest.raises(RuntimeError, match="has failed before"):
             unit.commit()
     assert not has_session(storage)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresqlServer]:
+    """Return a server that asks the role judy for a password, and that tests may stop."""
+    with own_server() as server:
+        execute(server.url, "CREATE ROLE judy LOGIN PASSWORD 'right'")
+        rules = server._data / "pg_hba.conf"
+        rules.write_text("host all judy all scram-sha-256\n" + rules.read_text())
+        execute(server.url, "SELECT pg_reload_conf()")
+        yield server
+
+
+class TestReasons:
+    """Each is logged once while it holds, with what to do."""
+
+    def as_judy(self, server: PostgresqlServer, password: str) -> PostgresqlStorage:
+        url = server.url.replace("postgres@", f"judy:{password}@", 1)
+        return PostgresqlStorage(url, connections=2)
+
+    def logged(self, storage: PostgresqlStorage) -> tuple[str, str, str]:
+        """Use a storage that is unavailable three times; return the event, its reason, what to do."""
+        causes = set()
+        with capture_logs() as lines:
+            for _ in range(3):
+                with pytest.raises(ServiceUnavailable) as unavailable:
+                    storage.check()
+                causes.add(cause_of(unavailable.value))
+        (line,) = lines
+        assert SECRET not in repr(line)
+        assert causes == {line["reason"]}
+        return line["event"], line["reason"], line["do"]
+
+    def test_a_password_that_is_wrong(self, server: PostgresqlServer) -> None:
+        with closing(self.as_judy(server, SECRET)) as storage:
+            event, reason, remedy = self.logged(storage)
+
+        assert event == "database_away"
+        assert 'password authentication failed for user "judy"' in reason
+        assert "check user, password" in remedy
+
+    def test_a_role_that_may_have_no_more_connections(self, server: PostgresqlServer) -> None:
+        execute(server.url, "ALTER ROLE judy CONNECTION LIMIT 1")
+        with (
+            closing(self.as_judy(server, "right")) as storage,
+            closing(self.as_judy(server, "right")) as other,
+            storage.read(),
+        ):
+            (short,) = at_once(1, lambda _: self.logged(storage))
+            away = self.logged(other)
+
+        assert (short[0], away[0]) == ("database_connections_used_up", "database_away")
+        for _, reason, remedy in (short, away):
+            assert 'too many connections for role "judy"' in reason
+            assert "raise the limit of the role" in remedy
+
+    def test_connections_that_are_all_in_use(self, url: str) -> None:
+        with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():
+            (found,) = at_once(1, lambda _: self.logged(storage))
+
+        assert found == (
+            "database_connections_used_up",
+            "all 1 connections of this process are in use",
+            "raise CARDONFILE_DATABASE_CONNECTIONS, or look for slow statements",
+        )
+
+    def test_a_server_that_hangs(self, relay: Relay, relayed: PostgresqlStorage) -> None:
+        relay.pause()
+
+        event, reason, remedy = self.logged(relayed)
+
+        assert (event, reason) == ("database_away", "the server does not respond")
+        assert "see that the server runs" in remedy
+
+    def test_a_server_that_is_stopped_and_one_that_is_stopped_again(
+        self, server: PostgresqlServer
+    ) -> None:
+        with closing(PostgresqlStorage(server.url)) as storage:
+            for _ in range(2):
+                assert is_usable(storage)
+                server.stop()
+                event, reason, remedy = self.logged(storage)
+                assert event == "database_away"
+                assert "Connection refused" in reason
+                assert "see that the server runs" in remedy
+
+                server.start()
+                with capture_logs() as lines:
+                    wait_until(lambda: is_usable(storage))
+                assert [line["event"] for line in lines] == ["database_back"]
 
 
 class TestSecrets:
