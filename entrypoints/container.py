@@ -34,6 +34,7 @@ from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
+from adapters.session_log import LinesOfSessions
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
@@ -222,8 +223,9 @@ class Container(DeclarativeContainer):
     psps = ThreadSafeSingleton(psps_in_worker, bulkhead=bulkhead)
     links = ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
 
+    session_log = ThreadSafeSingleton(LinesOfSessions)
     obtain_in_worker = Factory(
-        ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids
+        ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids, log=session_log
     )
     obtain_page = ThreadSafeSingleton(obtain_in_worker, providers=psps)
     settle_in_worker = Factory(
@@ -234,6 +236,7 @@ class Container(DeclarativeContainer):
         obtain_page=obtain_in_worker,
         clock=clock,
         ids=ids,
+        log=session_log,
     )
     settle_session = ThreadSafeSingleton(settle_in_worker, providers=psps, obtain_page=obtain_page)
     discard_token = ThreadSafeSingleton(
@@ -272,6 +275,7 @@ class Container(DeclarativeContainer):
         postal_codes=postal_codes,
         clock=clock,
         ids=ids,
+        log=session_log,
     )
     list_sessions = ThreadSafeSingleton(ListSessions, storage=storage)
     read_session = ThreadSafeSingleton(ReadSession, storage=storage)
@@ -301,6 +305,7 @@ class Container(DeclarativeContainer):
         obtain_page=obtain_page,
         links=links,
         clock=clock,
+        log=session_log,
     )
     return_from_hosted_page = ThreadSafeSingleton(
         ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock

@@ -342,7 +342,12 @@ class Cards:
         caller = self.authenticate(req)
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
         # After a backup is restored, these lines tell which cards have been removed since.
-        log.info("card_removed", account_id=account_id.lower(), guest_id=guest_id.lower())
+        log.info(
+            "card_removed",
+            account_id=account_id.lower(),
+            guest_id=guest_id.lower(),
+            caller=caller.name,
+        )
         self.wake_reconciler()
         json_body(resp, Done())
 

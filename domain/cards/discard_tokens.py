@@ -14,12 +14,15 @@ from domain.retries import LEASE
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 
-def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> None:
-    """Schedule the discard of a token, unless an active account holds it. The caller commits."""
+def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool:
+    """Schedule the discard of a token, unless an active account holds it. The caller commits.
+
+    Return whether it was not scheduled before.
+    """
     # Some PSPs return the same token when the same card is stored again, so an active account may
     # hold it.
     if unit.accounts.is_held(*unkept.psp_account, unkept.token):
-        return
+        return False
     noted = unit.discards.get(*unkept.psp_account, unkept.token)
     if noted is None:
         provider, merchant_account = unkept.psp_account
@@ -33,6 +36,7 @@ def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> None
         unit.discards.add(discard)
     elif noted.done_at is not None:
         unit.discards.update(noted.repeated(unkept.collected_at, now))
+    return noted is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from domain.redirects import redirect_origin
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, Progress
+from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.settle_session import SettleSession
 from domain.storage import Storage, WriteUnit
@@ -51,6 +52,7 @@ class OpenHostedPage:
     obtain_page: ObtainPage
     links: HostedLinks
     clock: Clock
+    log: SessionLog
 
     def __call__(self, *, token_id: str, redirect_uri: str, by_click: bool = False) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
@@ -106,10 +108,10 @@ class OpenHostedPage:
         settled meanwhile is returned unchanged.
         """
 
-        def note(unit: WriteUnit) -> CardSession:
+        def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
             if session.is_settled:
-                return session
+                return session, ()
             if session.is_past_end(now):
                 raise LinkExpired
             opened = session.with_progress(Progress.OPENED, now)
@@ -123,9 +125,11 @@ class OpenHostedPage:
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()
-            return opened
+            return opened, steps_between(session, opened)
 
-        return self.storage.transact(note)
+        opened, steps = self.storage.transact(note)
+        self.log(*steps)
+        return opened
 
     def _next_request(
         self, unit: WriteUnit, session: CardSession, now: datetime

@@ -34,6 +34,7 @@ from domain.sessions.address_verification import PostalCodes, require_billing_ad
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, RequestFingerprint
+from domain.sessions.session_log import SessionLog, SessionStep, Step
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 _ANY_TIME: Final = datetime.min.replace(tzinfo=UTC)
@@ -73,6 +74,7 @@ class AddCard:
     postal_codes: PostalCodes
     clock: Clock
     ids: Ids
+    log: SessionLog
 
     def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
         caller.require(MAY_ADD_CARDS)
@@ -149,7 +151,10 @@ class AddCard:
             unit.commit()
             return session
 
-        return self.storage.transact(store)
+        stored = self.storage.transact(store)
+        if stored is session:
+            self.log(SessionStep(step=Step.CREATED, session=session))
+        return stored
 
 
 def _parse(

@@ -204,6 +204,20 @@ class CardSession:
             raise RuntimeError("the session has asked for no page yet")
         return self.attempt
 
+    @property
+    def has_page(self) -> bool:
+        """Whether the latest attempt has a page."""
+        return self.attempt is not None and self.attempt.page is not None
+
+    @property
+    def reason_of_end(self) -> str | None:
+        """Why it ended without a card: the type of the refusal, `cancelled` or `not_finished`."""
+        if self.failure is not None:
+            return self.failure.type
+        if self.status is SessionStatus.EXPIRED:
+            return "cancelled" if self.cancelled_at else "not_finished"
+        return None
+
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
         """Return who the guest is at the PSP, for the page of a request."""
         psp, account = self.configuration.provider, request.merchant_account

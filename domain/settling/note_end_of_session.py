@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from domain.events.event import Event, EventType
 from domain.events.note_event import new_event_id, note_event
@@ -10,19 +11,18 @@ from domain.outside import Ids
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import WriteUnit
 
+_EVENTS: Final = {
+    SessionStatus.FAILED: EventType.SESSION_FAILED,
+    SessionStatus.EXPIRED: EventType.SESSION_EXPIRED,
+}
+
 
 def note_end_of_session(
     unit: WriteUnit, ids: Ids, before: CardSession, after: CardSession, *, now: datetime
 ) -> None:
     """Note that a session has ended without a card, if it has just done so. The caller commits."""
-    if after.status is before.status:
-        return
-    if after.failure is not None:
-        event_type, reason = EventType.SESSION_FAILED, after.failure.type
-    elif after.status is SessionStatus.EXPIRED:
-        event_type = EventType.SESSION_EXPIRED
-        reason = "cancelled" if after.cancelled_at else "not_finished"
-    else:
+    event_type = _EVENTS.get(after.status)
+    if event_type is None or after.status is before.status:
         return
     note_event(
         unit,
@@ -34,6 +34,6 @@ def note_end_of_session(
             center_id=after.center_id,
             token_id=after.token_id,
             status=after.status.value,
-            reason=reason,
+            reason=after.reason_of_end,
         ),
     )

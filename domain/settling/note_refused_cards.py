@@ -23,18 +23,19 @@ def note_refused_cards(
     changed: CardSession,
     *,
     now: datetime,
-) -> None:
+) -> int:
     """Note the cards that the page of `asked` has refused, and the one that made it fail.
+
+    Return how many cards of the page are new.
 
     `changed` is the session after the outcome was applied, and stored. Of the cards that the PSP
     reports, the last one has the refusal code. May be called again: each card is noted once. The caller commits, and then calls `close_pages_at_limit`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
-    refused = [(asked, number) for number in range(1, by_page + 1)]
-    if changed.status is SessionStatus.FAILED:
-        refused.append((changed, 0))
-    unit.refused_cards.add(
-        RefusedCard(
+    code = outcome.refusal_code if outcome else None
+
+    def card(session: CardSession, number: int, code: str | None = None) -> RefusedCard:
+        return RefusedCard(
             token_id=session.token_id,
             attempt=session.current_attempt.request.attempt,
             number=number,
@@ -42,9 +43,14 @@ def note_refused_cards(
             caller=session.caller,
             center_id=session.center_id,
             refused_at=now,
-            code=outcome.refusal_code if outcome and number == by_page > 0 else None,
+            code=code,
         )
-        for session, number in refused
+
+    if changed.status is SessionStatus.FAILED:
+        unit.refused_cards.add([card(changed, 0)])
+    numbers = range(1, by_page + 1)
+    return unit.refused_cards.add(
+        card(asked, number, code if number == by_page else None) for number in numbers
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.outside import Clock, Ids
 from domain.psps.hosted_page import HostedPage
 from domain.psps.payment_provider import ProviderRefused, Providers
 from domain.sessions.session import CardSession
+from domain.sessions.session_log import SessionLog, SessionStep, steps_between
 from domain.settling.note_end_of_session import note_end_of_session
 from domain.storage import Storage, WriteUnit
 
@@ -24,6 +26,7 @@ class ObtainPage:
     providers: Providers
     clock: Clock
     ids: Ids
+    log: SessionLog
 
     def __call__(self, session: CardSession) -> CardSession:
         """Call the PSP, store the result, and return the updated session.
@@ -37,11 +40,11 @@ class ObtainPage:
             return self._keep(session, None)
 
     def _keep(self, asked: CardSession, page: HostedPage | None) -> CardSession:
-        def keep(unit: WriteUnit) -> CardSession:
+        def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
             if session.is_settled or session.attempt != asked.attempt:
                 # Another process has stored the page, or settled the session.
-                return session
+                return session, ()
             if page is None:
                 changed = session.without_card(now)
                 note_end_of_session(unit, self.ids, session, changed, now=now)
@@ -53,6 +56,8 @@ class ObtainPage:
                     unit.guest_references.keep(session.psp_guest(request), page.guest_reference)
             unit.sessions.update(changed)
             unit.commit()
-            return changed
+            return changed, steps_between(session, changed)
 
-        return self.storage.transact(keep)
+        kept, steps = self.storage.transact(keep)
+        self.log(*steps)
+        return kept

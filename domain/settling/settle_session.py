@@ -22,6 +22,7 @@ from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import CardSession, DueSession, SessionStatus
+from domain.sessions.session_log import SessionLog, SessionStep, Step, steps_between
 from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_token
 from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
@@ -48,6 +49,7 @@ class SettleSession:
     obtain_page: ObtainPage
     clock: Clock
     ids: Ids
+    log: SessionLog
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
         """Take a session that is due; None when none is. Merchant accounts take turns.
@@ -81,7 +83,8 @@ class SettleSession:
         except (ProviderUnavailable, ProviderRefused):
             outcome = None
         asked, now = session, self.clock.now()
-        settled = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        settled, steps = self.storage.transact(lambda unit: self._apply(unit, asked, outcome, now))
+        self.log(*steps)
         if (outcome and outcome.refused_cards) or settled.status is SessionStatus.FAILED:
             close_pages_at_limit(self.storage, self.limits, asked, now)
         return settled
@@ -117,8 +120,11 @@ class SettleSession:
 
     def _apply(
         self, unit: WriteUnit, asked: CardSession, outcome: Outcome | None, now: datetime
-    ) -> CardSession:
-        """Judge the outcome by what is stored now, and store the verdict. Return the session."""
+    ) -> tuple[CardSession, Sequence[SessionStep]]:
+        """Judge the outcome by what is stored now, and store the verdict.
+
+        Return the session, and the steps that it has taken.
+        """
         current = unit.sessions.get(asked.token_id) or asked
         if (
             isinstance(outcome, CardCollected)
@@ -129,14 +135,14 @@ class SettleSession:
         else:
             judged = judge(asked, current, outcome, now)
             if judged is None:
-                return current
+                return current, ()
             verdict = judged
         if verdict.added is not None:
             unit.accounts.add(verdict.added)
         if verdict.renewed is not None:
             unit.accounts.update(verdict.renewed)
-        if verdict.unkept is not None:
-            note_discard(unit, verdict.unkept, now=now)
+        unkept = verdict.unkept
+        is_discarded = unkept is not None and note_discard(unit, unkept, now=now)
         if verdict.withdrawn is not None:
             unit.discards.remove(verdict.withdrawn)
         changed = verdict.session.keeping_due_at(current, since=asked).answered(now)
@@ -145,11 +151,11 @@ class SettleSession:
         for event_type, account in verdict.account_events:
             note_account_event(unit, self.ids, event_type, account, token_id=token_id, now=now)
         note_end_of_session(unit, self.ids, current, changed, now=now)
-        note_refused_cards(unit, asked, outcome, changed, now=now)
+        declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
             unit.consents.add(verdict.consent)
         unit.commit()
-        return changed
+        return changed, _steps(current, changed, outcome, verdict, declined, is_discarded)
 
     def _judge_card(
         self, unit: WriteUnit, session: CardSession, collected: CardCollected, now: datetime
@@ -170,3 +176,29 @@ class SettleSession:
         )
         account_id = AccountId(self.ids.uuid())
         return judge_card(session, collected, on_file, account_id=account_id, now=now)
+
+
+def _steps(
+    current: CardSession,
+    changed: CardSession,
+    outcome: Outcome | None,
+    verdict: Verdict,
+    declined: int,
+    is_discarded: bool,
+) -> Sequence[SessionStep]:
+    """Return what has become of the session and of its cards, in the order of a reader."""
+
+    def step(kind: Step, reason: str | None = None) -> SessionStep:
+        return SessionStep(step=kind, session=changed, reason=reason)
+
+    code = outcome.refusal_code if outcome else None
+    # The PSP tells why it has declined the last one.
+    refused = [step(Step.DECLINED, code if left == 0 else None) for left in range(declined)][::-1]
+    ended = [
+        *([step(Step.STORED)] if verdict.added is not None else []),
+        *([step(Step.RENEWED)] if verdict.renewed is not None else []),
+        *steps_between(current, changed),
+        *([step(Step.DISCARDED)] if is_discarded else []),
+    ]
+    collected = [step(Step.COLLECTED)] if ended and isinstance(outcome, CardCollected) else []
+    return [*refused, *collected, *ended]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import pytest
 
@@ -20,7 +21,7 @@ from domain.sessions.session import SessionStatus
 from entrypoints import wsgi
 from tests.adapters.http.api import ACCOUNTS
 from tests.databases import make_database
-from tests.installation import Installation
+from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 from tests.programs import SERVE, Program, free_port, got
 from tests.redis_server import own_redis
@@ -121,6 +122,50 @@ def test_no_secret_is_in_the_log_or_in_the_list_of_processes(serving: Serving) -
     for shown in (*commands, *(program.log.read_bytes() for program in serving.programs)):
         assert b"s3cret" not in shown
         assert serving.token.encode() not in shown
+
+
+# Shows S18.
+def test_the_log_tells_the_life_of_a_session_without_its_token_and_the_guest(
+    serving: Serving,
+) -> None:
+    address = {"address": "17 Canary Wharf", "city": "Seattle", "zipcode": "98101"}
+    body = json.dumps({**json.loads(BODY), "billing_info": {**address, "country_code": "US"}})
+
+    def sent(method: str, path: str, request_id: str, body: str | None = None) -> bytes:
+        headers = {**serving.headers, "X-Request-ID": request_id}
+        with closing(serving.connect()) as connection:
+            connection.request(method, path, body, headers)
+            return connection.getresponse().read()
+
+    token_id = TokenId(json.loads(sent("POST", ACCOUNTS, "life-1", body))["token_id"])
+    session = serving.installation.session(token_id)
+    link = {"token_id": token_id, "redirect_uri": session.redirect_uri}
+    sent("GET", f"/hosted-payments?{urlencode(link)}", "life-2")
+    serving.installation.type_card(session, DECLINED_CARD)
+    serving.installation.type_card(session, OTHER_GOOD_CARD)
+    sent("GET", f"/hosted-payments/return?token_id={token_id}", "life-3")
+    serving.wait_until_settled(token_id)
+    account = serving.installation.account(serving.installation.session(token_id).account_id)
+    sent("DELETE", f"{ACCOUNTS}/{account.account_id}", "life-4")
+    wait_until(lambda: "life-4" in [each.get("request_id") for each in serving.lines("request")])
+
+    of_session = [line for line in serving.lines() if line.get("session") == token_id[:8]]
+    assert {line["event"] for line in of_session} == {
+        *("session_created", "session_opened", "page_made"),
+        *("card_declined", "card_collected", "card_stored"),
+    }
+    assert [line.get("request_id") for line in of_session[:3]] == ["life-1", "life-2", "life-2"]
+    (removed,) = serving.lines("card_removed")
+    assert (removed["caller"], removed["request_id"]) == (session.caller, "life-4")
+    with serving.installation.storage.read() as unit:
+        guest = unit.guests.get(session.guest_id)
+    assert guest is not None
+    assert guest.email is not None
+    secrets = (token_id, account.token, account.guest_reference, session.redirect_uri)
+    personal = (guest.first_name, guest.last_name, guest.email, *address.values())
+    for program in serving.programs:
+        logged = program.log.read_text()
+        assert [each for each in (*secrets, *personal) if each in logged] == []
 
 
 @pytest.fixture(scope="module")

@@ -81,19 +81,25 @@ def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
                 installation.type_card(session, DECLINED_CARD)
             installation.settle(session.token_id)
 
-    look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
-    with capture_logs() as logs:
-        ten_cards_are_refused()
-        look()
-        assert logs == []
-        ten_cards_are_refused()
-        look()
-        ten_cards_are_refused()
-        look()
-        installation.clock.advance(timedelta(hours=24))
-        ten_cards_are_refused()
-        ten_cards_are_refused()
-        look()
+    find = CardTestingLog(installation.container.find_card_testing(), installation.clock)
+    logs = []
+
+    def look() -> None:
+        with capture_logs() as lines:
+            find()
+        logs.extend(lines)
+
+    ten_cards_are_refused()
+    look()
+    assert logs == []
+    ten_cards_are_refused()
+    look()
+    ten_cards_are_refused()
+    look()
+    installation.clock.advance(timedelta(hours=24))
+    ten_cards_are_refused()
+    ten_cards_are_refused()
+    look()
 
     told = [(line["event"], line["log_level"], line["center_id"]) for line in logs]
     assert told == [("card_testing_suspected", "warning", CENTER_ID)] * 2

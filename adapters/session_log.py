@@ -1,0 +1,32 @@
+"""The log of the life of sessions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import structlog
+from typing_extensions import override
+
+from domain.identifiers import SHOWN_OF_TOKENS
+from domain.sessions.session_log import SessionLog, SessionStep
+
+log = structlog.get_logger()
+
+
+class LinesOfSessions(SessionLog):
+    """Logs one line per step, without the token of the session, which opens its link."""
+
+    @override
+    def __call__(self, *steps: SessionStep) -> None:
+        # The step is committed, whatever becomes of its line.
+        with suppress(Exception):
+            for each in steps:
+                session = each.session
+                log.info(
+                    each.step.value,
+                    session=session.token_id[:SHOWN_OF_TOKENS],
+                    guest_id=session.guest_id,
+                    center_id=session.center_id,
+                    provider=session.configuration.provider,
+                    **({} if each.reason is None else {"reason": each.reason}),
+                )

@@ -1,0 +1,62 @@
+"""What operators read of the life of a session, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from domain.sessions.session import CardSession, Progress, SessionStatus
+
+
+class Step(StrEnum):
+    """The steps. Each is also the event of its line in the log."""
+
+    CREATED = "session_created"
+    OPENED = "session_opened"
+    PAGE_MADE = "page_made"
+    COLLECTED = "card_collected"
+    DECLINED = "card_declined"
+    STORED = "card_stored"
+    RENEWED = "card_renewed"
+    REFUSED = "card_refused"
+    DISCARDED = "card_discarded"
+    EXPIRED = "session_expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStep:
+    """A step that a session has taken, and the session after it.
+
+    The reason is the type of the refusal of a card that was REFUSED, the PSP's code of one that was
+    DECLINED, and why a session EXPIRED; None if there is none, or it is not known.
+    """
+
+    step: Step
+    session: CardSession
+    reason: str | None = None
+
+
+class SessionLog(Protocol):
+    """Tells operators of steps. Use cases call it once the commit that made them has succeeded."""
+
+    def __call__(self, *steps: SessionStep) -> None:
+        """Log steps, in their order. Never raises."""
+        ...
+
+
+def steps_between(before: CardSession, after: CardSession) -> Sequence[SessionStep]:
+    """Return the steps from one stored state of a session to the next, except those of cards kept."""
+    steps = []
+    if after.progress is Progress.OPENED and before.progress is not Progress.OPENED:
+        steps.append(SessionStep(step=Step.OPENED, session=after))
+    if after.has_page and not (before.has_page and after.has_page_of(before)):
+        steps.append(SessionStep(step=Step.PAGE_MADE, session=after))
+    ended = _ENDED.get(after.status)
+    if ended is not None and after.status is not before.status:
+        steps.append(SessionStep(step=ended, session=after, reason=after.reason_of_end))
+    return steps
+
+
+_ENDED = {SessionStatus.FAILED: Step.REFUSED, SessionStatus.EXPIRED: Step.EXPIRED}

@@ -1,0 +1,158 @@
+"""The lines of the log that tell a session's life, by the adapter that writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.sqlite.connection import connect
+from domain.errors import ServiceUnavailable
+from tests.installation import DECLINED_CARD, MISMATCHING_CARD, Installation
+
+LIFE = ["session_created", "session_opened", "page_made"]
+STORED = ["card_collected", "card_stored"]
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Any]]:
+    with capture_logs() as lines:
+        yield lines
+
+
+def told(lines: Sequence[Any]) -> list[str]:
+    """Return the steps of all lines so far, each with its reason."""
+    return [
+        f"{line['event']} {line['reason']}" if "reason" in line else line["event"] for line in lines
+    ]
+
+
+def test_a_card_that_is_stored(installation: Installation, lines: list[Any]) -> None:
+    account = installation.stored_card()
+
+    assert told(lines) == [*LIFE, *STORED]
+    assert account.token_id is not None
+    who = {"session": account.token_id[:8], "guest_id": account.guest_id}
+    where = {"center_id": account.center_id, "provider": FAKE, "log_level": "info"}
+    for line in lines:
+        assert line.items() == {**who, **where, "event": line["event"]}.items()
+
+
+def test_a_card_that_is_renewed(installation: Installation, lines: list[Any]) -> None:
+    installation.stored_card()
+    session = installation.opened_session()
+    installation.type_card(session, expiry=(10, 2032))
+    installation.return_to_shop(session)
+
+    # The token that the account had before is discarded.
+    renewed = ["card_collected", "card_renewed", "card_discarded"]
+    assert told(lines) == [*LIFE, *STORED, *LIFE, *renewed]
+
+
+def test_a_card_that_our_rules_refuse(installation: Installation, lines: list[Any]) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    session = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
+    installation.return_to_shop(session)
+
+    refused = ["card_collected", "card_refused incorrect_billing_address", "card_discarded"]
+    assert told(lines) == [*LIFE, *refused]
+
+
+def test_cards_that_the_bank_declines(installation: Installation, lines: list[Any]) -> None:
+    session = installation.opened_session()
+    for _ in range(2):
+        installation.type_card(session, DECLINED_CARD)
+    installation.return_to_shop(session)
+    (code,) = {line["reason"] for line in lines if "reason" in line}
+    # The PSP tells the code of the last card.
+    declined = ["card_declined", f"card_declined {code}"]
+    assert told(lines) == [*LIFE, *declined]
+
+    installation.type_card(session)
+    installation.clock.advance(timedelta(minutes=5))
+    installation.reconcile_until_idle()
+    assert told(lines) == [*LIFE, *declined, *STORED]
+
+
+def test_a_card_that_comes_after_the_client_has_cancelled(
+    installation: Installation, lines: list[Any]
+) -> None:
+    session = installation.opened_session()
+
+    def type_it_later() -> None:
+        installation.clock.advance(timedelta(seconds=1))
+        installation.type_card(session)
+
+    installation.provider.meanwhile["outcome"] = type_it_later
+    installation.use_cases.cancel_session(
+        installation.caller, guest_id=session.guest_id, token_id=session.token_id
+    )
+    installation.reconcile_until_idle()
+
+    ended = ["card_collected", "session_expired cancelled", "card_discarded"]
+    assert told(lines) == [*LIFE, *ended]
+
+
+def test_a_session_that_ends_without_a_card(installation: Installation, lines: list[Any]) -> None:
+    never_opened, opened = installation.add_card(), installation.opened_session()
+    assert told(lines) == [LIFE[0], *LIFE]
+    installation.clock.advance(timedelta(hours=2))
+    installation.reconcile_until_idle()
+    for session in (never_opened, opened):
+        installation.settle(session.token_id)
+
+    ended = {line["session"]: told([line]) for line in lines[4:]}
+    assert ended == {
+        each.token_id[:8]: ["session_expired not_finished"] for each in (never_opened, opened)
+    }
+    assert len(lines) == 6
+
+
+def test_what_has_no_effect_is_not_told_again(installation: Installation, lines: list[Any]) -> None:
+    sessions = []
+    installation.before_next_write(
+        lambda: sessions.append(installation.add_card(idempotency_key="key"))
+    )
+    session = installation.add_card(idempotency_key="key")
+    assert sessions == [session]
+    for _ in range(2):
+        installation.open_page(session)
+    installation.type_card(session)
+    for _ in range(2):
+        # The PSP may be asked about the session again.
+        installation.clock.advance(timedelta(seconds=3))
+        installation.return_to_shop(session)
+        installation.open_page(session)
+        installation.reconcile_until_idle()
+
+    assert told(lines) == [*LIFE, *STORED]
+
+
+def test_what_is_not_committed_is_not_told(tmp_path: Path, lines: list[Any]) -> None:
+    with (
+        closing(Installation(tmp_path, busy_timeout_seconds=0)) as installation,
+        closing(connect(installation.database, busy_timeout_seconds=0)) as other,
+    ):
+        other.execute("PRAGMA query_only=OFF")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ServiceUnavailable):
+            installation.add_card()
+
+    assert "session_created" not in told(lines)
+
+
+def test_a_line_that_cannot_be_written_does_no_harm(installation: Installation) -> None:
+    def fail(*_: object) -> str:
+        raise OSError
+
+    with capture_logs([fail]):
+        account = installation.stored_card()
+
+    assert installation.accounts() == (account,)
