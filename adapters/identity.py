@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from typing_extensions import override
 
 from domain.access.token import Identity, TokenState, hash_of
+from domain.errors import ServiceUnavailable
 from domain.outside import Clock
 from domain.permissions import Caller
 from domain.storage import Storage
@@ -14,16 +18,34 @@ from domain.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpaqueTokens(Identity):
-    """Recognizes callers by the tokens that were issued here."""
+    """Recognizes callers by the tokens that were issued here.
+
+    `writer` writes down their uses, so that no request waits for the lock of the database.
+    """
 
     storage: Storage
     clock: Clock
+    writer: Executor
+    _submitted: dict[str, datetime] = field(default_factory=dict, init=False)
 
     @override
     def authenticate(self, token: str) -> Caller | None:
         # The lookup is by hash, so its duration reveals nothing about the tokens that exist.
         with self.storage.read() as unit:
             known = unit.access_tokens.get(hash_of(token))
-        if known is None or known.state(self.clock.now()) is not TokenState.ACTIVE:
+        now = self.clock.now()
+        if known is None or known.state(now) is not TokenState.ACTIVE:
             return None
+        hour = known.hour_to_note(now)
+        # A write that waits or has failed is not repeated in this hour.
+        if hour is not None and self._submitted.get(known.token_hash) != hour:
+            self._submitted[known.token_hash] = hour
+            # While the process ends, nothing more can be submitted.
+            with suppress(RuntimeError):
+                self.writer.submit(self._note_use, known.token_hash, hour)
         return known.caller
+
+    def _note_use(self, token_hash: str, hour: datetime) -> None:
+        with suppress(ServiceUnavailable), self.storage.write() as unit:
+            unit.access_tokens.note_use(token_hash, hour)
+            unit.commit()

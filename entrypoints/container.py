@@ -7,6 +7,7 @@ background worker from the parts here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Event
 
 import falcon
@@ -54,7 +55,10 @@ from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
-from domain.events.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
+from domain.events.list_event_deliveries import (
+    ListEventDeliveries,
+    ListEventEndpoints,
+)
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent
 from domain.guests.put_guest import PutGuest
@@ -171,7 +175,11 @@ class Container(DeclarativeContainer):
         settings.provided.database,
         connections=settings.provided.database_connections,
     )
-    identity = ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock)
+    # One thread, which starts with the first write, and so after any fork.
+    token_uses: ThreadSafeSingleton[Executor] = ThreadSafeSingleton(
+        ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
+    )
+    identity = ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock, writer=token_uses)
     note_act = ThreadSafeSingleton(
         NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
     )
@@ -182,7 +190,7 @@ class Container(DeclarativeContainer):
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
-    list_tokens = ThreadSafeSingleton(ListTokens, storage=storage)
+    list_tokens = ThreadSafeSingleton(ListTokens, storage=storage, clock=clock)
     revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock, note_act=note_act)
     add_event_endpoint = ThreadSafeSingleton(
         AddEventEndpoint,

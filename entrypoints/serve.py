@@ -236,6 +236,7 @@ class Service:
         self._server.run()
         if self._worker is not None:
             self._worker.stop()
+        self._container.token_uses().shutdown(cancel_futures=True)
         self._container.storage().close()
 
     def stop(self) -> None:

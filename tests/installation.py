@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from dependency_injector import providers
 from falcon import testing
@@ -66,6 +68,9 @@ OTHER_GOOD_CARD: Final = "5555555555554444"
 MISMATCHING_CARD: Final = "4000000000000010"
 DECLINED_CARD: Final = "4000000000000002"
 CHALLENGED_CARD: Final = "4000000000003220"
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
 
 class Trouble(Enum):
@@ -159,6 +164,31 @@ class TroubledProvider(PaymentProvider):
             raise ProviderUnavailable("timed out after the PSP acted")
 
 
+class Later(Executor):
+    """Keeps what is submitted until it is run."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], object]] = []
+
+    @override
+    def submit(
+        self,
+        fn: Callable[Parameters, Returned],
+        /,
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Future[Returned]:
+        self._calls.append(partial(fn, *args, **kwargs))
+        return Future()
+
+    def run(self) -> int:
+        """Run everything, and return how much it was."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+        return len(calls)
+
+
 _unused: Final[list[Container]] = []
 """The containers of installations that are gone."""
 
@@ -208,6 +238,9 @@ class Installation:
         weakref.finalize(self, _unused.append, self.container)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))
+        # Uses of tokens are written when a test runs them: no thread writes beside it.
+        self.token_uses = Later()
+        self.container.token_uses.override(providers.Object(self.token_uses))
         if self.settings.database == self.database:
             in_file = SqliteStorage(self.database, busy_timeout_seconds=busy_timeout_seconds)
             self.container.storage.override(providers.Object(in_file))

@@ -56,12 +56,12 @@ class RevokeToken:
                 raise TokenNotFound
             if len(named) > 1:
                 raise TokenAmbiguous
-            revoked = replace(named[0], revoked_at=named[0].revoked_at or now)
-            unit.access_tokens.update(revoked)
-            self.note_act(
-                unit, Action.TOKEN_REVOKED, revoked.prefix, {"caller": revoked.caller.name}
-            )
+            token = named[0]
+            if token.revoked_at is not None:
+                return token
+            unit.access_tokens.revoke(token.token_hash, now)
+            self.note_act(unit, Action.TOKEN_REVOKED, token.prefix, {"caller": token.caller.name})
             unit.commit()
-            return revoked
+            return replace(token, revoked_at=now)
 
         return self.storage.transact(revoke)

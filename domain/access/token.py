@@ -30,7 +30,8 @@ class AccessToken:
     """An issued access token.
 
     `token_hash` is the SHA-256 of the token in hexadecimal; `prefix` is its beginning, by which
-    people name it. The token itself is shown once, when it is issued, and kept nowhere.
+    people name it. The token itself is shown once, when it is issued, and kept nowhere. `used_at` is
+    the hour of its last use that was noted; an hour may be missing.
     """
 
     token_hash: str
@@ -39,6 +40,7 @@ class AccessToken:
     issued_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
+    used_at: datetime | None = None
 
     @classmethod
     def issue(
@@ -69,6 +71,11 @@ class AccessToken:
             return TokenState.REVOKED
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
+    def hour_to_note(self, now: datetime) -> datetime | None:
+        """Return the hour of a use at this time, or None when that or a later one is noted."""
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        return hour if self.used_at is None or self.used_at < hour else None
+
 
 def hash_of(token: str) -> str:
     """Return the hash under which a token is kept."""
@@ -90,8 +97,12 @@ class AccessTokens(Protocol):
         """Return every token that can be decoded, oldest first."""
         ...
 
-    def update(self, token: AccessToken) -> None:
-        """Store a token that exists."""
+    def revoke(self, token_hash: str, at: datetime) -> None:
+        """Store that a token is revoked, unless it is already."""
+        ...
+
+    def note_use(self, token_hash: str, at: datetime) -> None:
+        """Store when a token was used, unless a later time is stored."""
         ...
 
 
@@ -99,5 +110,8 @@ class Identity(Protocol):
     """Finds the caller behind an access token."""
 
     def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token, or None if it is unknown, expired or revoked."""
+        """Return the caller of a token, or None if it is unknown, expired or revoked.
+
+        Its use is noted, at most once an hour; whether that succeeds, or takes long, shows nowhere.
+        """
         ...

@@ -71,21 +71,30 @@ def issue(
 
 
 @token.command("list")
+@click.option(
+    "--expires-within",
+    metavar="TIME",
+    type=Duration(),
+    help="Only valid tokens that expire in this time, such as 14d.",
+)
 @json_option
-def list_(*, as_json: bool) -> None:
+def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
     """List the issued tokens, oldest first.
 
-    PREFIX is the beginning of a token.
+    PREFIX is the beginning of a token, USED the hour of its last use.
 
     \b
     Example:
-      cardonfile token list
+      cardonfile token list --expires-within 14d
     """
     with installation() as container:
         now = container.clock().now()
         echo_records(
-            ("prefix", "caller", "permissions", "centers", "issued", "expires", "state"),
-            (_record(token, now) for token in container.list_tokens()()),
+            ("prefix", "caller", "permissions", "centers", "issued", "expires", "used", "state"),
+            (
+                _record(token, now)
+                for token in container.list_tokens()(expires_within=expires_within)
+            ),
             as_json=as_json,
         )
 
@@ -117,5 +126,6 @@ def _record(token: AccessToken, now: datetime) -> dict[str, object]:
         "centers": listed(caller.centers),
         "issued": token.issued_at,
         "expires": token.expires_at,
+        "used": token.used_at,
         "state": token.state(now),
     }

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime, timedelta
 
 import pytest
 
+from adapters.identity import OpaqueTokens
+from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import Identity
 from domain.permissions import Permission
 from tests.builders import CENTER_ID
-from tests.installation import Installation
+from tests.installation import Installation, Later
 
-DAY = timedelta(days=1)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.fixture
@@ -43,3 +47,70 @@ def test_of_two_tokens_of_a_caller_only_the_revoked_one_is_refused(
 
     assert identity.authenticate(old) is None
     assert identity.authenticate(new) == installation.caller
+
+
+def used_at(installation: Installation) -> datetime | None:
+    (token,) = installation.access_tokens()
+    return token.used_at
+
+
+def test_the_use_of_a_token_is_noted_once_an_hour(
+    installation: Installation, identity: Identity
+) -> None:
+    token, noon = installation.token_for(installation.caller), installation.clock.now()
+    for expected, step in ((1, timedelta(0)), (0, timedelta(minutes=59)), (1, MINUTE)):
+        installation.clock.advance(step)
+        for _ in range(3):
+            identity.authenticate(token)
+        assert installation.token_uses.run() == expected
+    assert used_at(installation) == noon + HOUR
+
+    installation.clock.advance(DAY)
+    assert identity.authenticate(token) is None
+    assert installation.token_uses.run() == 0
+
+
+def test_what_another_process_has_noted_is_not_written_again(installation: Installation) -> None:
+    token = installation.token_for(installation.caller)
+    first, second = (Later(), Later())
+    for writer in (first, second, second):
+        OpaqueTokens(
+            storage=installation.storage, clock=installation.clock, writer=writer
+        ).authenticate(token)
+        writer.run()
+    assert second.run() == 0
+    assert used_at(installation) == installation.clock.now()
+
+
+def test_no_request_waits_for_the_note_of_its_use(installation: Installation) -> None:
+    token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
+    with ThreadPoolExecutor() as writer, closing(other):
+        identity = OpaqueTokens(
+            storage=installation.storage, clock=installation.clock, writer=writer
+        )
+        with other.write():
+            assert identity.authenticate(token) == installation.caller
+    assert used_at(installation) == installation.clock.now()
+
+    # While the process ends, no use is noted.
+    installation.clock.advance(HOUR)
+    assert identity.authenticate(token) == installation.caller
+
+
+def test_a_note_that_fails_is_tried_again_in_the_next_hour(installation: Installation) -> None:
+    token, other = installation.token_for(installation.caller), SqliteStorage(installation.database)
+    impatient = SqliteStorage(installation.database, busy_timeout_seconds=0)
+    with closing(other), closing(impatient):
+        identity = OpaqueTokens(
+            storage=impatient, clock=installation.clock, writer=installation.token_uses
+        )
+        with other.write():
+            identity.authenticate(token)
+            assert installation.token_uses.run() == 1
+        identity.authenticate(token)
+        assert installation.token_uses.run() == 0
+        assert used_at(installation) is None
+        installation.clock.advance(HOUR)
+        identity.authenticate(token)
+        assert installation.token_uses.run() == 1
+    assert used_at(installation) == installation.clock.now()

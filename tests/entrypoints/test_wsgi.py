@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -64,6 +65,16 @@ def test_a_card_is_stored_without_the_browser(serving: Serving) -> None:
     assert serving.wait_until_settled(token_id) is SessionStatus.COMPLETED
     # The fake PSP sends its webhook to the public base URL.
     serving.wait_for_webhook()
+
+
+def test_the_last_use_of_a_token_is_stored(serving: Serving) -> None:
+    with closing(serving.connect()) as connection:
+        connection.request("GET", ACCOUNTS, headers=serving.headers)
+        assert connection.getresponse().status == 200
+
+    (token,) = serving.installation.access_tokens()
+    used_at = wait_until(lambda: serving.installation.access_tokens()[0].used_at)
+    assert token.issued_at - timedelta(hours=1) < used_at
 
 
 def test_every_line_of_a_request_has_the_id_that_its_response_has(serving: Serving) -> None:

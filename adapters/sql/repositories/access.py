@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from typing_extensions import override
 
@@ -22,3 +23,19 @@ class SqlAccessTokens(ById[str, AccessToken], AccessTokens):
     def all(self) -> Sequence[AccessToken]:
         order = f"ORDER BY issued_at, {self._dialect.order_of_creation}"
         return _ACCESS_TOKENS.find_readable(self._transaction, order, {})
+
+    @override
+    def revoke(self, token_hash: str, at: datetime) -> None:
+        self._transaction.execute(
+            "UPDATE access_tokens SET revoked_at = :at "
+            "WHERE token_hash = :token_hash AND revoked_at IS NULL",
+            {"token_hash": token_hash, "at": at},
+        )
+
+    @override
+    def note_use(self, token_hash: str, at: datetime) -> None:
+        self._transaction.execute(
+            "UPDATE access_tokens SET used_at = :at "
+            "WHERE token_hash = :token_hash AND (used_at IS NULL OR used_at < :at)",
+            {"token_hash": token_hash, "at": at},
+        )

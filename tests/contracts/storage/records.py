@@ -59,7 +59,6 @@ UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Discard": lambda unit, each: unit.discards.update(each),
     "EventEndpoint": lambda unit, each: unit.event_endpoints.update(each),
     "EventDelivery": lambda unit, each: unit.event_deliveries.update(each),
-    "AccessToken": lambda unit, each: unit.access_tokens.update(each),
 }
 GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "Center": lambda unit, each: unit.centers.get(each.id),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapters.psp.contract.samples import NOW
 from domain.storage import Storage
 from tests.builders import an_access_token
@@ -13,3 +15,25 @@ def test_all_access_tokens_are_listed_oldest_first(storage: Storage) -> None:
             unit.access_tokens.add(token)
         listed = unit.access_tokens.all()
     assert list(listed) == [an_access_token(), an_access_token(token_hash="0"), late]
+
+
+def test_a_token_keeps_the_time_when_it_was_revoked_first(storage: Storage) -> None:
+    token, other = an_access_token(), an_access_token(token_hash="other")
+    with storage.write() as unit:
+        for each in (token, other):
+            unit.access_tokens.add(each)
+        for time in (NOW + MINUTE, NOW, NOW + 2 * MINUTE):
+            unit.access_tokens.revoke(token.token_hash, time)
+        assert unit.access_tokens.get(token.token_hash) == replace(token, revoked_at=NOW + MINUTE)
+        assert unit.access_tokens.get(other.token_hash) == other
+
+
+def test_the_last_use_of_a_token_only_moves_on(storage: Storage) -> None:
+    token, other = an_access_token(), an_access_token(token_hash="other")
+    with storage.write() as unit:
+        for each in (token, other):
+            unit.access_tokens.add(each)
+        for time in (NOW, NOW + MINUTE, NOW - MINUTE):
+            unit.access_tokens.note_use(token.token_hash, time)
+        assert unit.access_tokens.get(token.token_hash) == replace(token, used_at=NOW + MINUTE)
+        assert unit.access_tokens.get(other.token_hash) == other

@@ -21,7 +21,7 @@ from adapters.psp.contract.samples import (
 from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.events.event import EventType
-from domain.identifiers import AccountId, CallerName, CardToken, GuestReference, MerchantAccount
+from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.products.product import Product
 from domain.psps.hosted_page import EvidenceOrigin
 from domain.sessions.session import CardSession, Failure, Progress, SessionStatus
@@ -101,7 +101,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_event_delivery(),
         an_event_delivery().refused(AWKWARD, NOW),
         an_event_delivery(event=replace(an_event_delivery().event, card=None, reason=AWKWARD)),
-        an_access_token(caller=a_caller(centers=None)),
+        an_access_token(caller=a_caller(centers=None), revoked_at=NOW, used_at=NOW),
         an_access_token(caller=a_caller(centers=frozenset(), permissions=frozenset())),
         an_audit_entry(about=AWKWARD, details={AWKWARD: AWKWARD, "word": "5", "number": 5}),
     ],
@@ -161,11 +161,6 @@ def test_a_record_comes_back_as_it_was_stored(storage: Storage, record: object) 
                 unanswered_since=NOW,
                 due_at=NOW + DAY,
             ),
-        ),
-        (
-            an_access_token(),
-            an_access_token(token_hash="other"),
-            an_access_token(revoked_at=NOW, caller=a_caller(name=CallerName("kiosk"))),
         ),
     ],
     ids=kind,

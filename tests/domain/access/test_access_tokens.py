@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -19,7 +20,8 @@ from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, a_center, an_access_token
 from tests.installation import Installation
 
-LIFETIME = timedelta(hours=1)
+HOUR = timedelta(hours=1)
+LIFETIME = HOUR
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -120,6 +122,29 @@ def test_a_token_is_active_until_it_is_revoked_or_its_time_is_over() -> None:
     revoked = an_access_token(revoked_at=token.issued_at)
     assert revoked.state(token.issued_at) is TokenState.REVOKED
     assert revoked.state(token.expires_at) is TokenState.REVOKED
+
+
+def test_a_use_is_noted_by_its_hour_which_only_moves_on() -> None:
+    hour = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    token = an_access_token()
+
+    assert token.hour_to_note(hour) == hour
+    assert token.hour_to_note(hour + HOUR - MICROSECOND) == hour
+    used = replace(token, used_at=hour)
+    assert used.hour_to_note(hour + HOUR - MICROSECOND) is None
+    assert used.hour_to_note(hour + HOUR) == hour + HOUR
+    assert used.hour_to_note(hour - MICROSECOND) is None
+
+
+def test_valid_tokens_that_expire_soon_are_listed(installation: Installation) -> None:
+    issue(installation, lifetime=HOUR)
+    installation.clock.advance(HOUR)
+    revoked, soon, _ = (issue(installation, lifetime=2 * HOUR + n * MICROSECOND) for n in (0, 0, 1))
+    installation.container.revoke_token()(revoked)
+
+    listed = installation.container.list_tokens()(expires_within=2 * HOUR)
+
+    assert [token.prefix for token in listed] == [soon[:12]]
 
 
 class TestRevoke:

@@ -39,7 +39,8 @@ def test_tokens_are_noted_with_their_caller(installation: Installation) -> None:
         lifetime=timedelta(hours=1),
     )
     installation.clock.advance(timedelta(minutes=1))
-    container.revoke_token()(token)
+    for _ in range(2):
+        container.revoke_token()(token)
 
     issued = {"caller": "kiosk", "permissions": "guests:add,guests:view"}
     assert trail(installation) == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,7 +20,10 @@ ISSUE = ("token", "issue", "--caller", "web-store", "--permission", "guests:add"
 
 
 def caller_of(cardonfile: CommandLine, token: str) -> Caller | None:
-    return OpaqueTokens(storage=cardonfile.storage, clock=SystemClock()).authenticate(token)
+    """Return the caller of a token, once its use is noted."""
+    with ThreadPoolExecutor() as writer:
+        identity = OpaqueTokens(storage=cardonfile.storage, clock=SystemClock(), writer=writer)
+        return identity.authenticate(token)
 
 
 def issue(cardonfile: CommandLine, *options: str) -> str:
@@ -29,7 +33,7 @@ def issue(cardonfile: CommandLine, *options: str) -> str:
 def listed(cardonfile: CommandLine) -> list[list[str]]:
     lines = cardonfile.succeeds("token", "list").splitlines()
     assert lines[0].split() == [
-        *("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "STATE")
+        *("PREFIX", "CALLER", "PERMISSIONS", "CENTERS", "ISSUED", "EXPIRES", "USED", "STATE")
     ]
     return [line.split() for line in lines[1:]]
 
@@ -191,3 +195,16 @@ def test_a_token_is_revoked_by_any_beginning_and_told_what_was_compared(
     assert result.stdout == f"revoked {prefix} of web-store\n"
     assert result.stderr == note.format(prefix=prefix)
     assert cardonfile.succeeds("token", "list").endswith("revoked\n")
+
+
+def test_the_list_shows_the_last_use_and_what_expires_soon(cardonfile: CommandLine) -> None:
+    lasting, unused = issue(cardonfile, "--ttl", "15d"), issue(cardonfile, "--ttl", "13d")
+    assert caller_of(cardonfile, lasting) is not None
+    with cardonfile.storage.read() as unit:
+        used, never = unit.access_tokens.all()
+    assert used.used_at is not None
+    assert never.used_at is None
+
+    assert [row[-2] for row in listed(cardonfile)] == [f"{used.used_at:%Y-%m-%dT%H}:00:00Z", "-"]
+    (soon,) = json.loads(cardonfile.succeeds("token", "list", "--expires-within", "14d", "--json"))
+    assert (soon["prefix"], soon["used"]) == (unused[:12], None)
