@@ -56,6 +56,7 @@ from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.list_event_deliveries import (
+    CountEventDeliveries,
     ListEventDeliveries,
     ListEventEndpoints,
 )
@@ -207,6 +208,7 @@ class Container(DeclarativeContainer):
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
     list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
+    count_event_deliveries = ThreadSafeSingleton(CountEventDeliveries, storage=storage)
     list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
     show_consent = ThreadSafeSingleton(ShowConsent, storage=storage)

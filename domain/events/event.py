@@ -7,7 +7,7 @@ to each endpoint that took its type when it happened.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -215,6 +215,18 @@ class EventDelivery:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryCounts:
+    """What has become of the deliveries to an endpoint that are on record.
+
+    `last_success` is when the endpoint took an event last.
+    """
+
+    pending: int = 0
+    failed: int = 0
+    last_success: datetime | None = None
+
+
 def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
     """Check the address of an endpoint as an operator gave it, and return it unchanged.
 
@@ -280,6 +292,10 @@ class EventDeliveries(Protocol):
 
         Those that cannot be decoded are left out.
         """
+        ...
+
+    def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
+        """Return the counts of each endpoint that has deliveries. It reads all of them."""
         ...
 
     def update(self, delivery: EventDelivery) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
-from domain.events.event import EventType
+from domain.events.event import DeliveryCounts, EventType
 from entrypoints.cli.installation import installation
 from entrypoints.cli.terminal import echo_records, json_option, listed
 
@@ -63,13 +64,19 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
+    PENDING and FAILED count deliveries that are on record: those of 30 days.
+
     \b
     Example:
       cardonfile events list
     """
     with installation() as container:
+        counts = container.count_event_deliveries()()
         echo_records(
-            ("endpoint", "url", "types", "centers", "added", "state"),
+            (
+                *("endpoint", "url", "types", "centers", "added"),
+                *("pending", "failed", "last_success", "state"),
+            ),
             (
                 {
                     "endpoint": endpoint.endpoint_id,
@@ -77,6 +84,7 @@ def list_endpoints(*, as_json: bool) -> None:
                     "types": endpoint.types,
                     "centers": listed(endpoint.centers),
                     "added": endpoint.created_at,
+                    **asdict(counts.get(endpoint.endpoint_id, DeliveryCounts())),
                     "state": "active" if endpoint.is_active else "disabled",
                 }
                 for endpoint in container.list_event_endpoints()()

@@ -34,7 +34,11 @@ from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event_sender import EventNotSent
-from domain.events.list_event_deliveries import ListEventDeliveries, ListEventEndpoints
+from domain.events.list_event_deliveries import (
+    CountEventDeliveries,
+    ListEventDeliveries,
+    ListEventEndpoints,
+)
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent
 from domain.guests.put_guest import PutGuest
@@ -459,7 +463,7 @@ STEPS: Final = frozenset({NoteAct, ObtainPage, RecognizeMerchant})
 
 READ_ONLY: Final = frozenset(
     {
-        *(FindCardTesting, FindWayBack, IsWorkerMissing),
+        *(CountEventDeliveries, FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListAuditEntries, ListCards, ListCenters),
         *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),

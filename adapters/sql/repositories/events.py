@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queues
 from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById
 from adapters.sql.rows import Rows
 from domain.events.event import (
+    DeliveryCounts,
     DueDelivery,
     EventDeliveries,
     EventDelivery,
@@ -92,6 +94,23 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
             f"{condition}ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC LIMIT :limit",
             {"limit": limit},
         )
+
+    @override
+    def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
+        found = self._transaction.execute(
+            "SELECT endpoint_id, count(CASE status WHEN 'pending' THEN 1 END), "
+            "count(CASE status WHEN 'failed' THEN 1 END), "
+            "max(CASE status WHEN 'delivered' THEN attempted_at END) "
+            "FROM event_deliveries GROUP BY endpoint_id"
+        )
+        return {
+            EndpointId(str(endpoint_id)): DeliveryCounts(
+                pending=pending,
+                failed=failed,
+                last_success=msgspec.convert(last_success, datetime | None),
+            )
+            for endpoint_id, pending, failed, last_success in found.fetchall()
+        }
 
     @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
-from domain.events.event import DueDelivery, EventDeliveries, EventType
+from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, EventType
 from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
@@ -75,6 +75,21 @@ def test_the_latest_deliveries_come_first(deliveries: EventDeliveries) -> None:
     latest = deliveries.latest(limit=3, only_failed=False)
     assert latest == (DELIVERED, FAILED[2], FAILED[1])
     assert deliveries.latest(limit=9, only_failed=True) == (*FAILED[::-1],)
+
+
+def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None:
+    first, second = DELIVERED.endpoint_id, PENDING.endpoint_id
+    assert deliveries.counts() == {
+        first: DeliveryCounts(failed=3, last_success=NOW),
+        second: DeliveryCounts(pending=1),
+    }
+    deliveries.update(PENDING.delivered("200", NOW + MINUTE))
+    deliveries.update(FAILED[0].delivered("200", NOW - MINUTE))
+    deliveries.update(FAILED[1].replayed(NOW))
+    assert deliveries.counts() == {
+        first: DeliveryCounts(pending=1, failed=1, last_success=NOW),
+        second: DeliveryCounts(last_success=NOW + MINUTE),
+    }
 
 
 def test_old_deliveries_are_forgotten(deliveries: EventDeliveries) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -67,8 +68,10 @@ def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -
         secret = added.stdout.strip()
         endpoint, url, *_, state = row(cardonfile, "list")
         assert (url, state) == (receiver.url, "active")
+        assert row(cardonfile, "list")[-4:-1] == ["0", "0", "-"]
         assert added.stderr == f"added {endpoint}; its secret is not shown again:\n"
         a_card_is_stored(cardonfile)
+        assert row(cardonfile, "list")[-4:-1] == ["1", "0", "-"]
 
         done = cardonfile.run("reconcile", **LOOPBACK)
         assert done.stdout.splitlines()[-1] == "tried to deliver 1 events"
@@ -77,6 +80,9 @@ def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -
 
         event = row(cardonfile, "deliveries")
         assert [event[0], event[4:]] == [first.event_id, ["delivered", "1", "-", "204"]]
+        (listed,) = json.loads(cardonfile.succeeds("events", "list", "--json"))
+        assert (listed["pending"], listed["failed"]) == (0, 0)
+        assert listed["last_success"] > listed["added"]
         rolled = cardonfile.succeeds("events", "roll-secret", endpoint).strip()
         replayed = cardonfile.succeeds("events", "replay", first.event_id)
         assert replayed == f"{first.event_id} will be sent to 1 endpoint\n"
