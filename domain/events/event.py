@@ -284,7 +284,7 @@ class EventDeliveries(Protocol):
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
-        """Return the deliveries of events about a guest, newest first; reads every delivery."""
+        """Return the deliveries of events about a guest, oldest first; reads every delivery."""
         ...
 
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:

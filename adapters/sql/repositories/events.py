@@ -79,12 +79,10 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
 
     @override
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
-        return _DELIVERIES.find(
-            self._transaction,
-            "WHERE event ->> 'guest_id' = :guest_id "
-            "ORDER BY occurred_at DESC, event_id DESC, endpoint_id DESC",
-            {"guest_id": guest_id},
-        )
+        condition = "WHERE event ->> 'guest_id' = :guest_id"
+        found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})
+        # Sorted here, so that SQLite does not look up each row in the order of an index.
+        return sorted(found, key=lambda each: (each.event.occurred_at, each.event.event_id))
 
     @override
     def latest(self, *, limit: int, only_failed: bool) -> Sequence[EventDelivery]:
