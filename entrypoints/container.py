@@ -53,6 +53,7 @@ from domain.cards.read_consent import ReadConsent, ShowConsent
 from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.show_centers import ShowCenter, ShowCenters
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.list_event_deliveries import (
@@ -215,6 +216,8 @@ class Container(DeclarativeContainer):
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
     )
+    show_centers = ThreadSafeSingleton(ShowCenters, storage=storage, psps=settings.provided.psps)
+    show_center = ThreadSafeSingleton(ShowCenter, storage=storage, psps=settings.provided.psps)
     psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = ThreadSafeSingleton(CircuitBreakers)
     outages = ThreadSafeSingleton(OutageLog)

@@ -10,7 +10,11 @@ from typing import Protocol
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center, CenterNotFound
-from domain.centers.payment_configuration import PaymentConfiguration, changes
+from domain.centers.payment_configuration import (
+    ConfigurationChange,
+    PaymentConfiguration,
+    changes,
+)
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.psps.capabilities import Capabilities
@@ -78,38 +82,48 @@ class ConsentTooLong(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurePayments:
-    """Use case: set up how a center takes cards, in place of what was set up before.
+class ConfiguredPayments:
+    """A center, and how it took cards before and takes them now; None means that it takes none."""
 
-    Without a configuration the center takes no cards any more. Sessions that have begun keep the
-    setup that they began with. Raises PspNotReady, InvalidField for a center id that is not a UUID,
-    CenterNotFound or ConsentTooLong. May be called twice.
+    center: Center
+    before: PaymentConfiguration | None
+    now: PaymentConfiguration | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurePayments:
+    """Use case: set up how a center takes cards. What the change does not name stays as it was.
+
+    Without a change the center takes no cards any more. Sessions that have begun keep the setup
+    that they began with. Raises PspNotReady, InvalidField as `ConfigurationChange.applied_to` does
+    and for a center id that is not a UUID, CenterNotFound or ConsentTooLong. May be called twice.
     """
 
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
     note_act: NoteAct
 
-    def __call__(self, center_id: str, configuration: PaymentConfiguration | None) -> Center:
-        """Return the center."""
-        if configuration is not None:
-            self._require_psp(configuration.psp_account)
+    def __call__(self, center_id: str, change: ConfigurationChange | None) -> ConfiguredPayments:
+        """Return the center, and what has changed."""
         known_id = CenterId(parse_uuid("center_id", center_id))
 
-        def configure(unit: WriteUnit) -> Center:
+        def configure(unit: WriteUnit) -> ConfiguredPayments:
             center = unit.centers.get(known_id)
             if center is None:
                 raise CenterNotFound(known_id)
-            changed = changes(unit.configurations.get(known_id), configuration)
-            if configuration is None:
+            before = unit.configurations.get(known_id)
+            now = None if change is None else change.applied_to(before)
+            if now is None:
                 unit.configurations.remove(known_id)
             else:
-                self._require_room_for_consent(configuration.provider, center)
-                unit.configurations.put(known_id, configuration)
+                self._require_psp(now.psp_account)
+                self._require_room_for_consent(now.provider, center)
+                unit.configurations.put(known_id, now)
+            changed = changes(before, now)
             if changed:
                 self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, changed)
             unit.commit()
-            return center
+            return ConfiguredPayments(center=center, before=before, now=now)
 
         return self.storage.transact(configure)
 

@@ -7,16 +7,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from domain.errors import InvalidField
-from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CenterId,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+)
 from domain.redirects import parse_allowed_origin
 
 MAX_SESSION_MINUTES: Final = 24 * 60
 
 MIN_LINK_MINUTES: Final = 15
 MAX_LINK_MINUTES: Final = 30 * 24 * 60
+
+Setting = TypeVar("Setting")
 
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -104,19 +112,61 @@ class PaymentConfiguration:
         return timedelta(minutes=link_minutes or self.session_minutes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationChange:
+    """What an operator names of a configuration; None is not named.
+
+    `without_link_minutes` takes `link_minutes` away; only one of them may be named.
+    """
+
+    provider: str | None = None
+    merchant_account: str | None = None
+    avs: bool | None = None
+    cards_per_guest: CardsPerGuest | None = None
+    redirect_origins: Sequence[str] | None = None
+    session_minutes: int | None = None
+    link_minutes: int | None = None
+    without_link_minutes: bool = False
+
+    def applied_to(self, before: PaymentConfiguration | None) -> PaymentConfiguration:
+        """Return what holds afterwards: what is not named stays as it was, by default at first.
+
+        Raises InvalidField; also if the center took no cards before, and no provider is named.
+        """
+        if before is None:
+            if self.provider is None:
+                raise InvalidField("provider", "given for a center that takes no cards yet")
+            before = PaymentConfiguration(
+                provider=ProviderName(self.provider), merchant_account=DEFAULT_MERCHANT_ACCOUNT
+            )
+        link_minutes = None if self.without_link_minutes else before.link_minutes
+        return PaymentConfiguration.parse(
+            provider=_named(self.provider, before.provider),
+            merchant_account=_named(self.merchant_account, before.merchant_account),
+            avs=_named(self.avs, before.avs),
+            cards_per_guest=_named(self.cards_per_guest, before.cards_per_guest),
+            redirect_origins=_named(self.redirect_origins, before.redirect_origins),
+            session_minutes=_named(self.session_minutes, before.session_minutes),
+            link_minutes=_named(self.link_minutes, link_minutes),
+        )
+
+
+def _named(named: Setting | None, before: Setting) -> Setting:
+    return before if named is None else named
+
+
 def changes(
     before: PaymentConfiguration | None, after: PaymentConfiguration | None
 ) -> dict[str, str]:
     """Return the fields that differ, each with both values in words, such as `no → yes`."""
-    values = {
-        each.name: (getattr(before, each.name, None), getattr(after, each.name, None))
-        for each in fields(PaymentConfiguration)
-    }
-    return {
-        name: f"{_in_words(old)} → {_in_words(new)}"
-        for name, (old, new) in values.items()
-        if old != new
-    }
+    olds, news = in_words(before), in_words(after)
+    return {name: f"{old} → {news[name]}" for name, old in olds.items() if old != news[name]}
+
+
+def in_words(configuration: PaymentConfiguration | None) -> dict[str, str]:
+    """Return the fields of a configuration, each with its value in words."""
+    names = (each.name for each in fields(PaymentConfiguration))
+    return {name: _in_words(getattr(configuration, name, None)) for name in names}
 
 
 def _in_words(value: object) -> str:

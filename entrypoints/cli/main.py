@@ -13,7 +13,7 @@ import click
 from entrypoints.cli.access import token
 from entrypoints.cli.audit import audit
 from entrypoints.cli.cards import card
-from entrypoints.cli.centers import configure_payments
+from entrypoints.cli.centers import center, configure_payments
 from entrypoints.cli.consents import consent
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
@@ -52,7 +52,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     *(migrate, backup, import_, copy_database),
-    *(configure_payments, token, session, guest, card, consent, events, audit),
+    *(configure_payments, center, token, session, guest, card, consent, events, audit),
     *(serve, work, reconcile, demo),
 ):
     main.add_command(command)

@@ -181,6 +181,9 @@ class TestCommandLine:
         for what, text in [*files.items(), *files.items(), *wrong.items()]:
             import_(what, text)
         run("configure-payments", CENTER_ID, "--provider", "fake", "--avs")
+        run("configure-payments", CENTER_ID, "--account", "spa")
+        run("center", "list", "--account", "spa")
+        run("center", "show", CENTER_ID)
         run("configure-payments", CENTER_ID, "--none")
         run("configure-payments", a_uuid(404), "--none")
         token = run("token", "issue", "--caller", "web-store", "--permission", "guests:add")

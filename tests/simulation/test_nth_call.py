@@ -30,6 +30,7 @@ from domain.cards.read_consent import ReadConsent, ShowConsent
 from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.show_centers import ShowCenter, ShowCenters
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
@@ -467,7 +468,17 @@ READ_ONLY: Final = frozenset(
         *(ListAccounts, ListAuditEntries, ListCards, ListCenters),
         *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
-        *(ReadAccount, ReadCenter, ReadConsent, ReadGuest, ReadSession, ShowConsent, ShowGuest),
+        *(
+            ReadAccount,
+            ReadCenter,
+            ReadConsent,
+            ReadGuest,
+            ReadSession,
+            ShowCenter,
+            ShowCenters,
+            ShowConsent,
+            ShowGuest,
+        ),
     }
 )
 """They change nothing, so nothing can be left half done."""

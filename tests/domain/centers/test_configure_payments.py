@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,17 @@ from domain.centers.configure_payments import (
     Missing,
     PspNotReady,
 )
-from domain.centers.payment_configuration import PaymentConfiguration, changes
+from domain.centers.payment_configuration import (
+    CardsPerGuest,
+    ConfigurationChange,
+    PaymentConfiguration,
+    changes,
+)
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.hosted_page import consent_for
 from entrypoints.settings import Settings
-from tests.builders import CENTER_ID, a_center, a_configuration
+from tests.builders import CENTER_ID, a_center
 from tests.installation import Installation
 
 KEYS_OF_SPAIN = {
@@ -39,10 +45,8 @@ def configure_payments(installation: Installation, **environment: str) -> Config
     )
 
 
-def at(provider: str, account: str = "default") -> PaymentConfiguration:
-    return a_configuration(
-        provider=ProviderName(provider), merchant_account=MerchantAccount(account)
-    )
+def at(provider: str, account: str | None = None) -> ConfigurationChange:
+    return ConfigurationChange(provider=provider, merchant_account=account)
 
 
 def configured(installation: Installation) -> PaymentConfiguration | None:
@@ -50,18 +54,90 @@ def configured(installation: Installation) -> PaymentConfiguration | None:
         return unit.configurations.get(CENTER_ID)
 
 
-def test_a_configuration_replaces_the_one_before(installation: Installation) -> None:
-    use_case = configure_payments(installation, **KEYS_OF_SPAIN)
+FIRST = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
+FULL = replace(
+    FIRST,
+    avs=True,
+    cards_per_guest=CardsPerGuest.ONE,
+    redirect_origins=("https://shop.example", "myspa://"),
+    session_minutes=60,
+    link_minutes=120,
+)
 
-    for configuration in (at("fake"), at("stripe", "spain"), None, None):
-        assert use_case(CENTER_ID.upper(), configuration) == a_center()
-        assert configured(installation) == configuration
+
+def test_at_first_what_is_not_named_has_its_default(installation: Installation) -> None:
+    use_case = configure_payments(installation)
+    use_case(CENTER_ID, None)
+
+    done = use_case(CENTER_ID.upper(), at("fake"))
+
+    assert (done.center, done.before, done.now) == (a_center(), None, FIRST)
+    assert configured(installation) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (at("stripe", "spain"), {"provider": "stripe", "merchant_account": "spain"}),
+        ({"merchant_account": "spa-2"}, {}),
+        ({"avs": False}, {}),
+        ({"cards_per_guest": CardsPerGuest.MANY}, {}),
+        ({"redirect_origins": ("other://",)}, {}),
+        ({"redirect_origins": ()}, {}),
+        ({"session_minutes": 120}, {}),
+        ({"link_minutes": 60}, {}),
+        ({"without_link_minutes": True}, {"link_minutes": None}),
+        ({}, {}),
+    ],
+    ids=str,
+)
+def test_later_only_what_is_named_changes(
+    installation: Installation,
+    change: ConfigurationChange | dict[str, Any],
+    changed: dict[str, Any],
+) -> None:
+    installation.configure(**asdict(FULL))
+    if isinstance(change, dict):
+        changed = changed or change
+        change = ConfigurationChange(**change)
+
+    done = configure_payments(installation, **KEYS_OF_SPAIN)(CENTER_ID, change)
+
+    assert (done.before, done.now) == (FULL, replace(FULL, **changed))
+    assert configured(installation) == done.now
+
+
+def test_a_center_that_takes_no_cards_needs_a_psp(installation: Installation) -> None:
+    use_case = configure_payments(installation)
+    use_case(CENTER_ID, None)
+
+    with pytest.raises(InvalidField, match="provider must be given for a center that takes no"):
+        use_case(CENTER_ID, ConfigurationChange(avs=True))
+
+    assert configured(installation) is None
+
+
+def test_what_is_left_must_fit_what_is_named(installation: Installation) -> None:
+    installation.configure(**asdict(FULL))
+
+    with pytest.raises(InvalidField, match="link_minutes must be from 180"):
+        configure_payments(installation)(CENTER_ID, ConfigurationChange(session_minutes=180))
+
+    assert configured(installation) == FULL
+
+
+def test_each_change_is_in_the_audit_trail(installation: Installation) -> None:
+    use_case = configure_payments(installation, **KEYS_OF_SPAIN)
+    for change in (at("fake"), at("stripe", "spain"), None, None):
+        use_case(CENTER_ID, change)
         installation.clock.advance(timedelta(seconds=1))
-    # The last changed nothing.
-    removed, other, first = installation.container.list_audit_entries()(about=CENTER_ID)
-    assert {each.action for each in (removed, other, first)} == {Action.PAYMENTS_CONFIGURED}
+
+    # The first and the last changed nothing.
+    removed, other = installation.container.list_audit_entries()(about=CENTER_ID)
+    assert {each.action for each in (removed, other)} == {Action.PAYMENTS_CONFIGURED}
     assert other.details == {"provider": "fake → stripe", "merchant_account": "default → spain"}
-    assert removed.details == changes(at("stripe", "spain"), None)
+    assert removed.details is not None
+    assert removed.details["provider"] == "stripe → none"
 
 
 def test_changes_are_in_words() -> None:
@@ -85,7 +161,7 @@ def test_changes_are_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("configuration", "environment", "missing"),
+    ("change", "environment", "missing"),
     [
         (at("adyen"), {}, Missing.PSP),
         (at("stripe"), {}, Missing.SETTINGS),
@@ -95,16 +171,16 @@ def test_changes_are_in_words() -> None:
 )
 def test_a_psp_that_is_not_ready_is_refused(
     installation: Installation,
-    configuration: PaymentConfiguration,
+    change: ConfigurationChange,
     environment: dict[str, str],
     missing: Missing,
 ) -> None:
     before = configured(installation)
 
     with pytest.raises(PspNotReady) as refused:
-        configure_payments(installation, **environment)(CENTER_ID, configuration)
+        configure_payments(installation, **environment)(CENTER_ID, change)
 
-    assert (refused.value.account, refused.value.missing) == (configuration.psp_account, missing)
+    assert (refused.value.account, refused.value.missing) == ((change.provider, "default"), missing)
     assert configured(installation) == before
 
 
@@ -114,25 +190,25 @@ def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation)
     # The consent names the center twice. No import takes a name as long as this PSP's limit asks.
     room = (longest - len(consent_for("").text)) // 2
     installation.has_center(a_center(name="a" * room))
-    use_case(CENTER_ID, at("fake"))
+    fitting = use_case(CENTER_ID, at("fake"))
     installation.has_center(a_center(name="a" * (room + 1)))
 
     with pytest.raises(ConsentTooLong, match=f"fake shows {longest} at most"):
         use_case(CENTER_ID, at("fake", "another"))
 
-    assert configured(installation) == at("fake")
+    assert configured(installation) == fitting.now
     use_case(CENTER_ID, None)
 
 
-@pytest.mark.parametrize("configuration", [at("fake"), None], ids=str)
+@pytest.mark.parametrize("change", [at("fake"), None], ids=str)
 @pytest.mark.parametrize(
     ("center_id", "refusal"), [(f"{{{CENTER_ID}}}", InvalidField), (GUEST_ID, CenterNotFound)]
 )
 def test_a_center_must_exist(
     installation: Installation,
-    configuration: PaymentConfiguration | None,
+    change: ConfigurationChange | None,
     center_id: str,
     refusal: type[Exception],
 ) -> None:
     with pytest.raises(refusal):
-        configure_payments(installation)(center_id, configuration)
+        configure_payments(installation)(center_id, change)

@@ -1,12 +1,14 @@
-"""`cardonfile configure-payments`."""
+"""`cardonfile configure-payments` and `center`."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
-from domain.identifiers import MerchantAccount, ProviderName
+from domain.identifiers import CenterId, MerchantAccount, ProviderName
 from tests.builders import CENTER_ID, a_center
 from tests.entrypoints.conftest import CommandLine
 
@@ -20,14 +22,21 @@ class TestConfigurePayments:
     def test_without_options_the_defaults_hold(self, with_center: CommandLine) -> None:
         printed = with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
-        assert printed == "Harbor Spa takes cards with fake, merchant account default\n"
+        assert printed == (
+            "Harbor Spa takes cards with fake, merchant account default\n"
+            "  provider: none → fake\n"
+            "  merchant_account: none → default\n"
+            "  avs: none → no\n"
+            "  cards_per_guest: none → many\n"
+            "  redirect_origins: none → any\n"
+            "  session_minutes: none → 30\n"
+            "  link_minutes: none\n"
+        )
         assert configuration(with_center) == PaymentConfiguration(
             provider=ProviderName("fake"), merchant_account=MerchantAccount("default")
         )
 
-    def test_every_option_is_stored_in_place_of_what_was_there(
-        self, with_center: CommandLine
-    ) -> None:
+    def test_every_option_is_stored(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
         with_center.succeeds(
             *("configure-payments", CENTER_ID.upper(), "--provider", "fake"),
@@ -47,6 +56,41 @@ class TestConfigurePayments:
             link_minutes=43_200,
         )
 
+    def test_what_is_not_named_stays_and_each_setting_is_shown_as_it_was_and_is(
+        self, with_center: CommandLine
+    ) -> None:
+        command = ("configure-payments", CENTER_ID)
+        with_center.succeeds(
+            *(*command, "--provider", "fake", "--avs", "--cards-per-guest", "one"),
+            *("--redirect-origin", "https://shop.example", "--link-minutes", "60"),
+        )
+
+        printed = with_center.succeeds(*command, "--account", "spa")
+
+        assert printed == (
+            "Harbor Spa takes cards with fake, merchant account spa\n"
+            "  provider: fake\n"
+            "  merchant_account: default → spa\n"
+            "  avs: yes\n"
+            "  cards_per_guest: one\n"
+            "  redirect_origins: https://shop.example\n"
+            "  session_minutes: 30\n"
+            "  link_minutes: 60\n"
+        )
+        taken_back = with_center.succeeds(
+            *command, "--no-avs", "--any-redirect", "--no-link-minutes"
+        )
+        assert [line for line in taken_back.splitlines() if "→" in line] == [
+            "  avs: yes → no",
+            "  redirect_origins: https://shop.example → any",
+            "  link_minutes: 60 → none",
+        ]
+
+    def test_a_center_that_takes_no_cards_needs_a_provider(self, with_center: CommandLine) -> None:
+        complaint = with_center.refuses("configure-payments", CENTER_ID, "--avs")
+
+        assert complaint == "--provider must be given for a center that takes no cards yet"
+
     def test_stripe_is_taken_for_an_account_with_keys(self, with_center: CommandLine) -> None:
         keys = {
             "CARDONFILE_STRIPE_HARBOR_SPA_SECRET_KEY": "sk_test_x",
@@ -57,7 +101,9 @@ class TestConfigurePayments:
             **keys,
         )
 
-        assert printed == "Harbor Spa takes cards with stripe, merchant account harbor_spa\n"
+        assert printed.startswith(
+            "Harbor Spa takes cards with stripe, merchant account harbor_spa\n"
+        )
         assert configuration(with_center) == PaymentConfiguration(
             provider=ProviderName("stripe"), merchant_account=MerchantAccount("harbor_spa")
         )
@@ -66,10 +112,12 @@ class TestConfigurePayments:
     def test_none_takes_it_away_and_twice_is_fine(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
+        printed = []
         for _ in range(2):
-            printed = with_center.succeeds("configure-payments", CENTER_ID, "--none")
-            assert printed == "Harbor Spa takes no cards\n"
+            printed.append(with_center.succeeds("configure-payments", CENTER_ID, "--none"))
             assert configuration(with_center) is None
+        assert printed[0].startswith("Harbor Spa takes no cards\n  provider: fake → none\n")
+        assert printed[1] == "Harbor Spa takes no cards\n"
 
     def test_a_center_whose_name_makes_the_consent_too_long_for_the_psp_is_refused(
         self, with_center: CommandLine
@@ -150,3 +198,95 @@ class TestConfigurePayments:
             CARDONFILE_PUBLIC_BASE_URL=public,
             CARDONFILE_ALLOW_FAKE_PSP="1",
         )
+
+
+KEYS = {
+    "CARDONFILE_STRIPE_SPAIN_SECRET_KEY": "sk_test_x",
+    "CARDONFILE_STRIPE_SPAIN_WEBHOOK_SECRETS": "whsec_x",
+}
+
+
+@pytest.fixture
+def with_centers(with_center: CommandLine) -> CommandLine:
+    """Return the command line on a database with 103 centers; two take cards."""
+    with with_center.storage.write() as unit:
+        unit.centers.put_many(
+            a_center(id=CenterId(a_uuid(number)), name=f"Spa {number}")
+            for number in range(1000, 1102)
+        )
+        unit.commit()
+    with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
+    with_center.succeeds(
+        *("configure-payments", a_uuid(1101), "--provider", "stripe", "--account", "spain"), **KEYS
+    )
+    return with_center
+
+
+class TestCenter:
+    def test_all_are_listed_by_name(self, with_centers: CommandLine) -> None:
+        found = json.loads(with_centers.succeeds("center", "list", "--json", **KEYS))
+
+        assert [each["name"] for each in found] == [
+            "Harbor Spa",
+            *(f"Spa {number}" for number in range(1000, 1102)),
+        ]
+        assert [each["takes_cards"] for each in found] == [True, *[False] * 101, True]
+
+    def test_those_that_use_a_merchant_account_are_listed(self, with_centers: CommandLine) -> None:
+        listed = with_centers.succeeds("center", "list", "--account", "spain")
+
+        assert listed == (
+            "ID                                    NAME      TAKES_CARDS  PROVIDER  MERCHANT_ACCOUNT\n"
+            f"{a_uuid(1101)}  Spa 1101  no           stripe    spain\n"
+        )
+        assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
+
+    def test_one_is_shown_with_what_is_set_and_what_it_lacks(
+        self, with_centers: CommandLine
+    ) -> None:
+        shown = with_centers.succeeds("center", "show", a_uuid(1101))
+
+        assert shown == (
+            "SETTING           VALUE\n"
+            f"id                {a_uuid(1101)}\n"
+            "name              Spa 1101\n"
+            "takes_cards       no\n"
+            "missing           stripe is not set up: set CARDONFILE_STRIPE_SPAIN_SECRET_KEY and "
+            "CARDONFILE_STRIPE_SPAIN_WEBHOOK_SECRETS\n"
+            "provider          stripe\n"
+            "merchant_account  spain\n"
+            "avs               no\n"
+            "cards_per_guest   many\n"
+            "redirect_origins  any\n"
+            "session_minutes   30\n"
+            "link_minutes      none\n"
+        )
+
+    def test_as_json_values_have_their_types(self, with_centers: CommandLine) -> None:
+        shown = json.loads(with_centers.succeeds("center", "show", CENTER_ID, "--json"))
+
+        assert shown == {
+            "id": CENTER_ID,
+            "name": "Harbor Spa",
+            "takes_cards": True,
+            "missing": None,
+            "provider": "fake",
+            "merchant_account": "default",
+            "avs": False,
+            "cards_per_guest": "many",
+            "redirect_origins": [],
+            "session_minutes": 30,
+            "link_minutes": None,
+        }
+
+    def test_one_without_a_configuration_says_how_to_get_one(
+        self, with_centers: CommandLine
+    ) -> None:
+        shown = json.loads(with_centers.succeeds("center", "show", a_uuid(1000), "--json"))
+
+        assert (shown["takes_cards"], shown["provider"]) == (False, None)
+        assert "cardonfile configure-payments" in shown["missing"]
+
+    def test_one_that_does_not_exist_is_refused(self, with_center: CommandLine) -> None:
+        assert with_center.refuses("center", "show", a_uuid(404)).startswith("there is no center")
+        assert with_center.refuses("center", "show", "x").startswith("ID must be a UUID")

@@ -33,6 +33,9 @@ class TestHelp:
             ("backup",),
             ("import",),
             ("configure-payments",),
+            ("center",),
+            ("center", "list"),
+            ("center", "show"),
             ("token",),
             ("token", "issue"),
             ("token", "list"),
@@ -81,7 +84,8 @@ class TestHelp:
     [
         ("import", "pets", "pets.csv"),
         ("configure-payments", CENTER_ID),
-        ("configure-payments", CENTER_ID, "--avs"),
+        ("configure-payments", CENTER_ID, "--any-redirect", "--redirect-origin", "myspa://"),
+        ("configure-payments", CENTER_ID, "--no-link-minutes", "--link-minutes", "60"),
         ("configure-payments", CENTER_ID, "--none", "--provider", "fake"),
         # An option is refused also if it says what holds without it.
         ("configure-payments", CENTER_ID, "--none", "--account", "default"),
