@@ -30,5 +30,5 @@ class ListTokens:
         return [
             token
             for token in tokens
-            if token.state(now) is TokenState.ACTIVE and token.expires_at <= now + expires_within
+            if token.state(now) is TokenState.ACTIVE and token.expires_at - now <= expires_within
         ]

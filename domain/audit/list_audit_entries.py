@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from domain.audit.entry import AuditEntry
-from domain.outside import Clock
+from domain.outside import Clock, time_before
 from domain.storage import Storage
 
 
@@ -24,6 +24,6 @@ class ListAuditEntries:
     def __call__(
         self, *, within: timedelta | None = None, about: str | None = None
     ) -> Sequence[AuditEntry]:
-        since = None if within is None else self.clock.now() - within
+        since = None if within is None else time_before(self.clock.now(), within)
         with self.storage.read() as unit:
             return unit.audit_trail.latest(since=since, about=about)

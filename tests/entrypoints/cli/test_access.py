@@ -208,3 +208,5 @@ def test_the_list_shows_the_last_use_and_what_expires_soon(cardonfile: CommandLi
     assert [row[-2] for row in listed(cardonfile)] == [f"{used.used_at:%Y-%m-%dT%H}:00:00Z", "-"]
     (soon,) = json.loads(cardonfile.succeeds("token", "list", "--expires-within", "14d", "--json"))
     assert (soon["prefix"], soon["used"]) == (unused[:12], None)
+    ever = cardonfile.succeeds("token", "list", "--expires-within", "999999999d", "--json")
+    assert [each["prefix"] for each in json.loads(ever)] == [lasting[:12], unused[:12]]

@@ -33,3 +33,5 @@ def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -
         "details": {"caller": "kiosk", "permissions": "guests:add"},
     }
     assert json.loads(cardonfile.succeeds("audit", "list", "--since", "0s", "--json")) == []
+    since_ever = cardonfile.succeeds("audit", "list", "--since", "999999999d", "--json")
+    assert len(json.loads(since_ever)) == 2
