@@ -29,13 +29,16 @@ class OpaqueTokens(Identity):
     _submitted: dict[str, datetime] = field(default_factory=dict, init=False)
 
     @override
-    def authenticate(self, token: str) -> Caller | None:
+    def authenticate(self, token: str) -> Caller | TokenState:
         # The lookup is by hash, so its duration reveals nothing about the tokens that exist.
         with self.storage.read() as unit:
             known = unit.access_tokens.get(hash_of(token))
         now = self.clock.now()
-        if known is None or known.state(now) is not TokenState.ACTIVE:
-            return None
+        if known is None:
+            return TokenState.UNKNOWN
+        state = known.state(now)
+        if state is not TokenState.ACTIVE:
+            return state
         hour = known.hour_to_note(now)
         # A write that waits or has failed is not repeated in this hour.
         if hour is not None and self._submitted.get(known.token_hash) != hour:

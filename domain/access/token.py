@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,10 +18,14 @@ PREFIX_LENGTH: Final = 12
 """How much of a token is kept in the clear; at least 128 random bits remain unknown."""
 
 
+_FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{22,100}}")
+
+
 class TokenState(StrEnum):
-    """Whether a token lets its caller in, and why not."""
+    """Whether a token lets its caller in, and why not. An UNKNOWN one was not issued here."""
 
     ACTIVE = "active"
+    UNKNOWN = "unknown"
     EXPIRED = "expired"
     REVOKED = "revoked"
 
@@ -77,6 +82,11 @@ class AccessToken:
         return hour if self.used_at is None or self.used_at < hour else None
 
 
+def prefix_of(text: str) -> str | None:
+    """Return the prefix of what has the form of a token; None for anything else."""
+    return text[:PREFIX_LENGTH] if _FORM.fullmatch(text) else None
+
+
 def hash_of(token: str) -> str:
     """Return the hash under which a token is kept."""
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
@@ -109,8 +119,8 @@ class AccessTokens(Protocol):
 class Identity(Protocol):
     """Finds the caller behind an access token."""
 
-    def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token, or None if it is unknown, expired or revoked.
+    def authenticate(self, token: str) -> Caller | TokenState:
+        """Return the caller of a token; or why it lets nobody in: unknown, expired or revoked.
 
         Its use is noted, at most once an hour; whether that succeeds, or takes long, shows nowhere.
         """

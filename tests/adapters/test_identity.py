@@ -8,7 +8,7 @@ import pytest
 
 from adapters.identity import OpaqueTokens
 from adapters.sqlite.storage import SqliteStorage
-from domain.access.token import Identity
+from domain.access.token import Identity, TokenState
 from domain.permissions import Permission
 from tests.builders import CENTER_ID
 from tests.installation import Installation, Later
@@ -26,17 +26,16 @@ def test_a_token_brings_its_caller_back(installation: Installation, identity: Id
     token = installation.token_for(caller)
 
     assert identity.authenticate(token) == caller
-    assert identity.authenticate(token + "x") is None
-    assert identity.authenticate(token[:-1]) is None
-    assert identity.authenticate("") is None
+    for other in (token + "x", token[:-1], ""):
+        assert identity.authenticate(other) is TokenState.UNKNOWN
 
 
 def test_a_token_dies_with_its_time(installation: Installation, identity: Identity) -> None:
     token = installation.token_for(installation.caller, ttl=DAY)
     installation.clock.advance(DAY - timedelta(microseconds=1))
-    assert identity.authenticate(token) is not None
+    assert identity.authenticate(token) == installation.caller
     installation.clock.advance(timedelta(microseconds=1))
-    assert identity.authenticate(token) is None
+    assert identity.authenticate(token) is TokenState.EXPIRED
 
 
 def test_of_two_tokens_of_a_caller_only_the_revoked_one_is_refused(
@@ -45,7 +44,7 @@ def test_of_two_tokens_of_a_caller_only_the_revoked_one_is_refused(
     old, new = (installation.token_for(installation.caller) for _ in range(2))
     installation.container.revoke_token()(old)
 
-    assert identity.authenticate(old) is None
+    assert identity.authenticate(old) is TokenState.REVOKED
     assert identity.authenticate(new) == installation.caller
 
 
@@ -66,7 +65,7 @@ def test_the_use_of_a_token_is_noted_once_an_hour(
     assert used_at(installation) == noon + HOUR
 
     installation.clock.advance(DAY)
-    assert identity.authenticate(token) is None
+    assert identity.authenticate(token) is TokenState.EXPIRED
     assert installation.token_uses.run() == 0
 
 

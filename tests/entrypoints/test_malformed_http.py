@@ -158,7 +158,11 @@ def statuses_of(running: Running, requests: Mapping[str, bytes]) -> dict[str, li
     """Send all requests at once, each on its own connection. The server must log no fault."""
     with capture_logs() as lines, ThreadPoolExecutor(len(requests)) as pool:
         received = dict(zip(requests, pool.map(running.send_raw, requests.values()), strict=True))
-    assert {line["event"] for line in lines} <= {"request", "webhook_rejected"}
+    assert {line["event"] for line in lines} <= {
+        "authentication_refused",
+        "request",
+        "webhook_rejected",
+    }
     assert running.request("GET", "/healthz")[0] == 200
     return {name: statuses(each) for name, each in received.items()}
 

@@ -8,13 +8,14 @@ import pytest
 from falcon import testing
 from hypothesis import example, given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from typing_extensions import override
 
-from adapters.http.authentication import Authentication
+from adapters.http.authentication import Authentication, RefusalLog
 from adapters.http.openapi import OPERATIONS
 from adapters.http.rate_limits import RateLimits
 from adapters.psp.contract.samples import GUEST_ID
-from domain.access.token import Identity
+from domain.access.token import Identity, TokenState
 from domain.errors import TooManyRequests, UserNotAuthenticated
 from domain.permissions import Caller
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused, refused_bare
@@ -68,6 +69,66 @@ def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
     assert api.token.startswith(kept.prefix)
 
 
+# Shows S3.
+def test_the_log_says_why_a_token_was_refused_and_shows_its_prefix_only(
+    installation: Installation,
+) -> None:
+    container, client = installation.container, installation.client()
+    revoked, expired = (installation.token_for(installation.caller) for _ in range(2))
+    container.revoke_token()(revoked)
+    sent = {
+        f"bearer {revoked}": (revoked[:12], "revoked"),
+        f"bearer {TOKEN}": (TOKEN[:12], "unknown"),
+        "bearer sk_live_of_another_service": (None, "unknown"),
+        f"bearer {TOKEN[:20]}": (None, "unknown"),
+        f"Basic {TOKEN}": (None, "missing"),
+        "": (None, "missing"),
+        f"apikey {expired}": (expired[:12], "expired"),
+    }
+    with capture_logs() as lines:
+        for header in sent:
+            if expired in header:
+                installation.clock.advance(timedelta(hours=24))
+            for _ in range(2):
+                answer = client.simulate_get(ACCOUNTS, headers={"Authorization": header})
+                assert answer.status_code == 401
+
+    refused = [line for line in lines if line["event"] == "authentication_refused"]
+    told = [(line["token"], line["reason"]) for line in refused]
+    # Each once, whatever else was sent; words, whose `repr` is what the log shows as text.
+    assert repr(told) == repr(list(dict.fromkeys(sent.values())))
+    assert {line["log_level"] for line in refused} == {"warning"}
+    for secret in (revoked, expired, TOKEN, TOKEN[4:], "sk_live"):
+        assert secret not in repr(lines)
+
+
+def test_a_refused_token_is_logged_once_a_minute_for_each_prefix_and_reason() -> None:
+    seconds = [0.0]
+    refusals = RefusalLog(lambda: seconds[0])
+    with capture_logs() as lines:
+        for seconds[0] in (0.0, 59.9, 60.0, 119.9):
+            refusals.note("cof_aaaaaaaa", "expired")
+            refusals.note("cof_aaaaaaaa", "revoked")
+            refusals.note("cof_bbbbbbbb", "expired")
+
+    assert len(lines) == 2 * 3
+
+
+def test_refused_tokens_without_end_are_not_all_remembered_nor_logged() -> None:
+    seconds = [0.0]
+    refusals = RefusalLog(lambda: seconds[0])
+    with capture_logs() as lines:
+        for _ in range(2):
+            for number in range(3_000):
+                refusals.note(f"cof_{number:08}", "unknown")
+        assert len(lines) == 1_000
+        seconds[0] = 60.0
+        refusals.note("cof_00002999", "unknown")
+
+    assert len(lines) == 1_001
+    assert len(refusals._logged_at) == 1
+
+
 # Shows S16.
 def test_failures_are_limited_per_address_and_good_tokens_are_not(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
@@ -111,8 +172,8 @@ class OneToken(Identity):
     """Knows one token."""
 
     @override
-    def authenticate(self, token: str) -> Caller | None:
-        return a_caller() if token == TOKEN else None
+    def authenticate(self, token: str) -> Caller | TokenState:
+        return a_caller() if token == TOKEN else TokenState.UNKNOWN
 
 
 # Shows S3.

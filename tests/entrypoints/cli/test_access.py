@@ -23,7 +23,8 @@ def caller_of(cardonfile: CommandLine, token: str) -> Caller | None:
     """Return the caller of a token, once its use is noted."""
     with ThreadPoolExecutor() as writer:
         identity = OpaqueTokens(storage=cardonfile.storage, clock=SystemClock(), writer=writer)
-        return identity.authenticate(token)
+        found = identity.authenticate(token)
+    return found if isinstance(found, Caller) else None
 
 
 def issue(cardonfile: CommandLine, *options: str) -> str:
