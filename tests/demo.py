@@ -17,9 +17,10 @@ from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
 from entrypoints.demo.sample import GUESTS
+from tests.programs import ROOT, RUNTIME
 from tests.waiting import wait_until
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+RUN_DEMO: Final = "from entrypoints.demo.demo import run_demo; run_demo"
 START_WITHIN_SECONDS: Final = 60
 STOP_WITHIN_SECONDS: Final = 60
 CALL_SECONDS: Final = 30
@@ -93,7 +94,7 @@ def running_demo(
     printed, log = folder / "printed", folder / "log"
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from entrypoints.demo.demo import run_demo; run_demo({port})"],
+            [sys.executable, "-c", f"{RUNTIME}{RUN_DEMO}({port})"],
             cwd=folder,
             env={**environment, **(settings or {}), "PYTHONPATH": str(ROOT)},
             stdout=stdout,

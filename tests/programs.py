@@ -21,7 +21,17 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DEADLINE_SECONDS: Final = 40
 _PORTS: Final = range(20_000, 30_000)
 """Below the ports that systems hand out by themselves."""
-SERVE: Final = 'from entrypoints.cli.main import main; main(prog_name="cardonfile")'
+
+RUNTIME: Final = (
+    "import sys; "
+    "sys.modules.update(dict.fromkeys(('fastapi', 'pydantic_settings', 'rich', 'werkzeug'))); "
+)
+"""Has a program import only what the service is installed with.
+
+Its dependencies would also import these packages, if they are there, for as long as all the rest.
+"""
+
+SERVE: Final = RUNTIME + 'from entrypoints.cli.main import main; main(prog_name="cardonfile")'
 
 
 class Server:

@@ -18,14 +18,14 @@ from domain.identifiers import TokenId
 from domain.sessions.session import SessionStatus
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.installation import Installation
-from tests.programs import ROOT, SERVE, Program, Server, free_port
+from tests.programs import ROOT, RUNTIME, SERVE, Program, Server, free_port
 from tests.waiting import wait_until
 
 WAITRESS: Final = "waitress"
 GRANIAN: Final = "granian"
 SERVERS: Final = (WAITRESS, GRANIAN)
 
-START_GRANIAN: Final = "from granian.cli import entrypoint; entrypoint()"
+START_GRANIAN: Final = RUNTIME + "from granian.cli import entrypoint; entrypoint()"
 _OPERATIONS: Final = (ROOT / "docs" / "operations.md").read_text().replace("\\\n", " ")
 _, *_DOCUMENTED = shlex.split(re.findall(r"^granian .*$", _OPERATIONS, re.MULTILINE)[0])
 GRANIAN_OPTIONS: Final = (*_DOCUMENTED, "--log-level", "critical")

@@ -42,6 +42,7 @@ from tests.waiting import wait_until
 CLIENTS: Final = 8
 # Few, so that clients share guests and most cards are on file already.
 GUESTS: Final = [GuestId(a_uuid(1_000 + number)) for number in range(40)]
+FATES: Final = ("sent", "answered", "refused", "cut off")
 LOST_RESPONSES: Final = 0.1
 """The share of add-cards whose first response the client drops, to retry at another machine."""
 WITHOUT_KEY: Final = 0.2
@@ -73,11 +74,12 @@ class Machine(Server):
         self._programs: list[Program] = []
         self._stack = ExitStack()
 
-    def start(self, source: str = SERVE) -> Program:
-        """Start it, and return at once. `source` is the program."""
+    def start(self, source: str = SERVE, *options: str) -> Program:
+        """Start it, and return at once. `source` is the program, `options` are those of `serve`."""
         folder = self._folder / f"{self.port}-{len(self._programs)}"
         folder.mkdir()
-        program = Program(folder, source, "serve", "--port", str(self.port), **self._environment)
+        command = ("serve", "--port", str(self.port), *options)
+        program = Program(folder, source, *command, **self._environment)
         self._programs.append(self._stack.enter_context(program))
         return program
 
@@ -218,7 +220,8 @@ class Client:
     """Adds and removes cards, on a persistent connection to each machine."""
 
     def __init__(self, machines: Machines, name: str, number: int) -> None:
-        self.fates = [Counter[str]() for _ in machines.each]
+        # With all keys, because other threads add the counts up meanwhile.
+        self.fates = [Counter(dict.fromkeys(FATES, 0)) for _ in machines.each]
         self.added: list[Added] = []
         self.given_up: list[Added] = []
         self.unexpected: list[str] = []

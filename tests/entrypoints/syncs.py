@@ -20,7 +20,8 @@ _SYNCS_OF_WAL = """
 def calls_on_sqlite(folder: Path, *, writes: int) -> list[Call]:
     """Return the system calls of a service on SQLite while so many cards are added."""
     with SystemCalls() as calls, closing(one_machine_on_sqlite(folder)) as machines:
-        machines.each[0].start(calls.source(SERVE))
+        # The worker would write in between.
+        machines.each[0].start(calls.source(SERVE), "--no-worker")
         calls.attach()
         machines.wait_until_ready()
         calls.made.clear()

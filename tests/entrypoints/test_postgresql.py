@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -134,6 +134,14 @@ def server() -> Iterator[PostgresqlServer]:
 def execute(url: str, statement: str) -> None:
     with psycopg.connect(url, autocommit=True) as connected:
         connected.execute(statement.encode())
+
+
+def loaded_at(url: str) -> datetime:
+    """Return when the server read its settings and rules last."""
+    with psycopg.connect(url) as connected:
+        ((at,),) = connected.execute("SELECT pg_conf_load_time()").fetchall()
+    read: datetime = at
+    return read
 
 
 def as_user(url: str, user: str) -> str:
@@ -282,7 +290,9 @@ class TestComplaints:
         rules = server._data / "pg_hba.conf"
         rules.write_text("host all judy all scram-sha-256\n" + rules.read_text())
         execute(server.url, "CREATE ROLE judy LOGIN PASSWORD 'right'")
+        loaded = loaded_at(server.url)
         execute(server.url, "SELECT pg_reload_conf()")
+        wait_until(lambda: loaded_at(server.url) > loaded)
         address = as_user(server.url, f"judy:{SECRET}")
 
         with command_line(tmp_path, address) as cardonfile:

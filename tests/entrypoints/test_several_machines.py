@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -125,6 +126,7 @@ def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
                     statuses.clear()
                     while len(statuses) < ANSWERS:
                         assert machine.status("/healthz") == 200
+                        time.sleep(0.05)
                     assert machine.status("/readyz") == 503
                     assert set(statuses) == {503}
                     is_away.clear()

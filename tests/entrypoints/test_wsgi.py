@@ -216,11 +216,14 @@ def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving)
     began_in = time.time() // 60
     answers = [status for part in at_once(4, be_refused) for status in part]
     is_one_window = began_in == time.time() // 60
-    refused = [line for line in processes.lines("request") if line["status"] == 401]
-
     assert set(answers) <= {401, 429}
     assert answers.count(401) == 30 or not is_one_window
-    assert len({line["process"] for line in refused}) > 1
+
+    def refused() -> list[dict[str, Any]]:
+        return [line for line in processes.lines("request") if line["status"] == 401]
+
+    wait_until(lambda: len(refused()) >= answers.count(401))
+    assert len({line["process"] for line in refused()}) > 1
 
 
 def test_a_process_that_is_killed_is_replaced(processes: Serving) -> None:
@@ -240,9 +243,15 @@ def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
         begun = [
             connections.enter_context(closing(processes.begin_to_add_card())) for _ in range(3)
         ]
-        # Once this is answered, the server has read the parts too.
-        assert processes.status("/healthz") == 200
+        answered = len(processes.programs[0].lines("request"))
 
+        def have_all_answered_since() -> bool:
+            assert processes.status("/healthz") == 200
+            since = processes.programs[0].lines("request")[answered:]
+            return len({line["process"] for line in since}) == 2
+
+        # Then each process has read its parts too.
+        wait_until(have_all_answered_since)
         processes.programs[0].tell(signal.SIGTERM)
         wait_until(lambda: not processes.is_listening())
         token_ids = [end_adding_card(connection) for connection in begun]
