@@ -77,10 +77,13 @@ from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.count_sessions import CountSessions
 from domain.sessions.export_guest import ExportGuest
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
+from domain.sessions.search_sessions import SearchSessions
 from domain.sessions.show_guest import ShowGuest
+from domain.sessions.trace_session import TraceSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -278,6 +281,9 @@ class Container(DeclarativeContainer):
     list_cards = ThreadSafeSingleton(ListCards, storage=storage, clock=clock)
     show_guest = ThreadSafeSingleton(ShowGuest, storage=storage)
     export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note_act=note_act)
+    search_sessions = ThreadSafeSingleton(SearchSessions, storage=storage, clock=clock)
+    trace_session = ThreadSafeSingleton(TraceSession, storage=storage)
+    count_sessions = ThreadSafeSingleton(CountSessions, storage=storage, clock=clock)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.

@@ -298,6 +298,13 @@ class EventDeliveries(Protocol):
         """Return the counts of each endpoint that has deliveries. It reads all of them."""
         ...
 
+    def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
+        """Return the deliveries of a session's events that happened since then, oldest first.
+
+        Those that cannot be decoded are left out. Reads every delivery since then, and locks none.
+        """
+        ...
+
     def update(self, delivery: EventDelivery) -> None:
         """Store a delivery that exists."""
         ...

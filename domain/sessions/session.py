@@ -133,6 +133,50 @@ class Failure:
         raise ValueError(f"no session can have failed with {self.code} {self.message!r}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions are looked for, of all guests and centers. None leaves a field open."""
+
+    guest_id: GuestId | None = None
+    center_id: CenterId | None = None
+    status: SessionStatus | None = None
+    created_since: datetime | None = None
+
+
+class CountedBy(StrEnum):
+    """What sessions are counted by."""
+
+    CENTER = "center"
+    MERCHANT = "merchant"
+
+
+class SessionFacts(NamedTuple):
+    """What says what became of a session.
+
+    `failure` is the type of the refusal, or its message where an earlier release stored no type.
+    `has_refused_card` is whether the PSP has refused a card; of a session that is not expired it may
+    be False all the same. `is_renewal` is whether its card was on file before.
+    """
+
+    status: SessionStatus
+    failure: str | None
+    is_opened: bool
+    has_refused_card: bool
+    is_unanswered: bool
+    is_renewal: bool
+
+
+class CountedSessions(NamedTuple):
+    """How many sessions of a group have these facts.
+
+    The group is the id of a center, or PSP and merchant account as `fake/default`; "" is for all.
+    """
+
+    group: str
+    facts: SessionFacts
+    sessions: int
+
+
 class DueSession(NamedTuple):
     """A session that is due, and the merchant account that is asked about it."""
 
@@ -462,6 +506,24 @@ class CardSessions(Protocol):
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
         """Return a page of a guest's sessions, newest first; `centers` None means all."""
+        ...
+
+    def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:
+        """Return the sessions whose tokens are from one UUID to another, in their order.
+
+        Locks nothing.
+        """
+        ...
+
+    def search(self, wanted: SessionFilter, *, limit: int) -> Sequence[CardSession]:
+        """Return sessions of any guest, newest first. Those that cannot be decoded are left out.
+
+        Reads every session since `created_since` unless a guest or a center is wanted.
+        """
+        ...
+
+    def count(self, by: CountedBy | None, *, since: datetime) -> Sequence[CountedSessions]:
+        """Count the sessions created since then, by group and facts. Reads each of them."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

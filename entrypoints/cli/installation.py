@@ -16,6 +16,7 @@ from domain.errors import GuestNotFound, InvalidField, PaymentAccountNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
+from domain.sessions.trace_session import NoSuchSession, SeveralSuchSessions
 from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import Settings
 
@@ -35,6 +36,7 @@ def installation(
         *(CenterNotFound, GuestNotFound, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
+        *(NoSuchSession, SeveralSuchSessions),
     ):
         from entrypoints import databases
         from entrypoints.container import build

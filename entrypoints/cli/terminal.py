@@ -65,7 +65,7 @@ def echo_records(
         echo_json(rows)
     else:
         header = tuple(name.upper() for name in columns)
-        echo_table(header, (tuple(map(_cell, row.values())) for row in rows))
+        echo_table(header, (tuple(map(cell_of, row.values())) for row in rows))
 
 
 def echo_json(value: object) -> None:
@@ -82,7 +82,8 @@ def echo_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None
         click.echo("  ".join(cells).rstrip())
 
 
-def _cell(value: object) -> str:
+def cell_of(value: object) -> str:
+    """Return the cell of a value."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -90,7 +91,7 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return shown(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {each}" for name, each in value.items())
+        return ", ".join(f"{name}: {cell_of(each)}" for name, each in value.items())
     if isinstance(value, list | tuple | frozenset):
         return ",".join(map(str, value))
     return str(value)

@@ -20,6 +20,7 @@ from domain.cards.account import AccountFilter
 from domain.identifiers import CardToken
 from domain.pagination import PageRequest
 from domain.sessions.limit import DEFAULT_LIMITS, CountedPer
+from domain.sessions.session import SessionFilter
 from domain.storage import WriteUnit
 from tests.builders import (
     CALLER,
@@ -70,6 +71,11 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "held token": lambda unit: unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
     "page of sessions": lambda unit: unit.sessions.page(GUEST_ID, None, SECOND_PAGE),
     "session": lambda unit: unit.sessions.get(TOKEN_ID),
+    "session by its prefix": lambda unit: unit.sessions.between(TOKEN_ID, TOKEN_ID, limit=2),
+    "sessions of a guest": lambda unit: unit.sessions.search(
+        SessionFilter(guest_id=GUEST_ID), limit=9
+    ),
+    "events of a session": lambda unit: unit.event_deliveries.of_session(TOKEN_ID, since=NOW),
     "session of a page": lambda unit: unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
     "update of a session": lambda unit: unit.sessions.update(a_session()),
     "due session": lambda unit: unit.sessions.take_due(NOW, until=NOW),

@@ -56,12 +56,15 @@ from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.retries import LEASE
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
+from domain.sessions.count_sessions import CountSessions
 from domain.sessions.export_guest import ExportGuest
 from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
+from domain.sessions.search_sessions import SearchSessions
 from domain.sessions.session import ANSWERED_WITHIN
 from domain.sessions.show_guest import ShowGuest
+from domain.sessions.trace_session import TraceSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -479,6 +482,7 @@ READ_ONLY: Final = frozenset(
             ShowConsent,
             ShowGuest,
         ),
+        *(CountSessions, SearchSessions, TraceSession),
     }
 )
 """They change nothing, so nothing can be left half done."""

@@ -19,7 +19,7 @@ from domain.events.event import (
     EventEndpoint,
     EventEndpoints,
 )
-from domain.identifiers import EndpointId, EventId, GuestId
+from domain.identifiers import EndpointId, EventId, GuestId, TokenId
 
 _ENDPOINTS = Rows("event_endpoints", EventEndpoint, key=("endpoint_id",))
 
@@ -109,6 +109,15 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
             )
             for endpoint_id, pending, failed, last_success in found.fetchall()
         }
+
+    @override
+    def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
+        return _DELIVERIES.find_readable(
+            self._transaction,
+            "WHERE occurred_at >= :since AND event ->> 'token_id' = :token_id "
+            "ORDER BY occurred_at, event_id, endpoint_id",
+            {"token_id": token_id, "since": since},
+        )
 
     @override
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from hashlib import sha256
 from typing import Final
@@ -38,9 +39,13 @@ from domain.sessions.limit import (
 from domain.sessions.session import (
     CardSession,
     CardSessions,
+    CountedBy,
+    CountedSessions,
     DueSession,
     EvidenceLog,
     IdempotencyKeys,
+    SessionFacts,
+    SessionFilter,
     SessionStatus,
 )
 
@@ -62,6 +67,24 @@ _COUNTED_PER: Final = {
     CountedPer.GUEST_EVERYWHERE: "guest_id = :guest_id",
     CountedPer.CALLER: "caller = :caller",
     CountedPer.CENTER: "center_id = :center_id",
+}
+
+_AT_ANY_CENTER: Final = (
+    # One center after the other, because the index of the times begins with the center.
+    "center_id IN (WITH RECURSIVE centers_of_sessions (id) AS ("
+    "SELECT (SELECT center_id FROM card_sessions ORDER BY center_id LIMIT 1) UNION ALL "
+    "SELECT (SELECT center_id FROM card_sessions WHERE center_id > id ORDER BY center_id LIMIT 1) "
+    "FROM centers_of_sessions WHERE id IS NOT NULL) "
+    "SELECT id FROM centers_of_sessions WHERE id IS NOT NULL)"
+)
+
+_GROUPS: Final[Mapping[CountedBy | None, str]] = {
+    None: "''",
+    CountedBy.CENTER: "center_id",
+    CountedBy.MERCHANT: (
+        "coalesce(configuration ->> 'provider', '') || '/' || "
+        "coalesce(configuration ->> 'merchant_account', '')"
+    ),
 }
 
 _EVIDENCE = Rows(
@@ -149,6 +172,51 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             order="created_at DESC, token_id DESC",
             request=request,
         )
+
+    @override
+    def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:
+        return _SESSIONS.find(
+            self._transaction,
+            "WHERE token_id >= :first AND token_id <= :last ORDER BY token_id LIMIT :limit",
+            {"first": first, "last": last, "limit": limit},
+        )
+
+    @override
+    def search(self, wanted: SessionFilter, *, limit: int) -> Sequence[CardSession]:
+        conditions = {
+            "guest_id = :guest_id": wanted.guest_id,
+            "center_id = :center_id": wanted.center_id,
+            "status = :status": wanted.status,
+            "created_at >= :created_since": wanted.created_since,
+            _AT_ANY_CENTER: (wanted.guest_id is None and wanted.center_id is None) or None,
+        }
+        given = [condition for condition, value in conditions.items() if value is not None]
+        return _SESSIONS.find_readable(
+            self._transaction,
+            f"WHERE {' AND '.join(given)} ORDER BY created_at DESC, token_id DESC LIMIT :limit",
+            {**asdict(wanted), "limit": limit},
+        )
+
+    @override
+    def count(self, by: CountedBy | None, *, since: datetime) -> Sequence[CountedSessions]:
+        found = self._transaction.execute(
+            f"SELECT {_GROUPS[by]}, status, coalesce(failure ->> 'type', failure ->> 'message'), "
+            "attempt IS NOT NULL, status = 'expired' AND EXISTS (SELECT 1 FROM refused_cards AS r "
+            "WHERE r.token_id = card_sessions.token_id AND r.number > 0), "
+            "unanswered_since IS NOT NULL, EXISTS (SELECT 1 FROM payment_accounts AS a "
+            "WHERE a.account_id = card_sessions.account_id AND a.token_id <> card_sessions.token_id), "
+            f"count(*) FROM card_sessions WHERE {_AT_ANY_CENTER} AND created_at >= :since "
+            "GROUP BY 1, 2, 3, 4, 5, 6, 7",
+            {"since": since},
+        )
+        return [
+            CountedSessions(
+                group=str(group),
+                facts=SessionFacts(SessionStatus(status), failure, *map(bool, others)),
+                sessions=sessions,
+            )
+            for group, status, failure, *others, sessions in found.fetchall()
+        ]
 
     @override
     def take_due(

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, EventType
 from domain.identifiers import EndpointId, EventId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, committed
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
 
 
 def test_one_url_has_one_endpoint_until_it_is_removed(storage: Storage) -> None:
@@ -93,6 +93,18 @@ def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None
         first: DeliveryCounts(pending=1, failed=1, last_success=NOW),
         second: DeliveryCounts(last_success=NOW + MINUTE),
     }
+
+
+def test_the_deliveries_of_a_session_are_found_oldest_first(deliveries: EventDeliveries) -> None:
+    of_another = replace(an_event_delivery(7).event, token_id=OTHER_TOKEN_ID)
+    deliveries.add(an_event_delivery(event=of_another))
+
+    found = deliveries.of_session(TOKEN_ID, since=NOW)
+    assert found == (FAILED[0], PENDING, *FAILED[1:], DELIVERED)
+    assert deliveries.of_session(TOKEN_ID, since=NOW + 2 * MINUTE) == (FAILED[2], DELIVERED)
+    assert deliveries.of_session(OTHER_TOKEN_ID, since=NOW) == (
+        an_event_delivery(event=of_another),
+    )
 
 
 def test_old_deliveries_are_forgotten(deliveries: EventDeliveries) -> None:

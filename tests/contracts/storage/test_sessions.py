@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from threading import Event
@@ -21,7 +22,15 @@ from domain.identifiers import CallerName, MerchantAccount, ProviderName, PspAcc
 from domain.pagination import PageRequest
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
-from domain.sessions.session import POLL_EVERY, DueSession, SessionStatus
+from domain.sessions.session import (
+    POLL_EVERY,
+    CountedBy,
+    DueSession,
+    Failure,
+    SessionFacts,
+    SessionFilter,
+    SessionStatus,
+)
 from domain.storage import Storage, WriteUnit
 from tests.builders import (
     CALLER,
@@ -30,10 +39,13 @@ from tests.builders import (
     PROVIDER,
     a_configuration,
     a_page,
+    a_refused_card,
     a_session,
+    an_account,
     an_attempt,
 )
 from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, committed
+from tests.databases import change_by_hand
 
 
 def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
@@ -219,3 +231,112 @@ def test_a_taken_session_names_its_psp_account(storage: Storage) -> None:
             TOKEN_ID, PspAccount(PROVIDER, MERCHANT_ACCOUNT)
         )
         assert unit.sessions.get(TOKEN_ID) == a_session(due_at=NOW + MINUTE)
+
+
+def test_sessions_are_found_by_the_beginning_of_their_token(storage: Storage) -> None:
+    tokens = [TokenId(f"0a1b2c3{digits}-0000-4000-8000-000000000001") for digits in ("c", "d", "e")]
+    with committed(storage) as unit:
+        for token_id in reversed(tokens):
+            unit.sessions.add(a_session(token_id=token_id))
+    first, last = "0a1b2c3d-0000-0000-0000-000000000000", "0a1b2c3e-ffff-ffff-ffff-ffffffffffff"
+    with storage.read() as unit:
+        found = unit.sessions.between(first, last, limit=9)
+        assert [each.token_id for each in found] == tokens[1:]
+        assert len(unit.sessions.between(first, last, limit=1)) == 1
+        assert unit.sessions.between(tokens[1], tokens[1], limit=9) == (found[0],)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        (SessionFilter(), [4, 3, 2, 1, 0]),
+        (SessionFilter(guest_id=OTHER_GUEST_ID), [4, 1]),
+        (SessionFilter(center_id=OTHER_CENTER_ID), [4, 2]),
+        (SessionFilter(status=SessionStatus.EXPIRED), [3]),
+        (SessionFilter(created_since=NOW + 3 * MINUTE), [4, 3]),
+        (SessionFilter(guest_id=OTHER_GUEST_ID, center_id=CENTER_ID, created_since=NOW), [1]),
+        (SessionFilter(center_id=OTHER_CENTER_ID, created_since=NOW + 3 * MINUTE), [4]),
+    ],
+)
+def test_sessions_are_searched_newest_first(
+    storage: Storage, wanted: SessionFilter, numbers: list[int]
+) -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"guest_id": OTHER_GUEST_ID},
+        {"center_id": OTHER_CENTER_ID},
+        {"status": SessionStatus.EXPIRED},
+        {"guest_id": OTHER_GUEST_ID, "center_id": OTHER_CENTER_ID},
+    ]
+    sessions = [
+        a_session(token_id=TokenId(a_uuid(500 + number)), created_at=NOW + number * MINUTE, **each)
+        for number, each in enumerate(changes)
+    ]
+    with committed(storage) as unit:
+        for session in sessions:
+            unit.sessions.add(session)
+    with storage.read() as unit:
+        assert unit.sessions.search(SessionFilter(), limit=2) == (sessions[4], sessions[3])
+        found = unit.sessions.search(wanted, limit=9)
+    assert found == tuple(sessions[number] for number in numbers)
+
+
+def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> None:
+    account = an_account()
+    failure = Failure(code=400, message="Refused", type="incorrect_billing_address")
+    expired = {"status": SessionStatus.EXPIRED, "attempt": an_attempt(over=True)}
+    completed = {"status": SessionStatus.COMPLETED, "account_id": account.account_id}
+    changes: list[dict[str, Any]] = [
+        {"created_at": NOW - MICROSECOND},
+        {},
+        {"unanswered_since": NOW, "center_id": OTHER_CENTER_ID},
+        expired,
+        {**expired, "configuration": a_configuration(merchant_account=MerchantAccount("two"))},
+        {**completed, "token_id": account.token_id},
+        completed,
+        {"status": SessionStatus.FAILED, "failure": failure},
+        {"status": SessionStatus.FAILED, "failure": failure},
+    ]
+    sessions = [
+        a_session(**{"token_id": TokenId(a_uuid(500 + number)), **each})
+        for number, each in enumerate(changes)
+    ]
+    with committed(storage) as unit:
+        unit.accounts.add(account)
+        for session in sessions:
+            unit.sessions.add(session)
+        # One that our rules refused is no card that the PSP refused.
+        unit.refused_cards.add([a_refused_card(token_id=sessions[3].token_id, number=0)])
+        unit.refused_cards.add([a_refused_card(token_id=sessions[4].token_id)])
+    change_by_hand(
+        storage,
+        'UPDATE card_sessions SET failure = \'{"code": 400, "message": "An old one"}\' '
+        f"WHERE token_id = '{sessions[8].token_id}'",
+    )
+
+    def facts(status: str, failure: str | None = None, **changes: bool) -> SessionFacts:
+        names = ("is_opened", "has_refused_card", "is_unanswered", "is_renewal")
+        others = [changes.get(name, False) for name in names]
+        return SessionFacts(SessionStatus(status), failure, *others)
+
+    with storage.read() as reading:
+        counted = {by: reading.sessions.count(by, since=NOW) for by in (None, *CountedBy)}
+    assert {each.facts: each.sessions for each in counted[None]} == {
+        facts("open"): 1,
+        facts("open", is_unanswered=True): 1,
+        facts("expired", is_opened=True): 1,
+        facts("expired", is_opened=True, has_refused_card=True): 1,
+        facts("completed"): 1,
+        facts("completed", is_renewal=True): 1,
+        facts("failed", "incorrect_billing_address"): 1,
+        facts("failed", "An old one"): 1,
+    }
+    in_groups = {
+        by: sum((Counter({each.group: each.sessions}) for each in found), Counter())
+        for by, found in counted.items()
+    }
+    assert in_groups == {
+        None: {"": 8},
+        CountedBy.CENTER: {CENTER_ID: 7, OTHER_CENTER_ID: 1},
+        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 7, "fake/two": 1},
+    }

@@ -1,0 +1,52 @@
+"""Count what became of card-addition sessions, for an operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from domain.outside import Clock, time_before
+from domain.sessions.result import Result, result_of
+from domain.sessions.session import CountedBy
+from domain.storage import Storage
+
+
+class CountedResult(NamedTuple):
+    """How many sessions of a group have a result; `reason` is the type of the rule's refusal."""
+
+    group: str
+    result: Result
+    reason: str | None
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountSessions:
+    """Use case: return how many sessions have each result that occurs.
+
+    `within` is the time until now in which they were created. They are in the order of the groups,
+    and of `Result`. Without `by`, all are in one group.
+    """
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(
+        self, *, within: timedelta, by: CountedBy | None = None
+    ) -> Sequence[CountedResult]:
+        since = time_before(self.clock.now(), within)
+        counted: Counter[tuple[str, Result, str | None]] = Counter()
+        with self.storage.read() as unit:
+            for group, facts, sessions in unit.sessions.count(by, since=since):
+                counted[group, result_of(facts), facts.failure] += sessions
+        order = list(Result)
+        return [
+            CountedResult(*key, sessions)
+            for key, sessions in sorted(
+                counted.items(),
+                key=lambda each: (each[0][0], order.index(each[0][1]), each[0][2] or ""),
+            )
+        ]

@@ -1,0 +1,277 @@
+"""Sessions through the command line: listed, shown and counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.contract.samples import OTHER_GUEST_ID, a_uuid
+from domain.errors import IncorrectBillingAddress
+from domain.identifiers import TokenId
+from domain.sessions.session import CardSession, SessionStatus
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_center,
+    a_refused_card,
+    a_session,
+    an_account,
+    an_attempt,
+)
+from tests.entrypoints.conftest import CommandLine
+from tests.installation import (
+    DECLINED_CARD,
+    GOOD_CARD,
+    OTHER_GOOD_CARD,
+    Installation,
+    Trouble,
+)
+
+MINUTE: Final = timedelta(minutes=1)
+NOBODY: Final = "no session's token begins like this"
+
+
+@pytest.fixture
+def installation(cardonfile: CommandLine) -> Iterator[Installation]:
+    """Return an installation on the database of the command line."""
+    with closing(Installation(cardonfile.folder)) as installed:
+        yield installed
+
+
+def token(number: int) -> TokenId:
+    return TokenId(f"{number:08}-0000-4000-8000-000000000001")
+
+
+def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
+        for session in sessions:
+            unit.sessions.add(session)
+        unit.commit()
+
+
+def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
+    """Store sessions of each result, a minute apart, the oldest first; the first is 8 days old."""
+    now = datetime.now(UTC)
+    open_, failed = a_session(), a_session(attempt=an_attempt())
+    sessions = [
+        open_,
+        open_,
+        a_session(guest_id=OTHER_GUEST_ID, unanswered_since=now),
+        failed.failed(IncorrectBillingAddress(), now),
+        a_session(center_id=OTHER_CENTER_ID).completed(an_account(1).account_id, now),
+        a_session().completed(an_account(1).account_id, now),
+        a_session(status=SessionStatus.EXPIRED, attempt=an_attempt(over=True)),
+        a_session(status=SessionStatus.EXPIRED, attempt=an_attempt(over=True)),
+        a_session(status=SessionStatus.EXPIRED),
+    ]
+    stored = [
+        with_changes(session, token_id=token(number), created_at=now - MINUTE * (20 - number))
+        for number, session in enumerate(sessions)
+    ]
+    stored[0] = with_changes(stored[0], created_at=now - timedelta(days=8))
+    store(cardonfile, *stored)
+    with cardonfile.storage.write() as unit:
+        unit.accounts.add(an_account(1, token_id=token(4)))
+        unit.refused_cards.add([a_refused_card(token_id=token(7))])
+        unit.commit()
+    return stored
+
+
+# Any: fields of any type, whose names replace() checks.
+def with_changes(session: CardSession, **changes: Any) -> CardSession:
+    return a_session(**{name: getattr(session, name) for name in session.__slots__} | changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        ((), [8, 7, 6, 5, 4, 3, 2, 1]),
+        (("--limit", "2"), [8, 7]),
+        (("--since", "999999999d"), [8, 7, 6, 5, 4, 3, 2, 1, 0]),
+        (("--since", "15m"), [8, 7, 6]),
+        (("--status", "expired"), [8, 7, 6]),
+        (("--guest", OTHER_GUEST_ID), [2]),
+        (("--center", CENTER_ID.upper(), "--status", "open"), [2, 1, 0]),
+        (("--center", CENTER_ID, "--status", "open", "--since", "7d"), [2, 1]),
+        (("--center", OTHER_CENTER_ID), [4]),
+    ],
+)
+def test_sessions_are_listed_as_asked(
+    cardonfile: CommandLine, options: tuple[str, ...], numbers: list[int]
+) -> None:
+    some_sessions(cardonfile)
+    listed = json.loads(cardonfile.succeeds("session", "list", "--json", *options))
+    assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
+
+
+def test_a_list_shows_the_beginning_of_a_token_and_why_a_session_failed(
+    cardonfile: CommandLine,
+) -> None:
+    failed = some_sessions(cardonfile)[3]
+    header, line = cardonfile.succeeds("session", "list", "--status", "failed").splitlines()
+    assert header.split() == [
+        *("PREFIX", "CREATED", "GUEST", "CENTER", "CALLER", "STATUS", "PROGRESS", "REASON")
+    ]
+    assert line.split() == [
+        *("00000003", f"{failed.created_at:%Y-%m-%dT%H:%M:%SZ}", failed.guest_id, CENTER_ID),
+        *("web-store", "failed", "created", "incorrect_billing_address"),
+    ]
+
+
+def test_results_are_counted(cardonfile: CommandLine) -> None:
+    some_sessions(cardonfile)
+
+    assert [line.split() for line in cardonfile.succeeds("session", "stats").splitlines()] == [
+        ["RESULT", "REASON", "SESSIONS"],
+        ["stored", "-", "1"],
+        ["renewed", "-", "1"],
+        ["refused_by_rule", "incorrect_billing_address", "1"],
+        ["declined", "-", "1"],
+        ["abandoned", "-", "1"],
+        ["never_opened", "-", "1"],
+        ["waiting_for_psp", "-", "1"],
+        ["open", "-", "1"],
+    ]
+    by_center = json.loads(
+        cardonfile.succeeds("session", "stats", "--by", "center", "--since", "9d", "--json")
+    )
+    assert [each for each in by_center if each["result"] in ("open", "stored")] == [
+        {"center": CENTER_ID, "result": "open", "reason": None, "sessions": 2},
+        {"center": OTHER_CENTER_ID, "result": "stored", "reason": None, "sessions": 1},
+    ]
+    by_merchant = cardonfile.succeeds("session", "stats", "--by", "merchant", "--since", "13m")
+    assert [line.split() for line in by_merchant.splitlines()] == [
+        ["MERCHANT", "RESULT", "REASON", "SESSIONS"],
+        ["fake/main", "never_opened", "-", "1"],
+    ]
+
+
+def shown(cardonfile: CommandLine, session: CardSession) -> dict[str, Any]:
+    """Return what is shown of a session; its whole token is not."""
+    printed = cardonfile.succeeds("session", "show", "--json", session.token_id[:8])
+    for each in (printed, cardonfile.succeeds("session", "show", session.token_id)):
+        assert session.token_id not in each
+    decoded: dict[str, Any] = json.loads(printed)
+    return decoded
+
+
+def test_the_life_of_a_session_is_shown_in_order(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    endpoint = installation.container.add_event_endpoint()(
+        url="https://shop.example/events", types=["account.stored"]
+    ).endpoint_id
+    session = installation.add_card()
+    for numbers in ((DECLINED_CARD,), (DECLINED_CARD, OTHER_GOOD_CARD)):
+        installation.clock.advance(MINUTE)
+        installation.open_page(session)
+        for number in numbers:
+            installation.type_card(session, number)
+        installation.clock.advance(MINUTE)
+        installation.return_to_shop(session)
+    account = installation.accounts()[0].account_id
+
+    seen = shown(cardonfile, session)
+
+    begun = session.created_at.replace(microsecond=0)
+    at = [begun + MINUTE * minutes for minutes in range(5)]
+    expected = [
+        (at[0], "created", {"caller": "web-shop"}),
+        (at[1], "opened", {"pages": 1}),
+        (at[2], "card_refused", {"code": "declined", "page": 1}),
+        (at[2], "returned", {}),
+        (at[4], "card_refused", {"code": "declined", "page": 1}),
+        (at[4], "completed", {"result": "stored", "account": account}),
+    ]
+    told = seen["steps"].pop()
+    assert [
+        (datetime.fromisoformat(step["at"]).replace(microsecond=0), step["step"], step["details"])
+        for step in seen["steps"]
+    ] == expected
+    assert told["step"] == "account.stored"
+    assert told["details"] == {
+        "endpoint": endpoint,
+        "delivery": "pending",
+        "attempts": 0,
+        "result": None,
+        "event": told["details"]["event"],
+    }
+    assert (seen["result"], seen["waits_for"], seen["next_look"]) == ("stored", None, None)
+    lines = cardonfile.succeeds("session", "show", session.token_id.upper()).splitlines()
+    assert lines[lines.index("") + 4].split(maxsplit=2) == [
+        *(f"{at[2]:%Y-%m-%dT%H:%M:%SZ}", "card_refused", "code: declined, page: 1")
+    ]
+
+
+def test_why_a_session_ended_without_a_card_is_shown(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    stored = installation.stored_card(GOOD_CARD)
+    refused = installation.session_with_card(GOOD_CARD)
+    installation.return_to_shop(refused)
+    renewed = installation.opened_session()
+    installation.type_card(renewed, GOOD_CARD, expiry=(1, 2035))
+    installation.return_to_shop(renewed)
+    cancelled = installation.session_with_card(DECLINED_CARD)
+    installation.use_cases.cancel_session(
+        installation.caller, guest_id=cancelled.guest_id, token_id=cancelled.token_id
+    )
+
+    def end(session: CardSession) -> dict[str, Any]:
+        found: dict[str, Any] = shown(cardonfile, session)["steps"][-1]
+        return found
+
+    assert (end(refused)["step"], end(refused)["details"]) == (
+        "failed",
+        {"result": "refused_by_rule", "reason": "payment_method_already_exists"},
+    )
+    # The card that our rules refused is no card that the PSP refused.
+    steps = [step["step"] for step in shown(cardonfile, refused)["steps"]]
+    assert steps == ["created", "opened", "returned", "failed"]
+    assert end(renewed)["details"] == {"result": "renewed", "account": stored.account_id}
+    assert end(cancelled)["details"] == {"result": "declined"}
+    steps = [step["step"] for step in shown(cardonfile, cancelled)["steps"]]
+    assert sorted(steps) == ["cancelled", "card_refused", "created", "expired", "opened"]
+
+
+def test_what_a_session_waits_for_is_shown(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    def waits_for(session: CardSession) -> str:
+        return str(shown(cardonfile, session)["waits_for"])
+
+    unopened, opened = installation.add_card(), installation.opened_session()
+    closed = installation.opened_session()
+    installation.psp.close_page(installation.page_reference(closed))
+    installation.settle(closed.token_id)
+    assert waits_for(unopened) == waits_for(closed) == "the guest, to open the link"
+    assert waits_for(opened) == "the guest, to enter a card"
+
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.settle(opened.token_id)
+    assert waits_for(opened) == "the PSP, to respond"
+    silent_since = shown(cardonfile, opened)["psp_silent_since"]
+    assert datetime.fromisoformat(silent_since) == installation.clock.now()
+    assert shown(cardonfile, opened)["result"] == "waiting_for_psp"
+
+
+def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
+    twin = TokenId(token(1).replace("4000", "4001"))
+    store(cardonfile, a_session(token_id=token(1)), a_session(token_id=twin))
+
+    assert cardonfile.refuses("session", "show", "00000009") == NOBODY
+    assert cardonfile.refuses("session", "show", a_uuid(1)) == NOBODY
+    assert cardonfile.refuses("session", "show", "00000001") == (
+        "the tokens of several sessions begin like this; give the whole token"
+    )
+    assert cardonfile.succeeds("session", "show", twin).startswith("prefix")
+    for odd in ("0000000", "0000000g", f"{twin}0", "00000001\udcff", ""):
+        assert cardonfile.refuses("session", "show", odd) == (
+            "TOKEN must be the token of a session, or at least its first 8 characters"
+        )
