@@ -18,6 +18,7 @@ class Permission(StrEnum):
     GUESTS_ADD = "guests:add"
     GUESTS_EDIT = "guests:edit"
     GUESTS_DELETE = "guests:delete"
+    GUESTS_ERASE = "guests:erase"
     PRODUCTS_VIEW = "products:view"
     PRODUCTS_EDIT = "products:edit"
     PAYMENTS_USE = "payments:use"
@@ -30,6 +31,7 @@ MAY_VIEW_GUESTS: Final = frozenset({Permission.GUESTS_VIEW})
 MAY_ADD_GUESTS: Final = frozenset({Permission.GUESTS_ADD})
 MAY_EDIT_GUESTS: Final = frozenset({Permission.GUESTS_EDIT})
 MAY_PUT_GUESTS: Final = MAY_ADD_GUESTS | MAY_EDIT_GUESTS
+MAY_ERASE_GUESTS: Final = frozenset({Permission.GUESTS_ERASE})
 MAY_EDIT_PRODUCTS: Final = frozenset({Permission.PRODUCTS_EDIT})
 MAY_VIEW_PRODUCTS: Final = frozenset({Permission.PRODUCTS_VIEW})
 MAY_USE_CARDS: Final = frozenset({Permission.PAYMENTS_USE})

@@ -17,6 +17,7 @@ from domain.cards.consent import Consents
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
 from domain.centers.payment_configuration import PaymentConfigurations
+from domain.erasure.erasure import Erasures
 from domain.events.event import (
     EventDeliveries,
     EventEndpoints,
@@ -56,6 +57,7 @@ class UnitOfWork:
     sessions: CardSessions
     refused_cards: RefusedCards
     evidence: EvidenceLog
+    erasures: Erasures
     idempotency_keys: IdempotencyKeys
     accounts: Accounts
     consents: Consents
@@ -114,6 +116,13 @@ class Storage(Protocol):
 
     def check(self) -> None:
         """Raise ServiceUnavailable unless records can be read and written now."""
+        ...
+
+    def overwrite_deleted(self) -> None:
+        """Overwrite what was deleted or changed, as far as the storage can, so that no file has it.
+
+        Raises ServiceUnavailable while others use it; may be called again.
+        """
         ...
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from dependency_injector.containers import DeclarativeContainer
 from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
+from adapters.erasure_file import TextErasureFile
 from adapters.events.sender import HttpEventSender
 from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
@@ -54,6 +55,8 @@ from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.show_centers import ShowCenter, ShowCenters
+from domain.erasure.erase_guest import EraseAgain, EraseGuest
+from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.list_event_deliveries import (
@@ -273,6 +276,9 @@ class Container(DeclarativeContainer):
         deliver_event=deliver_event,
         clock=clock,
     )
+    finish_erasures = ThreadSafeSingleton(
+        FinishErasures, storage=storage, providers=worker_psps, clock=clock, ids=ids
+    )
     notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
     forget_old_records = ThreadSafeSingleton(ForgetOldRecords, storage=storage, clock=clock)
     cancel_sessions_of_caller = ThreadSafeSingleton(
@@ -310,6 +316,13 @@ class Container(DeclarativeContainer):
     remove_card = ThreadSafeSingleton(RemoveCard, storage=storage, remove_account=remove_account)
     choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
+    erasure_file = ThreadSafeSingleton(TextErasureFile, settings.provided.erasures_file)
+    erase_guest = ThreadSafeSingleton(
+        EraseGuest, storage=storage, file=erasure_file, note_act=note_act, clock=clock, ids=ids
+    )
+    erase_again = ThreadSafeSingleton(
+        EraseAgain, storage=storage, file=erasure_file, erase_guest=erase_guest
+    )
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
     read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)
     list_centers = ThreadSafeSingleton(ListCenters, storage=storage)
@@ -354,7 +367,12 @@ class Container(DeclarativeContainer):
     # The resources of the API.
     authenticate = ThreadSafeSingleton(Authentication, identity=identity, limits=rate_limits)
     guests = ThreadSafeSingleton(
-        Guests, put_guest=put_guest, read_guest=read_guest, authenticate=authenticate
+        Guests,
+        put_guest=put_guest,
+        read_guest=read_guest,
+        erase_guest=erase_guest,
+        authenticate=authenticate,
+        wake_reconciler=wake_reconciler,
     )
     sessions = ThreadSafeSingleton(
         Sessions,

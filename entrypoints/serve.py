@@ -272,8 +272,19 @@ def check(container: Container) -> None:
     """
     refuse_missing_psps(container)
     refuse_read_only(container.storage())
+    refuse_erased_guests(container)
     shared_counts(container.settings())
     warn_of_openings(container)
+
+
+def refuse_erased_guests(container: Container) -> None:
+    """Raise ServeError when guests are back who were erased. OSError if the file cannot be read."""
+    found = container.erase_again().found()
+    if found:
+        raise ServeError(
+            f"{len(found)} guests in CARDONFILE_ERASURES_FILE are in the database, most likely since a "
+            "backup was restored: run `cardonfile guest erase --again`"
+        )
 
 
 def warn_of_openings(container: Container) -> None:

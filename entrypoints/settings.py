@@ -70,6 +70,7 @@ class Setting(StrEnum):
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
+    ERASURES_FILE = "CARDONFILE_ERASURES_FILE"
 
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
@@ -105,6 +106,7 @@ class Settings:
     - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
       password, so `repr` leaves it out.
     - `event_networks`: the networks that are not public and where events may be sent all the same.
+    - `erasures_file`: the file that remembers erased guests, or None.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
@@ -119,6 +121,7 @@ class Settings:
     card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
     event_networks: tuple[IPv4Network | IPv6Network, ...]
+    erasures_file: Path | None
     psps: Mapping[ProviderName, InstalledPsp]
 
     @classmethod
@@ -163,6 +166,9 @@ class Settings:
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
+            erasures_file=Path(given[Setting.ERASURES_FILE])
+            if Setting.ERASURES_FILE in given
+            else None,
             psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 

@@ -101,7 +101,9 @@ class TroubledProvider(PaymentProvider):
 
     def have(self, trouble: Trouble, *methods: str) -> None:
         """Make these methods fail, or all of them, until `recover`."""
-        self.trouble = dict.fromkeys(methods or ("start", "outcome", "close", "discard"), trouble)
+        self.trouble = dict.fromkeys(
+            methods or ("start", "outcome", "close", "discard", "forget_guest"), trouble
+        )
 
     def recover(self) -> None:
         """Make no method fail any more."""
@@ -140,6 +142,13 @@ class TroubledProvider(PaymentProvider):
     ) -> None:
         with self._call("discard", merchant_account):
             self._provider.discard(merchant_account, guest_reference, token)
+
+    @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        with self._call("forget_guest", merchant_account):
+            self._provider.forget_guest(merchant_account, guest_reference)
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:

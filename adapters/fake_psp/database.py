@@ -99,6 +99,15 @@ class PspDatabase:
         finally:
             self._turn.release()
 
+    def empty_log(self) -> None:
+        """Leave nothing in the write-ahead log. Raises PspUnavailable while others use it."""
+        try:
+            (is_busy, *_) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise self._unavailable(error) from error
+        if is_busy:
+            raise self._unavailable("others were reading all the time")
+
     def _unavailable(self, why: object) -> PspUnavailable:
         return PspUnavailable(f"{self._path.absolute()}: {why}")
 
@@ -113,6 +122,7 @@ class PspDatabase:
             )
             _use_write_ahead_log(db)
             db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA secure_delete = ON")
             self._connections.db = db
         return db
 

@@ -111,6 +111,13 @@ class FakeProvider(PaymentProvider):
             self.psp.discard(merchant_account, guest_reference, token)
 
     @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        with _translated():
+            self.psp.forget_guest(merchant_account, guest_reference)
+
+    @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         signature = delivery.headers.get(signatures.HEADER, "")
         now = self._clock.now()

@@ -240,6 +240,23 @@ class FakePsp:
                 (token, merchant_account, guest_reference),
             )
 
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        """Delete a guest of a merchant account, with pages and cards. It may be called twice."""
+        guest = (guest_reference, merchant_account)
+        with self._database.write() as db:
+            db.execute(
+                "DELETE FROM cards WHERE guest_reference = ? AND merchant_account = ?", guest
+            )
+            db.execute("DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest)
+            db.execute(
+                "DELETE FROM pages WHERE page ->> '$.guest_reference' = ?"
+                " AND page ->> '$.request.merchant_account' = ?",
+                guest,
+            )
+        self._database.empty_log()
+
     def holds(self, token: CardToken) -> bool:
         """Return whether a token can still be charged."""
         return bool(self._database.read("SELECT 1 FROM cards WHERE token = ?", (token,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -17,11 +17,12 @@ from adapters.http.requests import BODY_REFUSALS, RequestBody, field, read_body,
 from adapters.http.responses import Done, Uuid, example, json_body, uuid_example
 from domain import errors
 from domain.billing import MAX_LENGTHS
+from domain.erasure.erase_guest import EraseGuest
 from domain.fields import invalid_line
 from domain.guests.guest import MAX_NAME_LENGTH, Guest
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
-from domain.permissions import MAY_PUT_GUESTS, MAY_VIEW_GUESTS
+from domain.permissions import MAY_ERASE_GUESTS, MAY_PUT_GUESTS, MAY_VIEW_GUESTS
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
 
@@ -95,6 +96,21 @@ OPERATIONS: Final[Sequence[Operation]] = (
         ),
     ),
     Operation(
+        method="delete",
+        path=GUEST,
+        name="eraseGuest",
+        tag=Tag.GUESTS,
+        summary="Erase a guest, for good",
+        description=(
+            "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
+            "and at the PSPs. The id cannot be used again. Tokens that are limited to centers get 403."
+        ),
+        parameters=(GUEST_ID,),
+        response=Done,
+        needs=MAY_ERASE_GUESTS,
+        refusals=GUEST_REFUSALS,
+    ),
+    Operation(
         method="get",
         path=GUEST,
         name="readGuest",
@@ -118,11 +134,13 @@ class Guests:
 
     put_guest: PutGuest
     read_guest: ReadGuest
+    erase_guest: EraseGuest
     authenticate: Authentication
+    wake_reconciler: Callable[[], None]
 
     def responders(self) -> Mapping[str, Responder]:
         """Return what responds to each operation, by its name."""
-        return {"putGuest": self.put, "readGuest": self.read}
+        return {"putGuest": self.put, "readGuest": self.read, "eraseGuest": self.erase}
 
     def put(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Create or update the guest."""
@@ -144,3 +162,9 @@ class Guests:
         """Read the guest."""
         caller = self.authenticate(req)
         json_body(resp, GuestRecord.of(self.read_guest(caller, guest_id=guest_id)))
+
+    def erase(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+        """Erase the guest."""
+        self.erase_guest(self.authenticate(req), guest_id=guest_id)
+        json_body(resp, Done())
+        self.wake_reconciler()

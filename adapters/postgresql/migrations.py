@@ -266,6 +266,13 @@ MIGRATIONS: Final = {
             about text NOT NULL,
             details jsonb
         );
+        CREATE TABLE erasures (
+            guest_id uuid PRIMARY KEY,
+            erased_at timestamptz NOT NULL,
+            due_at timestamptz,
+            done_at timestamptz
+        );
+        CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
         CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
         CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);
         ALTER TABLE card_sessions ADD COLUMN opened_at timestamptz;

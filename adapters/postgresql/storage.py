@@ -71,6 +71,11 @@ class PostgresqlStorage(Storage):
             )
 
     @override
+    def overwrite_deleted(self) -> None:
+        # PostgreSQL overwrites dead rows and its log in its own time.
+        pass
+
+    @override
     def close(self) -> None:
         self._connections.close()
 

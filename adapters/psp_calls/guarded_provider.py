@@ -111,6 +111,13 @@ class GuardedProvider(PaymentProvider):
             psp.discard(merchant_account, guest_reference, token)
 
     @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        with self._call(merchant_account, "forget_guest") as psp:
+            psp.forget_guest(merchant_account, guest_reference)
+
+    @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         # No call is made, and the webhook secret shows which merchant it belongs to.
         with self._naming_this_psp():

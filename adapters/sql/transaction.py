@@ -20,6 +20,9 @@ class Dialect:
     among_centers: str
     """The condition that the column before it is in `:centers`, a list."""
 
+    among_guests: str
+    """The condition that the column before it is in `:guests`, a list."""
+
     order_of_creation: str
     """The column that orders rows with the same time."""
 

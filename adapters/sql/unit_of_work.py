@@ -6,6 +6,7 @@ from adapters.sql.repositories.access import SqlAccessTokens
 from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlConsents, SqlDiscards
 from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
+from adapters.sql.repositories.erasures import SqlErasures
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.products import SqlProducts
@@ -31,6 +32,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
         evidence=SqlEvidenceLog(transaction),
+        erasures=SqlErasures(transaction),
         idempotency_keys=SqlIdempotencyKeys(transaction),
         accounts=SqlAccounts(transaction),
         consents=SqlConsents(transaction),

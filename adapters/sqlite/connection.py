@@ -48,6 +48,7 @@ QUEUE_FULL_SECONDS: Final = 0.5
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
     among_centers="IN (SELECT value FROM json_each(:centers))",
+    among_guests="IN (SELECT value FROM json_each(:guests))",
     order_of_creation="rowid",
     # A write transaction locks the whole database.
     skip_locked="",
@@ -260,6 +261,24 @@ class Connections:
         finally:
             mine.is_in_transaction = False
 
+    def empty_log(self) -> None:
+        """Move the write-ahead log into the file, and cut it to no length.
+
+        Raises ServiceUnavailable while another connection uses it.
+        """
+        with translated(self._path):
+            if not self._acquire_write_lock(self._busy_timeout_seconds):
+                raise ServiceUnavailable
+            try:
+                db = self._writer = self._writer or self._connect(writing=True)
+                until = time.monotonic() + self._busy_timeout_seconds
+                while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    if time.monotonic() > until:
+                        raise ServiceUnavailable
+                    time.sleep(POLL_SECONDS)
+            finally:
+                self._write_lock.release()
+
     def close(self) -> None:
         """Close all connections; no transaction may be open.
 
@@ -328,6 +347,8 @@ class Connections:
         if writing:
             db.execute("PRAGMA query_only=OFF")
             db.execute("PRAGMA busy_timeout=0")
+            # What is deleted is overwritten with zeros, so that an erased guest is not in the file.
+            db.execute("PRAGMA secure_delete=ON")
         return db
 
 

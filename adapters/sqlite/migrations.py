@@ -472,6 +472,14 @@ def m006_records_for_operators(db: Database) -> None:
         key="entry_id",
         optional={"details"},
     )
+    _create(
+        db,
+        "erasures",
+        {"guest_id": str, "erased_at": str, "due_at": str, "done_at": str},
+        key="guest_id",
+        optional={"due_at", "done_at"},
+    )
+    db.execute("CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL")
     db.table("audit_entries").create_index(["happened_at", "entry_id"])
     db.table("audit_entries").create_index(["about", "happened_at", "entry_id"])
     for table, column in (

@@ -62,5 +62,10 @@ class SqliteStorage(Storage):
             raise ServiceUnavailable from FileUnusable(self._path, error)
 
     @override
+    def overwrite_deleted(self) -> None:
+        # The file itself has nothing left: `secure_delete` is on.
+        self._connections.empty_log()
+
+    @override
     def close(self) -> None:
         self._connections.close()

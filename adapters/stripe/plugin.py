@@ -113,7 +113,7 @@ def _live_setting(settings: StripeSettings) -> str | None:
 PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
-    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH),
+    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH, forgets_guests=True),
     account_settings=ACCOUNT_SETTINGS,
     settings=(API_BASE_SETTING,),
     read=read,

@@ -183,6 +183,13 @@ class StripeProvider(PaymentProvider):
                 log.warning("stripe_discard_ended", account=merchant_account)
 
     @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        with self._call(merchant_account) as call, suppress(NotFound):
+            call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
+
+    @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
         keys = keys_of(self._accounts, account)

@@ -31,6 +31,7 @@ class Action(StrEnum):
     SESSIONS_CANCELLED = "sessions.cancelled"
     IMPORT_BEGUN = "import.begun"
     IMPORT_COMPLETED = "import.completed"
+    GUEST_ERASED = "guest.erased"
     GUEST_EXPORTED = "guest.exported"
     PERSONAL_DATA_SHOWN = "personal_data.shown"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -108,7 +108,13 @@ class Discards(Protocol):
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Delete a discard, because the token is stored after all."""
+        """Delete a discard: its token is stored after all, or its guest was erased."""
+        ...
+
+    def of_guest(
+        self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
+    ) -> Sequence[Discard]:
+        """Return the discards of a guest at a PSP, done or not. Locks nothing."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

@@ -79,6 +79,10 @@ class Guests(Protocol):
         """Store a guest that exists."""
         ...
 
+    def remove(self, guest_id: GuestId) -> None:
+        """Delete a guest, if there is one."""
+        ...
+
     def put_many(self, guests: Iterable[Guest]) -> None:
         """Store guests, and update those that exist."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from domain.errors import GuestNotFound
 from domain.guests.guest import Guest, parse_guest_id
 from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
 from domain.storage import AlreadyStored, Storage, WriteUnit
@@ -16,7 +17,8 @@ class PutGuest:
 
     Creating needs `guests:add`, changing `guests:edit`. Repeating a request changes nothing and
     needs either of them. A guest belongs to no center, so a caller that is limited to centers may
-    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField.
+    do neither. Raises UserNotAuthorized, GuestIdNotUsable or InvalidField, and GuestNotFound for the
+    id of a guest who was erased.
     """
 
     storage: Storage
@@ -32,6 +34,8 @@ class PutGuest:
         )
 
         def put(unit: WriteUnit) -> None:
+            if unit.erasures.get(guest.id) is not None:
+                raise GuestNotFound
             stored = unit.guests.get(guest.id)
             if stored == guest:
                 return

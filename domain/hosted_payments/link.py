@@ -63,6 +63,7 @@ def session_of_link(storage: Storage, token_id: str) -> CardSession:
     known_id = plain_uuid(token_id)
     with storage.read() as unit:
         session = unit.sessions.get(TokenId(known_id)) if known_id else None
-    if session is None:
+    # A session of an erased guest leads nowhere.
+    if session is None or not session.redirect_uri:
         raise LinkUnknown
     return session

@@ -108,6 +108,10 @@ class HostedPageRequest:
         """The key under which the PSP creates this page once, however often it is called."""
         return f"{self.token_id}:{self.attempt}"
 
+    def without_personal_data(self) -> HostedPageRequest:
+        """Return the request without the guest's name and addresses, once its page is over."""
+        return replace(self, guest_name="", guest_email=None, billing_info=None)
+
     @property
     def prefill(self) -> Prefill:
         """Whose details the request has."""

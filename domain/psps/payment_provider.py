@@ -126,6 +126,18 @@ class PaymentProvider(Protocol):
         """Delete a stored token at the PSP. A token that is gone or unknown is fine."""
         ...
 
+    def forget_guest(
+        self,
+        merchant_account: MerchantAccount,  # noqa: ARG002 - a PSP that can needs it
+        guest_reference: GuestReference,  # noqa: ARG002 - as above
+    ) -> None:
+        """Delete a guest at the PSP, with the cards and whatever it knows of the person.
+
+        A guest who is gone or unknown is fine. A PSP that cannot do this does nothing, as its
+        capabilities say.
+        """
+        return
+
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook over its raw bytes, and return a notice for each session in it.
 

@@ -30,6 +30,10 @@ class GuestReferences(Protocol):
         """Store a reference; it replaces the one before."""
         ...
 
+    def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:
+        """Delete the references of a guest at a merchant account."""
+        ...
+
 
 class MerchantIdentities(Protocol):
     """The merchant whose keys each merchant account had when it was first used."""

@@ -287,6 +287,11 @@ class CardSession:
         """Return whether the session was started more than 24 hours ago."""
         return now - self.created_at > DAY
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended: the PSP is not asked about it any more."""
+        return self.status is not SessionStatus.OPEN
+
     def needs_click(self, now: datetime) -> bool:
         """Return whether a guest must confirm that the link is to be opened.
 
@@ -365,6 +370,18 @@ class CardSession:
             expires_at=min(self.expires_at, now),
             due_at=now,
         )
+
+    def without_personal_data(self) -> CardSession:
+        """Return the session without what it tells of the guest, and is not needed to end it.
+
+        Until then its page is found at the PSP by the parameters with which it was made.
+        """
+        if not self.is_over:
+            return replace(self, billing_info=None)
+        attempt = self.attempt
+        if attempt is not None:
+            attempt = replace(attempt, request=attempt.request.without_personal_data())
+        return replace(self, billing_info=None, attempt=attempt, redirect_uri="")
 
     def keeping_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
         """Keep the `due_at` of a webhook or a return that came between `since` and `current`.
@@ -502,6 +519,10 @@ class CardSessions(Protocol):
         """Return the open sessions of a caller that are not cancelled yet; locks nothing."""
         ...
 
+    def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
+        """Return every session of a guest, whatever its state; locks nothing."""
+        ...
+
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
@@ -563,6 +584,10 @@ class EvidenceLog(Protocol):
 
     def of(self, token_id: TokenId) -> Sequence[Evidence]:
         """Return the evidence on a session, oldest first."""
+        ...
+
+    def remove(self, token_id: TokenId) -> None:
+        """Delete the evidence on a session."""
         ...
 
 

@@ -26,6 +26,7 @@ from entrypoints.worker.reports import CardTestingLog, WorkLog
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
 """Also for notices. They wait for a steady clock, which a new process does not have at once."""
+FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
 
 log = structlog.get_logger()
@@ -78,6 +79,7 @@ class Worker:
             threads_per_target=1,
             chores=[
                 Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
+                Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
                 Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
             ],
         )

@@ -72,6 +72,12 @@ class WatchedStorage(Storage):
         self._storage.check()
 
     @override
+    def overwrite_deleted(self) -> None:
+        self._watcher("storage.overwrite_deleted", Moment.BEFORE)
+        self._storage.overwrite_deleted()
+        self._watcher("storage.overwrite_deleted", Moment.AFTER)
+
+    @override
     def close(self) -> None:
         self._storage.close()
 

@@ -107,5 +107,11 @@ class LastingTokens(PaymentProvider):
                 self._provider.discard(merchant_account, guest_reference, card.token)
 
     @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        self._provider.forget_guest(merchant_account, guest_reference)
+
+    @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         return self._provider.read_webhook(delivery)

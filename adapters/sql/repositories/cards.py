@@ -19,6 +19,7 @@ from domain.identifiers import (
     CardToken,
     CenterId,
     GuestId,
+    GuestReference,
     MerchantAccount,
     ProviderName,
     PspAccount,
@@ -208,6 +209,17 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
             provider=discard.provider,
             merchant_account=discard.merchant_account,
             token=discard.token,
+        )
+
+    @override
+    def of_guest(
+        self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
+    ) -> Sequence[Discard]:
+        return _DISCARDS.find(
+            self._transaction,
+            "WHERE provider = :provider AND merchant_account = :merchant_account "
+            "AND guest_reference = :reference",
+            {"provider": provider, "merchant_account": merchant_account, "reference": reference},
         )
 
     @override

@@ -49,6 +49,15 @@ class SqlGuestReferences(Repository, GuestReferences):
             {**guest._asdict(), "reference": reference},
         )
 
+    @override
+    def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:
+        for table in ("psp_guests", "guest_references"):
+            self._transaction.execute(
+                f"DELETE FROM {table} WHERE provider = :provider "
+                "AND merchant_account = :merchant_account AND guest_id = :guest_id",
+                {**psp_account._asdict(), "guest_id": guest_id},
+            )
+
 
 class SqlMerchantIdentities(Repository, MerchantIdentities):
     """The identity at the PSP behind each merchant account's keys."""

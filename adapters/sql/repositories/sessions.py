@@ -162,6 +162,13 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
+    def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
+        found = self._transaction.execute(
+            "SELECT token_id FROM card_sessions WHERE guest_id = :guest_id", {"guest_id": guest_id}
+        )
+        return [token_id for (token_id,) in found.fetchall()]
+
+    @override
     def page(
         self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
     ) -> Page[CardSession]:
@@ -336,6 +343,12 @@ class SqlEvidenceLog(Repository, EvidenceLog):
             self._transaction,
             f"WHERE token_id = :token_id ORDER BY received_at, {self._dialect.order_of_creation}",
             {"token_id": token_id},
+        )
+
+    @override
+    def remove(self, token_id: TokenId) -> None:
+        self._transaction.execute(
+            "DELETE FROM evidence WHERE token_id = :token_id", {"token_id": token_id}
         )
 
 

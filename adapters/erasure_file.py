@@ -1,0 +1,46 @@
+"""The file that remembers erased guests, outside the backups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from typing_extensions import override
+
+from domain.erasure.erasure import ErasureFile
+from domain.errors import ServiceUnavailable
+from domain.identifiers import GuestId, plain_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class TextErasureFile(ErasureFile):
+    """Lines of a guest's id and a time, at `path`; None remembers nothing."""
+
+    path: Path | None
+
+    @override
+    def note(self, guest_id: GuestId, now: datetime) -> None:
+        if self.path is None:
+            return
+        try:
+            # Opened to append, so that lines of other processes stay whole.
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, f"{guest_id} {now.isoformat()}\n".encode())
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise ServiceUnavailable from error
+
+    @override
+    def guest_ids(self) -> Collection[GuestId]:
+        """Return every guest in it. Raises OSError; ignores what is no line of it."""
+        if self.path is None or not self.path.exists():
+            return frozenset()
+        lines = self.path.read_text(errors="replace").splitlines()
+        found = (plain_uuid(line.partition(" ")[0]) for line in lines)
+        return frozenset(GuestId(guest_id) for guest_id in found if guest_id)

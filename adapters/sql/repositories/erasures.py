@@ -1,0 +1,43 @@
+"""Erasures of guests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from adapters.sql.repositories.repository import ById
+from adapters.sql.rows import Rows
+from domain.erasure.erasure import Erasure, Erasures
+from domain.identifiers import GuestId
+from domain.retries import MAX_BACKOFF, latest_due
+
+_ERASURES = Rows("erasures", Erasure, key=("guest_id",))
+
+
+class SqlErasures(ById[GuestId, Erasure], Erasures):
+    """The erasures of guests."""
+
+    _rows = _ERASURES
+    _is_locked = True
+
+    @override
+    def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
+        found = self._transaction.execute(
+            f"SELECT guest_id FROM erasures WHERE guest_id {self._dialect.among_guests}",
+            {"guests": sorted(guest_ids)},
+        )
+        return frozenset(GuestId(guest_id) for (guest_id,) in found.fetchall())
+
+    @override
+    def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
+        return _ERASURES.find_readable(
+            self._transaction,
+            "WHERE due_at <= :now OR due_at > :latest ORDER BY due_at, guest_id LIMIT :at_most",
+            {
+                "now": now,
+                "latest": latest_due(now, longest_wait=MAX_BACKOFF),
+                "at_most": at_most,
+            },
+        )

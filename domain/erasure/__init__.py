@@ -1,0 +1,1 @@
+"""Erasing guests: the right to erasure (GDPR, article 17)."""

@@ -1,0 +1,45 @@
+"""End what is under way for an erased guest, and blank what is known of the person."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from domain.cards.account import AccountFilter
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.cards.note_account_event import note_account_event
+from domain.events.event import EventType
+from domain.identifiers import GuestId
+from domain.outside import Ids
+from domain.storage import WriteUnit
+
+MAX_ACCOUNTS = 10_000
+"""More than a guest ever has."""
+
+
+def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -> bool:
+    """End the guest's open sessions, remove the cards, and blank what is not needed to do so.
+
+    A session that is not over keeps what its PSP is asked with: the page's parameters, evidence, and
+    `redirect_uri`. Return whether all sessions are over. May be called again. The caller commits.
+    """
+    are_over = True
+    for token_id in sorted(unit.sessions.of_guest(guest_id)):
+        session = unit.sessions.get(token_id)
+        if session is None:
+            continue
+        blank = session.cancelled(now).without_personal_data()
+        if blank != session:
+            unit.sessions.update(blank)
+        if blank.is_over:
+            unit.evidence.remove(token_id)
+        are_over = are_over and blank.is_over
+    active = AccountFilter(guest_id=guest_id, are_removed=False)
+    centers = {account.center_id for account in unit.accounts.search(active, limit=MAX_ACCOUNTS)}
+    for center_id in sorted(centers):
+        for account in unit.accounts.active_at(guest_id, center_id):
+            removed = account.removed(now)
+            unit.accounts.update(removed)
+            note_discard(unit, UnkeptToken.of(account), now=now)
+            note_account_event(unit, ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+    return are_over

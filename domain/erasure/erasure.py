@@ -1,0 +1,78 @@
+"""Guests who were erased, and whether anything of them is left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from domain.identifiers import GuestId
+from domain.retries import next_retry
+
+REQUESTS_END_WITHIN: Final = timedelta(minutes=1)
+"""A request that has read the guest before the erasure has stored what it stores by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """The erasure of a guest. It is kept for good, so that no guest comes back under the id.
+
+    `due_at` is when the worker looks next what is left. It is None once nothing is, since `done_at`.
+    """
+
+    guest_id: GuestId
+    erased_at: datetime
+    due_at: datetime | None
+    done_at: datetime | None = None
+
+    def may_be_done(self, now: datetime) -> bool:
+        """Return whether no request can store anything of the guest any more."""
+        return now >= self.erased_at + REQUESTS_END_WITHIN
+
+    def looked_at(self, now: datetime) -> Erasure:
+        """Note that something is left: in a session under way, or at a PSP that does not respond."""
+        return replace(self, due_at=next_retry(self.erased_at, now))
+
+    def done(self, now: datetime) -> Erasure:
+        """Note that nothing is left."""
+        return replace(self, due_at=None, done_at=now)
+
+
+class Erasures(Protocol):
+    """The erasures of guests, by the guest's id."""
+
+    def add(self, erasure: Erasure) -> None:
+        """Store an erasure. Raises AlreadyStored when the guest was erased before."""
+        ...
+
+    def get(self, guest_id: GuestId) -> Erasure | None:
+        """Return the erasure of a guest, or None. A write unit locks it."""
+        ...
+
+    def update(self, erasure: Erasure) -> None:
+        """Store an erasure that exists."""
+        ...
+
+    def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
+        """Return those of these guests who were erased."""
+        ...
+
+    def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
+        """Return erasures that are due, those first that have been due the longest."""
+        ...
+
+
+class ErasureFile(Protocol):
+    """A file outside the backups that names the guests who were erased.
+
+    A backup that is restored brings back who was erased since; this file does not forget them.
+    """
+
+    def note(self, guest_id: GuestId, now: datetime) -> None:
+        """Add a guest, on disk before this returns. Raises ServiceUnavailable."""
+        ...
+
+    def guest_ids(self) -> Collection[GuestId]:
+        """Return every guest in it."""
+        ...

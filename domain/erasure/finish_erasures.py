@@ -1,0 +1,122 @@
+"""Finish erasures: have PSPs forget the guest, then blank what was needed for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from domain.cards.account import AccountFilter
+from domain.erasure.blank import MAX_ACCOUNTS, end_and_blank
+from domain.erasure.erasure import Erasure
+from domain.identifiers import CardToken, GuestId, GuestReference, PspAccount
+from domain.outside import Clock, Ids
+from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+MAX_PER_CALL: Final = 100
+
+
+class _AtPsp(NamedTuple):
+    """A guest at a PSP."""
+
+    psp_account: PspAccount
+    reference: GuestReference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishErasures:
+    """Use case: do what is left of the erasures that are due.
+
+    Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
+    guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
+    the database. What cannot be done now is due again later. May be called at any time, by several
+    processes at once. Raises ServiceUnavailable.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+    ids: Ids
+
+    def __call__(self) -> None:
+        with self.storage.read() as unit:
+            due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
+        for erasure in due:
+            self._finish(erasure)
+
+    def _finish(self, erasure: Erasure) -> None:
+        guest_id, now = erasure.guest_id, self.clock.now()
+
+        def end(unit: WriteUnit) -> bool:
+            are_over = end_and_blank(unit, self.ids, guest_id, now)
+            unit.erasures.update(erasure.looked_at(now))
+            unit.commit()
+            return are_over
+
+        are_over = self.storage.transact(end)
+        with self.storage.read() as unit:
+            at_psps = _at_psps(unit, guest_id)
+            is_discarding = any(
+                discard.done_at is None
+                for guest in at_psps
+                for discard in unit.discards.of_guest(*guest.psp_account, guest.reference)
+            )
+        if are_over and not is_discarding and erasure.may_be_done(now) and self._forget(at_psps):
+            self.storage.transact(lambda unit: _blank_the_rest(unit, guest_id, at_psps))
+            self.storage.overwrite_deleted()
+            self.storage.transact(lambda unit: _note_done(unit, erasure.done(self.clock.now())))
+
+    def _forget(self, at_psps: set[_AtPsp]) -> bool:
+        """Have each PSP forget the guest; return whether all have."""
+        try:
+            for psp_account, reference in sorted(at_psps):
+                self.providers[psp_account.provider].forget_guest(
+                    psp_account.merchant_account, reference
+                )
+        except (ProviderUnavailable, ProviderRefused):
+            return False
+        return True
+
+
+def _at_psps(unit: UnitOfWork, guest_id: GuestId) -> set[_AtPsp]:
+    """Return every reference of the guest at any PSP."""
+    sessions = [
+        session
+        for token_id in unit.sessions.of_guest(guest_id)
+        if (session := unit.sessions.get(token_id)) is not None
+    ]
+    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS)
+    found = {
+        *(_AtPsp(account.psp_account, account.guest_reference) for account in accounts),
+        *(
+            _AtPsp(session.configuration.psp_account, session.attempt.page.guest_reference)
+            for session in sessions
+            if session.attempt is not None and session.attempt.page is not None
+        ),
+        *(_AtPsp(*known) for known in unit.guest_references.of(guest_id)),
+    }
+    return {guest for guest in found if guest.reference}
+
+
+def _blank_the_rest(unit: WriteUnit, guest_id: GuestId, at_psps: set[_AtPsp]) -> None:
+    """Blank references and tokens, which no PSP knows any more, and where the guest came from."""
+    for token_id in sorted(unit.sessions.of_guest(guest_id)):
+        session = unit.sessions.get(token_id)
+        if session is not None:
+            unit.sessions.update(replace(session, attempt=None, redirect_uri=""))
+    for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS):
+        unit.accounts.update(
+            replace(
+                account, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
+            )
+        )
+    for psp_account, reference in sorted(at_psps):
+        for discard in unit.discards.of_guest(*psp_account, reference):
+            unit.discards.remove(discard)
+        unit.guest_references.remove(guest_id, psp_account)
+    unit.commit()
+
+
+def _note_done(unit: WriteUnit, erasure: Erasure) -> None:
+    unit.erasures.update(erasure)
+    unit.commit()

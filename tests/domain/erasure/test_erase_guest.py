@@ -1,0 +1,241 @@
+"""Erasing a guest: what goes at once, what goes once the PSP has answered, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.audit.entry import Action
+from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
+from domain.identifiers import GuestId
+from domain.permissions import Permission
+from domain.sessions.session import SessionStatus
+from tests.builders import CENTER_ID, a_guest
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+
+NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
+GUEST = a_guest(first_name=NAME, last_name="Ohnesorg", email=EMAIL)
+BILLING = {
+    "first_name": NAME,
+    "last_name": "Ohnesorg",
+    "email": EMAIL,
+    "address1": f"{STREET} 12",
+    "city": "Karlsruhe",
+    "zipcode": "76133",
+    "country_code": "DE",
+}
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An installation whose guest has an unusual name."""
+    erasures = {"CARDONFILE_ERASURES_FILE": str(tmp_path / "erasures.txt")}
+    installation = Installation(tmp_path, **erasures)
+    installation.has_guest(GUEST)
+    yield installation
+    installation.close()
+
+
+def erase(installation: Installation) -> None:
+    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
+
+
+def finish(installation: Installation) -> None:
+    """Do what the worker does, until nothing is left."""
+    for _ in range(4):
+        installation.reconcile_until_idle()
+        installation.container.finish_erasures()()
+        installation.clock.advance(timedelta(minutes=2))
+
+
+def is_done(installation: Installation) -> bool:
+    with installation.storage.read() as unit:
+        erasure = unit.erasures.get(GUEST_ID)
+    assert erasure is not None
+    return erasure.done_at is not None
+
+
+def files_that_hold(folder: Path, *texts: str) -> list[str]:
+    """Return the names of the files that hold one of the texts anywhere, deleted or not."""
+    return sorted(
+        file.name
+        for file in folder.iterdir()
+        if any(text.encode() in file.read_bytes() for text in texts)
+    )
+
+
+def test_the_card_is_removed_and_discarded(installation: Installation) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    erase(installation)
+
+    removed = installation.account(account.account_id)
+    assert removed.removed_at == installation.clock.now()
+    assert not removed.is_default
+    installation.reconcile_until_idle()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_an_open_session_ends_and_its_page_is_closed(installation: Installation) -> None:
+    session = installation.opened_session(billing_info=BILLING)
+    page = installation.page_reference(session)
+    erase(installation)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.psp.page(page).is_over
+
+
+def test_a_card_that_was_typed_before_is_not_stored(installation: Installation) -> None:
+    session = installation.session_with_card()
+    erase(installation)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.FAILED
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_session_that_is_added_meanwhile_ends_too(installation: Installation) -> None:
+    installation.before_next_write(lambda: erase(installation))
+    session = installation.added_session()
+    finish(installation)
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert is_done(installation)
+
+
+def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
+    installation.stored_card(GOOD_CARD, billing_info=BILLING)
+    installation.session_with_card(OTHER_GOOD_CARD, billing_info=BILLING)
+    installation.opened_session(billing_info=BILLING)
+    installation.added_session(billing_info=BILLING)
+    texts = (NAME, "Ohnesorg", EMAIL, STREET)
+    assert len(files_that_hold(tmp_path, *texts)) >= 2
+
+    erase(installation)
+    finish(installation)
+
+    assert is_done(installation)
+    assert files_that_hold(tmp_path, *texts) == []
+
+
+def test_references_and_tokens_go_once_the_psp_has_confirmed(
+    installation: Installation, tmp_path: Path
+) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    traces = (account.token, account.guest_reference, account.fingerprint)
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "forget_guest")
+    erase(installation)
+    finish(installation)
+    assert not is_done(installation)
+    assert installation.account(account.account_id).guest_reference == account.guest_reference
+
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=2))
+    finish(installation)
+
+    assert is_done(installation)
+    assert files_that_hold(tmp_path, *traces) == []
+
+
+def test_while_the_psp_is_away_nothing_is_lost(installation: Installation) -> None:
+    session = installation.session_with_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    erase(installation)
+    finish(installation)
+    assert not is_done(installation)
+    assert len(installation.tokens_at_psp()) == 1
+
+    installation.provider.recover()
+    installation.clock.advance(timedelta(hours=2))
+    finish(installation)
+
+    assert is_done(installation)
+    assert installation.tokens_at_psp() == frozenset()
+    assert installation.session(session.token_id).redirect_uri == ""
+
+
+def test_what_proves_the_payment_stays(installation: Installation) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    erase(installation)
+    finish(installation)
+
+    kept = installation.account(account.account_id)
+    assert (kept.guest_id, kept.created_at, kept.card_logo, kept.last_four) == (
+        *(account.guest_id, account.created_at, account.card_logo, account.last_four),
+    )
+    assert (kept.consent_version, kept.consented_at) == (
+        *(account.consent_version, account.consented_at),
+    )
+
+
+def test_the_id_never_comes_back(installation: Installation) -> None:
+    erase(installation)
+    with pytest.raises(GuestNotFound):
+        erase(installation)
+    with pytest.raises(GuestNotFound):
+        installation.use_cases.put_guest(
+            *(installation.caller,),
+            guest_id=GUEST_ID,
+            first_name="Ada",
+            last_name="Sample",
+            email=None,
+        )
+
+
+def test_a_guest_who_was_deleted_by_hand_is_erased_too(installation: Installation) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    installation.loses("guests")
+    erase(installation)
+    assert installation.account(account.account_id).removed_at is not None
+
+
+def test_it_is_in_the_audit_trail(installation: Installation) -> None:
+    erase(installation)
+    (entry,) = installation.container.list_audit_entries()(about=GUEST_ID)
+    assert (entry.actor, entry.action) == (
+        *(f"caller:{installation.caller.name}", Action.GUEST_ERASED),
+    )
+
+
+def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Installation) -> None:
+    erase(installation)
+    installation.loses("erasures")
+    installation.has_guest(GUEST)
+
+    again = installation.container.erase_again()
+    assert again() == [GUEST_ID]
+    assert again.found() == []
+
+
+def test_without_the_file_nothing_is_erased(installation: Installation, tmp_path: Path) -> None:
+    (tmp_path / "erasures.txt").mkdir()
+    with pytest.raises(ServiceUnavailable):
+        erase(installation)
+    with installation.storage.read() as unit:
+        assert unit.guests.get(GuestId(GUEST_ID)) == GUEST
+
+
+class TestRefusals:
+    def test_a_guest_who_is_not_on_file(self, installation: Installation) -> None:
+        installation.loses("guests")
+        with pytest.raises(GuestNotFound):
+            erase(installation)
+
+    def test_an_id_that_is_none(self, installation: Installation) -> None:
+        with pytest.raises(GuestIdNotUsable):
+            installation.container.erase_guest()(installation.caller, guest_id="12")
+
+    def test_a_caller_without_the_permission(self, installation: Installation) -> None:
+        caller = installation.a_caller(*set(Permission) - {Permission.GUESTS_ERASE})
+        with pytest.raises(UserNotAuthorized):
+            installation.container.erase_guest()(caller, guest_id=GUEST_ID)
+
+    def test_a_caller_limited_to_centers(self, installation: Installation) -> None:
+        caller = installation.a_caller(centers=frozenset({CENTER_ID}))
+        with pytest.raises(UserNotAuthorized):
+            installation.container.erase_guest()(caller, guest_id=GUEST_ID)
