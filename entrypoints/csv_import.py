@@ -19,6 +19,7 @@ from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests.guest import Guest
+from domain.guests.put_guest import put_unless_erased
 from domain.products.own_center import require_own_center
 from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
@@ -65,6 +66,8 @@ class CsvRefused(Exception):
 class CsvImport:
     """The import of one file: `check` reads it, then `store` stores its rows.
 
+    `skipped` counts the rows that were not stored, because their guest was erased.
+
     The rows wait in a temporary database, which SQLite moves to disk when it grows.
     """
 
@@ -73,6 +76,7 @@ class CsvImport:
         self._storage, self._what, self._note_act = storage, what, note_act
         self._kind = KINDS[what]
         self._count = 0
+        self.skipped = 0
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=OFF")
         self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
@@ -111,7 +115,7 @@ class CsvImport:
 
             is_first, is_last = not stored, stored + len(records) == self._count
             try:
-                self._storage.transact(
+                self.skipped += self._storage.transact(
                     partial(self._store, records, is_first=is_first, is_last=is_last)
                 )
             except AlreadyStored as error:
@@ -125,12 +129,13 @@ class CsvImport:
 
     def _store(
         self, records: Sequence[Any], unit: WriteUnit, *, is_first: bool, is_last: bool
-    ) -> None:
-        self._kind.put_many(unit, records)
+    ) -> int:
+        skipped = self._kind.put_many(unit, records) or 0
         if is_first or is_last:
             act = Action.IMPORT_COMPLETED if is_last else Action.IMPORT_BEGUN
             self._note_act(unit, act, self._what, {"rows": self._count})
         unit.commit()
+        return skipped
 
     def close(self) -> None:
         """Delete the temporary database."""
@@ -260,7 +265,7 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 class Kind(Generic[Record]):
     """What can be imported: its columns, how a row is parsed and checked, and where it is stored.
 
-    `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon. `keeps_order`
+    `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon. `keeps_order`
     says that records are stored in the order of the file, not in that of their ids.
     """
 
@@ -268,7 +273,7 @@ class Kind(Generic[Record]):
     columns: Sequence[str]
     parse: Callable[..., Record]
     parse_beside_semicolons: Callable[..., Record]
-    put_many: Callable[[WriteUnit, Sequence[Record]], None]
+    put_many: Callable[[WriteUnit, Sequence[Record]], int | None]
     check: Callable[[UnitOfWork, Record], None] = lambda _, __: None
     keeps_order: bool = False
 
@@ -286,7 +291,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         columns=("id", "first_name", "last_name", "email"),
         parse=Guest.parse,
         parse_beside_semicolons=Guest.parse,
-        put_many=lambda unit, guests: unit.guests.put_many(guests),
+        put_many=put_unless_erased,
     ),
     "products": Kind(
         record=Product,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -9,6 +10,13 @@ from domain.errors import GuestNotFound
 from domain.guests.guest import Guest, parse_guest_id
 from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
 from domain.storage import AlreadyStored, Storage, WriteUnit
+
+
+def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
+    """Store or update guests, except those who were erased; return how many these are."""
+    erased = unit.erasures.among([guest.id for guest in guests])
+    unit.guests.put_many(guest for guest in guests if guest.id not in erased)
+    return sum(guest.id in erased for guest in guests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,9 @@ def import_(what: str, file: Path) -> None:
         raise click.ClickException(
             f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
         ) from error
+    if rows.skipped:
+        click.echo(f"skipped {rows.skipped} guests who were erased", err=True)
+    count -= rows.skipped
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
 
 

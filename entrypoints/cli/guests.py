@@ -1,4 +1,4 @@
-"""`cardonfile guest`: what is on file about a guest."""
+"""`cardonfile guest`: what is on file about a guest, and its erasure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SESSIONS = ("session", "center", "created", "status", "reason")
 
 @click.group()
 def guest() -> None:
-    """Show and export what is on file about a guest.
+    """Show, export and erase what is on file about a guest.
 
     \b
     Example:
@@ -70,6 +70,32 @@ def export(*, guest_id: str) -> None:
     """
     with installation() as container:
         echo_json(container.export_guest()(guest_id))
+
+
+@guest.command()
+@click.argument("guest_id", metavar="ID", required=False)
+@click.option("--again", is_flag=True, help="Erase the guests whom a restored backup brought back.")
+def erase(*, guest_id: str | None, again: bool) -> None:
+    """Erase a guest, for good: names, addresses, cards; here and at the PSPs.
+
+    A running `cardonfile serve` or `work` does what is left at the PSPs. With --again, everybody in
+    CARDONFILE_ERASURES_FILE who is in the database is erased.
+
+    \b
+    Example:
+      cardonfile guest erase 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
+    """
+    if again == (guest_id is not None):
+        raise click.UsageError("give either ID or --again")
+    with installation() as container:
+        if guest_id is not None:
+            container.erase_guest()(None, guest_id=guest_id)
+            click.echo(f"erased {guest_id}")
+            return
+        erased = container.erase_again()()
+        for each in erased:
+            click.echo(f"erased {each}")
+        click.echo(f"erased {len(erased)} guests again")
 
 
 def _session_record(session: CardSession) -> dict[str, object]:

@@ -12,7 +12,7 @@ import click
 
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.centers.center import CenterNotFound
-from domain.errors import GuestNotFound, InvalidField, PaymentAccountNotFound
+from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, PaymentAccountNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
@@ -33,7 +33,7 @@ def installation(
     Errors of the installation and refusals of the domain become sentences.
     """
     with plain_errors(
-        *(CenterNotFound, GuestNotFound, PaymentAccountNotFound),
+        *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
         *(NoSuchSession, SeveralSuchSessions),

@@ -100,7 +100,10 @@ def reconcile() -> None:
         container.clock.add_kwargs(steady_after=timedelta(0))
         rounds = run_until_idle(
             container.reconcile(),
-            chores=[container.notice_expiry(), container.forget_old_records()],
+            chores=[
+                *(container.notice_expiry(), container.forget_old_records()),
+                container.finish_erasures(),
+            ],
         )
         sessions = sum(each.sessions for each in rounds)
         discards = sum(each.discards for each in rounds)

@@ -33,8 +33,7 @@ BILLING = {
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
     """An installation whose guest has an unusual name."""
-    erasures = {"CARDONFILE_ERASURES_FILE": str(tmp_path / "erasures.txt")}
-    installation = Installation(tmp_path, **erasures)
+    installation = Installation(tmp_path, CARDONFILE_ERASURES_FILE=str(tmp_path / "erasures.txt"))
     installation.has_guest(GUEST)
     yield installation
     installation.close()
@@ -101,7 +100,7 @@ def test_a_card_that_was_typed_before_is_not_stored(installation: Installation) 
 
 def test_a_session_that_is_added_meanwhile_ends_too(installation: Installation) -> None:
     installation.before_next_write(lambda: erase(installation))
-    session = installation.added_session()
+    session = installation.add_card()
     finish(installation)
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
@@ -111,8 +110,11 @@ def test_a_session_that_is_added_meanwhile_ends_too(installation: Installation) 
 def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
     installation.stored_card(GOOD_CARD, billing_info=BILLING)
     installation.session_with_card(OTHER_GOOD_CARD, billing_info=BILLING)
-    installation.opened_session(billing_info=BILLING)
-    installation.added_session(billing_info=BILLING)
+    left = installation.opened_session(billing_info=BILLING)
+    installation.use_cases.return_from_hosted_page(
+        token_id=left.token_id, parameters={"state": NAME}
+    )
+    installation.add_card(billing_info=BILLING)
     texts = (NAME, "Ohnesorg", EMAIL, STREET)
     assert len(files_that_hold(tmp_path, *texts)) >= 2
 
