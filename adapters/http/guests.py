@@ -91,7 +91,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         links={"readGuest": SAME_GUEST, "addCard": SAME_GUEST},
         refusals=(
             *BODY_REFUSALS,
-            errors.GuestIdNotUsable(),
+            *GUEST_REFUSALS,
             invalid_line("first_name", max_length=MAX_NAME_LENGTH),
         ),
     ),
@@ -105,7 +105,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "Ends the guest's open sessions, removes the cards, and deletes names and addresses here "
             "and at the PSPs. The id cannot be used again. Tokens that are limited to centers get 403."
         ),
-        parameters=(GUEST_ID,),
+        # Without known guests: what "Try it out" of the page does here cannot be taken back.
+        parameters=(parameter("guest_id", "path", "The guest."),),
         response=Done,
         needs=MAY_ERASE_GUESTS,
         refusals=GUEST_REFUSALS,

@@ -7,7 +7,7 @@ from tests.adapters.http.api import Api, refused
 from tests.builders import CENTER_ID
 from tests.installation import Installation
 
-(PUT_GUEST, _) = OPERATIONS
+(PUT_GUEST, *_) = OPERATIONS
 GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
@@ -54,3 +54,25 @@ def test_permission_comes_before_the_body(installation: Installation) -> None:
     result = viewer.send("PUT", f"/v1/centers/{CENTER_ID}/products/{a_uuid(51)}", body=b"no JSON")
     assert (result.status_code, result.json["message"]) == (403, "User not authorized")
     assert refused(limited.get(f"/api/v1/guests/{GUEST_ID}")) == (403, "User not authorized")
+
+
+def test_an_erased_guest_is_gone_for_good(api: Api) -> None:
+    account = api.installation.stored_card()
+    guest = f"/api/v1/guests/{GUEST_ID}"
+
+    erased = api.send("DELETE", guest)
+
+    assert (erased.status_code, erased.json) == (200, {"success": True, "error": None})
+    for result in (api.get(guest), api.send("DELETE", guest), api.put(guest, ADA)):
+        assert refused(result) == (404, "Guest not found")
+    assert refused(api.get(f"{guest}/accounts"))[0] == 404
+    assert refused(api.get(f"{guest}/accounts/{account.account_id}"))[0] == 404
+
+
+def test_erasing_needs_a_permission_of_its_own_at_every_center(installation: Installation) -> None:
+    for caller in (
+        installation.a_caller(*set(Permission) - {Permission.GUESTS_ERASE}),
+        installation.a_caller(centers=frozenset({CENTER_ID})),
+    ):
+        result = Api(installation, caller).send("DELETE", f"/api/v1/guests/{GUEST_ID}")
+        assert refused(result) == (403, "User not authorized")

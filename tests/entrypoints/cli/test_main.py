@@ -48,6 +48,7 @@ class TestHelp:
             ("guest",),
             ("guest", "show"),
             ("guest", "export"),
+            ("guest", "erase"),
             ("card",),
             ("card", "list"),
             ("card", "remove"),
