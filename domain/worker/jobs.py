@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from domain.cards.discard_tokens import DiscardToken
 from domain.events.deliver_event import Attempt, DeliverEvent, EndpointState
+from domain.events.event import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
 from domain.outside import Clock
 from domain.retries import is_alarming
+from domain.sessions.session import SessionStatus
 from domain.settling.settle_session import SettleSession
 
 Kind: TypeAlias = Literal["sessions", "discards", "events"]
@@ -24,13 +28,32 @@ Target = TypeVar("Target", bound=Hashable)
 """What jobs call, and may hang: a merchant account at its PSP, or an endpoint for events."""
 
 
+class End(StrEnum):
+    """What became of what a job works on."""
+
+    SETTLED = "settled"
+    """A session that has ended, with or without a card."""
+    OPEN = "open"
+    """A session that stays open, although its PSP has responded: its guest may still come."""
+    DISCARDED = "discarded"
+    """A token that its PSP has discarded."""
+    WAITING = "waiting_for_psp"
+    """A session or discard whose PSP has not responded."""
+    DELIVERED = "delivered"
+    """An event that its endpoint has taken."""
+    NOT_DELIVERED = "not_delivered"
+    """An event that its endpoint has not taken."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a job found out about its target.
+    """What a job did, and what it found out about its target.
 
-    `is_silent`: the PSP has not responded for 24 hours. `attempt` is the one to deliver an event.
+    `end` is None if it failed, or another process has done it. `is_silent`: the PSP has not
+    responded for 24 hours. `attempt` is the one to deliver an event.
     """
 
+    end: End | None = None
     is_silent: bool = False
     attempt: Attempt | None = None
 
@@ -65,8 +88,10 @@ def jobs_at_psps(
 
         def settle_it() -> Result:
             session = settle(taken.token_id)
-            unanswered_since = None if session is None else session.unanswered_since
-            return Result(is_silent=is_alarming(unanswered_since, clock.now()))
+            if session is None:
+                return Result()
+            end = End.OPEN if session.status is SessionStatus.OPEN else End.SETTLED
+            return _asked(end, session.unanswered_since, clock.now())
 
         return Job(target=taken.psp_account, do=settle_it)
 
@@ -77,7 +102,8 @@ def jobs_at_psps(
 
         def discard_it() -> Result:
             discard = discard_token(taken)
-            return Result(is_silent=is_alarming(discard.unanswered_since, clock.now()))
+            end = None if discard.done_at is None else End.DISCARDED
+            return _asked(end, discard.unanswered_since, clock.now())
 
         return Job(target=taken.psp_account, do=discard_it)
 
@@ -91,6 +117,21 @@ def jobs_at_endpoints(deliver: DeliverEvent) -> Mapping[Kind, Take[EndpointId]]:
         taken = deliver.take(except_to=except_to)
         if taken is None:
             return None
-        return Job(target=taken.endpoint_id, do=lambda: Result(attempt=deliver(taken)))
+
+        def deliver_it() -> Result:
+            attempt = deliver(taken)
+            if attempt is None:
+                return Result()
+            is_delivered = attempt.delivery.status is DeliveryStatus.DELIVERED
+            end = End.DELIVERED if is_delivered else End.NOT_DELIVERED
+            return Result(end=end, attempt=attempt)
+
+        return Job(target=taken.endpoint_id, do=deliver_it)
 
     return {"events": take_delivery}
+
+
+def _asked(end: End | None, unanswered_since: datetime | None, now: datetime) -> Result:
+    if unanswered_since is not None:
+        end = End.WAITING
+    return Result(end=end, is_silent=is_alarming(unanswered_since, now))

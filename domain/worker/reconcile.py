@@ -16,7 +16,7 @@ from domain.events.deliver_event import Attempt, DeliverEvent
 from domain.identifiers import EndpointId
 from domain.outside import Clock
 from domain.settling.settle_session import SettleSession
-from domain.worker.jobs import Job, Kind, Result, Take, Target, jobs_at_endpoints, jobs_at_psps
+from domain.worker.jobs import End, Job, Kind, Result, Take, Target, jobs_at_endpoints, jobs_at_psps
 
 MAX_PER_ROUND: Final = 100
 
@@ -25,7 +25,7 @@ MAX_PER_ROUND: Final = 100
 class Round:
     """What one round of reconciling did, so far.
 
-    `jobs` counts those that were done, also those that failed. `faults` holds the exceptions of
+    `jobs` counts those that were done, also those that failed, and `ends` what became of them. `faults` holds the exceptions of
     single ones, which are tried again later. `silent` counts those whose PSP has not responded for
     24 hours. `attempts` holds those to deliver events. `away` are the endpoints that get nothing
     more: they did not take an event. `unavailable` is set when work could not be read or written;
@@ -33,6 +33,7 @@ class Round:
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
+    ends: Counter[End] = field(default_factory=Counter)
     faults: list[Exception] = field(default_factory=list)
     silent: int = 0
     attempts: list[Attempt] = field(default_factory=list)
@@ -62,6 +63,7 @@ class Round:
     def note(self, kind: Kind, result: Result) -> None:
         """Count a job, and keep what it found out."""
         self.jobs[kind] += 1
+        self.ends.update([result.end] if result.end else [])
         self.silent += result.is_silent
         self.attempts += [result.attempt] if result.attempt else []
 

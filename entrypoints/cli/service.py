@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import timedelta
 
 import click
@@ -92,6 +93,7 @@ def reconcile() -> None:
       cardonfile reconcile
     """
     with installation() as container:
+        from domain.worker.jobs import End
         from entrypoints.logs import configure_logs
         from entrypoints.worker.run_until_idle import run_until_idle
 
@@ -105,13 +107,16 @@ def reconcile() -> None:
                 container.finish_erasures(),
             ],
         )
-        sessions = sum(each.sessions for each in rounds)
-        discards = sum(each.discards for each in rounds)
+        ends = sum((each.ends for each in rounds), Counter[End]())
         faults = sum(len(each.faults) for each in rounds)
-        click.echo(f"reconciled {sessions} sessions and {discards} discards, {faults} faults")
-        attempts = sum(each.events for each in rounds)
-        if attempts:
-            click.echo(f"tried to deliver {attempts} events")
+        click.echo(
+            f"settled {ends[End.SETTLED]} sessions, discarded {ends[End.DISCARDED]} cards, "
+            f"delivered {ends[End.DELIVERED]} events"
+        )
+        click.echo(
+            f"left {ends[End.OPEN]} sessions open, {ends[End.WAITING]} sessions and discards waiting "
+            f"for their PSP, {ends[End.NOT_DELIVERED]} events not delivered, {faults} faults"
+        )
 
 
 @click.command()

@@ -17,6 +17,7 @@ from domain.identifiers import CenterId, EndpointId
 from domain.outside import Clock
 from domain.sessions.card_testing import FindCardTesting
 from domain.sessions.limit import WINDOW
+from domain.worker.jobs import End
 from domain.worker.reconcile import Round
 from entrypoints.databases import cause_of
 
@@ -118,7 +119,7 @@ def report(done: Round) -> None:
     if done.silent:
         log.error("psp_silent_for_24_hours", silent=done.silent)
     if not done.is_idle:
-        log.info("reconciled", sessions=done.sessions, discards=done.discards, events=done.events)
+        log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
 
 class CardTestingLog:

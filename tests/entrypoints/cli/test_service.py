@@ -20,14 +20,18 @@ DEADLINE_SECONDS = 60
 
 
 def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> None:
-    now = a_session().created_at
+    past = a_session().created_at - timedelta(days=3_650)
     with with_center.storage.write() as unit:
-        unit.sessions.add(a_session(due_at=now, expires_at=now + timedelta(minutes=30)))
+        unit.sessions.add(a_session(due_at=past, expires_at=past))
         unit.commit()
 
     result = with_center.run("reconcile")
 
-    assert result.stdout == "reconciled 1 sessions and 0 discards, 0 faults\n"
+    assert result.stdout == (
+        "settled 1 sessions, discarded 0 cards, delivered 0 events\n"
+        "left 0 sessions open, 0 sessions and discards waiting for their PSP, "
+        "0 events not delivered, 0 faults\n"
+    )
     assert result.exit_code == 0
 
 

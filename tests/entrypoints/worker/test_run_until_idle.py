@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from structlog.testing import capture_logs
 
 from domain.events.event import EventType
 from domain.sessions.session import SessionStatus
+from domain.worker.jobs import End
 from domain.worker.reconcile import MAX_PER_ROUND
 from entrypoints.worker.run_until_idle import run_until_idle
 from tests.event_receiver import EventReceiver
@@ -45,6 +47,46 @@ def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_
         run_until_idle(installation.reconcile)
         assert len(away.received) == 2
     installation.close()
+
+
+def test_what_became_of_the_work_is_in_the_log(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+    with EventReceiver() as taking, EventReceiver() as away:
+        away.status = 503
+        for receiver in (taking, away):
+            installation.container.add_event_endpoint()(
+                url=receiver.url, types=[EventType.ACCOUNT_STORED]
+            )
+        # One has a card, one waits for its guest; another card is to be discarded.
+        installation.removed_card(OTHER_GOOD_CARD)
+        installation.session_with_card()
+        installation.opened_session()
+        installation.clock.advance(timedelta(seconds=30))
+        installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        without_psp = reconciled(installation)
+        installation.provider.recover()
+        installation.clock.advance(timedelta(minutes=1))
+        with_psp = reconciled(installation)
+    installation.close()
+
+    assert without_psp == {"waiting_for_psp": 3, "delivered": 1, "not_delivered": 1}
+    assert with_psp == {
+        "settled": 1,
+        "open": 1,
+        "discarded": 1,
+        "delivered": 1,
+        "not_delivered": 1,
+    }
+
+
+def reconciled(installation: Installation) -> Counter[str]:
+    """Run the command, and return the sums of what its lines say."""
+    with capture_logs() as logs:
+        run_until_idle(installation.reconcile)
+    lines = [line for line in logs if line["event"] == "reconciled"]
+    return Counter(
+        {each.value: total for each in End if (total := sum(line[each.value] for line in lines))}
+    )
 
 
 def test_a_psp_that_is_silent_for_a_day_is_in_the_log(installation: Installation) -> None:
