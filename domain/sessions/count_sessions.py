@@ -40,13 +40,8 @@ class CountSessions:
         since = time_before(self.clock.now(), within)
         counted: Counter[tuple[str, Result, str | None]] = Counter()
         with self.storage.read() as unit:
-            for group, facts, sessions in unit.sessions.count(by, since=since):
+            for (group, facts), sessions in unit.sessions.count(by, since=since).items():
                 counted[group, result_of(facts), facts.failure] += sessions
+        results = [CountedResult(*key, sessions) for key, sessions in counted.items()]
         order = list(Result)
-        return [
-            CountedResult(*key, sessions)
-            for key, sessions in sorted(
-                counted.items(),
-                key=lambda each: (each[0][0], order.index(each[0][1]), each[0][2] or ""),
-            )
-        ]
+        return sorted(results, key=lambda it: (it.group, order.index(it.result), it.reason or ""))

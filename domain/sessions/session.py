@@ -166,17 +166,6 @@ class SessionFacts(NamedTuple):
     is_renewal: bool
 
 
-class CountedSessions(NamedTuple):
-    """How many sessions of a group have these facts.
-
-    The group is the id of a center, or PSP and merchant account as `fake/default`; "" is for all.
-    """
-
-    group: str
-    facts: SessionFacts
-    sessions: int
-
-
 class DueSession(NamedTuple):
     """A session that is due, and the merchant account that is asked about it."""
 
@@ -543,8 +532,13 @@ class CardSessions(Protocol):
         """
         ...
 
-    def count(self, by: CountedBy | None, *, since: datetime) -> Sequence[CountedSessions]:
-        """Count the sessions created since then, by group and facts. Reads each of them."""
+    def count(
+        self, by: CountedBy | None, *, since: datetime
+    ) -> Mapping[tuple[str, SessionFacts], int]:
+        """Count the sessions created since then, by group and facts. Reads each of them.
+
+        A group is the id of a center, or PSP and merchant account as `fake/default`; or "" for all.
+        """
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

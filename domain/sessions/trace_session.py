@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from domain.cards.account import Account
 from domain.errors import InvalidField
 from domain.events.event import EventDelivery
 from domain.identifiers import SHOWN_OF_TOKENS, plain_uuid
@@ -43,9 +42,8 @@ class WaitsFor(StrEnum):
     PSP = "the PSP, to respond"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """Something that happened in the life of a session. `details` say more, each in a word."""
+class Step(NamedTuple):
+    """Something that happened in the life of a session. `details` say more; None is left out."""
 
     happened_at: datetime
     name: str
@@ -84,35 +82,25 @@ class TraceSession:
             if len(found) > 1:
                 raise SeveralSuchSessions
             (session,) = found
-            account = unit.accounts.get(session.account_id) if session.account_id else None
             refused = [
                 card for card in unit.refused_cards.of(session.token_id) if card.is_refused_by_psp
             ]
+            account = unit.accounts.get(session.account_id) if session.account_id else None
             deliveries = unit.event_deliveries.of_session(
                 session.token_id, since=session.created_at
             )
-        result = _result(session, account, refused)
-        steps = _steps(session, result, refused, deliveries)
-        return Trace(
-            session=session,
-            result=result,
-            steps=sorted(steps, key=lambda step: step.happened_at),
-            waits_for=_waits_for(session),
+        result = result_of(
+            SessionFacts(
+                status=session.status,
+                failure=session.failure.type if session.failure else None,
+                is_opened=session.attempt is not None,
+                has_refused_card=bool(refused),
+                is_unanswered=session.unanswered_since is not None,
+                is_renewal=account is not None and account.token_id != session.token_id,
+            )
         )
-
-
-def _result(
-    session: CardSession, account: Account | None, refused: Sequence[RefusedCard]
-) -> Result:
-    facts = SessionFacts(
-        status=session.status,
-        failure=session.failure.type if session.failure else None,
-        is_opened=session.attempt is not None,
-        has_refused_card=bool(refused),
-        is_unanswered=session.unanswered_since is not None,
-        is_renewal=account is not None and account.token_id != session.token_id,
-    )
-    return result_of(facts)
+        steps = _steps(session, result, refused, deliveries)
+        return Trace(session=session, result=result, steps=steps, waits_for=_waits_for(session))
 
 
 def _steps(
@@ -120,46 +108,43 @@ def _steps(
     result: Result,
     refused: Sequence[RefusedCard],
     deliveries: Sequence[EventDelivery],
-) -> Iterator[Step]:
-    yield Step(happened_at=session.created_at, name="created", details={"caller": session.caller})
-    if session.attempt is not None:
-        # An earlier release has kept no time but that of the latest attempt.
-        opened_at = session.opened_at or session.attempt.request.begun_at
-        yield Step(
-            happened_at=opened_at, name="opened", details={"pages": session.attempt.request.attempt}
-        )
-    for card in refused:
-        yield Step(
-            happened_at=card.refused_at,
-            name="card_refused",
-            details={"code": card.code, "page": card.attempt},
-        )
-    if session.returned_at is not None:
-        yield Step(happened_at=session.returned_at, name="returned", details={})
-    if session.cancelled_at is not None:
-        yield Step(happened_at=session.cancelled_at, name="cancelled", details={})
-    if session.ended_at is not None:
-        yield Step(happened_at=session.ended_at, name=session.status, details=_end(session, result))
-    for delivery in deliveries:
-        yield Step(
-            happened_at=delivery.event.occurred_at,
-            name=delivery.event.type,
-            details={
-                "endpoint": delivery.endpoint_id,
-                "delivery": delivery.status,
-                "attempts": delivery.attempts,
-                "result": delivery.last_result,
-                "event": delivery.event.event_id,
-            },
-        )
-
-
-def _end(session: CardSession, result: Result) -> Mapping[str, object]:
-    if session.failure is not None:
-        return {"result": result, "reason": session.failure.type}
-    if session.account_id is not None:
-        return {"result": result, "account": session.account_id}
-    return {"result": result}
+) -> Sequence[Step]:
+    request = session.attempt.request if session.attempt else None
+    # An earlier release has kept no time but that of the latest attempt.
+    opened_at = session.opened_at or (request.begun_at if request else None)
+    reason = session.failure.type if session.failure else None
+    end = {"result": result, "reason": reason, "account": session.account_id}
+    steps: Sequence[tuple[datetime | None, str, Mapping[str, object]]] = [
+        (session.created_at, "created", {"caller": session.caller}),
+        (opened_at, "opened", {"pages": request and request.attempt}),
+        *(
+            (card.refused_at, "card_refused", {"code": card.code, "page": card.attempt})
+            for card in refused
+        ),
+        (session.returned_at, "returned", {}),
+        (session.cancelled_at, "cancelled", {}),
+        (session.ended_at, session.status, end),
+        *(
+            (
+                each.event.occurred_at,
+                each.event.type,
+                {
+                    "event": each.event.event_id,
+                    "endpoint": each.endpoint_id,
+                    "delivery": each.status,
+                    "attempts": each.attempts,
+                    "response": each.last_result,
+                },
+            )
+            for each in deliveries
+        ),
+    ]
+    happened = [
+        Step(time, name, {word: value for word, value in details.items() if value is not None})
+        for time, name, details in steps
+        if time is not None
+    ]
+    return sorted(happened, key=lambda step: step.happened_at)
 
 
 def _waits_for(session: CardSession) -> WaitsFor | None:

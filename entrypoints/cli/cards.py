@@ -8,7 +8,7 @@ import click
 
 from domain.cards.account import Account
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import Duration, echo_records, json_option
+from entrypoints.cli.terminal import Duration, echo_records, json_option, limit_option
 
 _MONTH = click.DateTime(formats=["%Y-%m"])
 
@@ -39,13 +39,7 @@ def card() -> None:
     "--added-since", "added_within", type=Duration(), metavar="AGO", help="Only those added since."
 )
 @click.option("--removed", is_flag=True, help="Those that were removed instead.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="How many at most.",
-)
+@limit_option
 @json_option
 def list_(
     *,

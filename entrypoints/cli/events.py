@@ -9,7 +9,7 @@ import click
 
 from domain.events.event import DeliveryCounts, EventType
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import echo_records, json_option, listed
+from entrypoints.cli.terminal import echo_records, json_option, limit_option, listed
 
 
 @click.group()
@@ -127,13 +127,7 @@ def roll_secret(endpoint_id: str) -> None:
 
 @events.command("deliveries")
 @click.option("--failed", is_flag=True, help="Only those that are not tried any more.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="How many at most.",
-)
+@limit_option
 @json_option
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     """List deliveries, newest first. They are kept for 30 days, and while they are due.

@@ -17,6 +17,7 @@ from entrypoints.cli.terminal import (
     echo_json,
     echo_records,
     json_option,
+    limit_option,
 )
 
 
@@ -46,13 +47,7 @@ def session() -> None:
     metavar="AGO",
     help="Only those created since.  [default: 7d, or any time with --guest or --center]",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="How many at most.",
-)
+@limit_option
 @json_option
 def list_(
     *,

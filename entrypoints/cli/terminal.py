@@ -17,6 +17,14 @@ json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
 
+limit_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many at most.",
+)
+
 personal_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
     "--personal",
     is_flag=True,

@@ -40,7 +40,6 @@ from domain.sessions.session import (
     CardSession,
     CardSessions,
     CountedBy,
-    CountedSessions,
     DueSession,
     EvidenceLog,
     IdempotencyKeys,
@@ -205,7 +204,9 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         )
 
     @override
-    def count(self, by: CountedBy | None, *, since: datetime) -> Sequence[CountedSessions]:
+    def count(
+        self, by: CountedBy | None, *, since: datetime
+    ) -> Mapping[tuple[str, SessionFacts], int]:
         found = self._transaction.execute(
             f"SELECT {_GROUPS[by]}, status, coalesce(failure ->> 'type', failure ->> 'message'), "
             "attempt IS NOT NULL, status = 'expired' AND EXISTS (SELECT 1 FROM refused_cards AS r "
@@ -216,14 +217,10 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "GROUP BY 1, 2, 3, 4, 5, 6, 7",
             {"since": since},
         )
-        return [
-            CountedSessions(
-                group=str(group),
-                facts=SessionFacts(SessionStatus(status), failure, *map(bool, others)),
-                sessions=sessions,
-            )
+        return {
+            (str(group), SessionFacts(SessionStatus(status), failure, *map(bool, others))): sessions
             for group, status, failure, *others, sessions in found.fetchall()
-        ]
+        }
 
     @override
     def take_due(

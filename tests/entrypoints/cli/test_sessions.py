@@ -199,7 +199,6 @@ def test_the_life_of_a_session_is_shown_in_order(
         "endpoint": endpoint,
         "delivery": "pending",
         "attempts": 0,
-        "result": None,
         "event": told["details"]["event"],
     }
     assert (seen["result"], seen["waits_for"], seen["next_look"]) == ("stored", None, None)
