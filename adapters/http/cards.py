@@ -39,7 +39,6 @@ from adapters.http.responses import (
 from domain import errors
 from domain.cards.account import Account
 from domain.cards.choose_default_card import ChooseDefaultCard
-from domain.cards.consent import GivenConsent
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import EXPECTED_DATE, ListExpiringCards
 from domain.cards.read_account import ReadAccount
@@ -136,11 +135,6 @@ class GuestConsent(Struct, frozen=True, kw_only=True):
         ),
     ]
     agreed_at: Annotated[datetime, time_example("When the guest agreed.")]
-
-    @classmethod
-    def of(cls, consent: GivenConsent) -> Self:
-        """Return the fields of a consent."""
-        return msgspec.convert(consent, cls, from_attributes=True)
 
 
 class CardConsent(GuestConsent, frozen=True, kw_only=True):
@@ -329,10 +323,8 @@ class Cards:
     ) -> None:
         """Read what the guest agreed to for a card on file, before each renewal too."""
         caller = self.authenticate(req)
-        current, *earlier = map(
-            GuestConsent.of,
-            self.read_consent(caller, guest_id=guest_id, account_id=account_id),
-        )
+        given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
+        current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         json_body(resp, CardConsent(**msgspec.structs.asdict(current), earlier=earlier))
 
     def remove(

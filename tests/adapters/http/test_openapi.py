@@ -15,7 +15,7 @@ import domain.errors
 from adapters.http.errors import MethodNotAllowed
 from domain.errors import Refusal
 from domain.pagination import PageRequest
-from entrypoints.demo.sample import CARD, GUESTS, SPA, store_sample
+from entrypoints.demo.sample import CARD, CONSENT, GUESTS, SPA, store_sample
 from tests.adapters.http.api import DOCUMENT, Api
 from tests.installation import Installation
 
@@ -186,6 +186,7 @@ def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_none_of_its
     assert len(requests) > 17
     with installation.storage.read() as unit:
         assert unit.guests.get(GUESTS[0].id) == GUESTS[0]
+        assert unit.consents.of(CARD) == [CONSENT]
         products = unit.products.page(SPA.center.id, PageRequest(page=1, size=100)).items
     assert products == tuple(SPA.products())
     # The card that was removed stays removed, and its discard succeeds.
