@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import click
 
-from domain.identifiers import SHOWN_OF_TOKENS
-from domain.sessions.session import CardSession
 from entrypoints.cli.cards import card_record
 from entrypoints.cli.installation import installation
+from entrypoints.cli.sessions import session_record
 from entrypoints.cli.terminal import echo_json, echo_records, json_option, personal_option
 
 _CARDS = (
     *("account_id", "center", "brand", "last_four", "expiry", "state", "default"),
     *("added", "removed"),
 )
-_SESSIONS = ("session", "center", "created", "status", "reason")
+_SESSIONS = ("prefix", "created", "center", "caller", "status", "progress", "reason")
 
 
 @click.group()
@@ -47,7 +46,7 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
             name, email = f"{found.guest.first_name} {found.guest.last_name}", found.guest.email
             known |= {"name": name, "email": email}
         cards = [card_record(each, now) for each in found.accounts]
-        sessions = [_session_record(each) for each in found.sessions]
+        sessions = [session_record(each) for each in found.sessions]
         if as_json:
             echo_json({**known, "cards": cards, "sessions": sessions})
             return
@@ -96,13 +95,3 @@ def erase(*, guest_id: str | None, again: bool) -> None:
         for each in erased:
             click.echo(f"erased {each}")
         click.echo(f"erased {len(erased)} guests again")
-
-
-def _session_record(session: CardSession) -> dict[str, object]:
-    return {
-        "session": session.token_id[:SHOWN_OF_TOKENS],
-        "center": session.center_id,
-        "created": session.created_at,
-        "status": session.status,
-        "reason": session.failure and session.failure.type,
-    }

@@ -78,7 +78,7 @@ def list_(
             *("prefix", "created", "guest", "center"),
             *("caller", "status", "progress", "reason"),
         )
-        echo_records(columns, map(_record, sessions), as_json=as_json)
+        echo_records(columns, map(session_record, sessions), as_json=as_json)
 
 
 @session.command()
@@ -160,7 +160,8 @@ def cancel(*, caller: str) -> None:
         click.echo(f"cancelled {count} sessions of {caller}")
 
 
-def _record(session: CardSession) -> dict[str, object]:
+def session_record(session: CardSession) -> dict[str, object]:
+    """Return what commands show of a session, by column."""
     return {
         "prefix": session.token_id[:SHOWN_OF_TOKENS],
         "created": session.created_at,
@@ -176,7 +177,7 @@ def _record(session: CardSession) -> dict[str, object]:
 def _summary(trace: Trace) -> Mapping[str, object]:
     session = trace.session
     return {
-        **_record(session),
+        **session_record(session),
         "provider": session.configuration.provider,
         "merchant_account": session.configuration.merchant_account,
         "result": trace.result,

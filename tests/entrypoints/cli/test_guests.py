@@ -40,6 +40,7 @@ from tests.builders import (
 from tests.contracts.storage.records import OTHER_TOKEN_ID
 from tests.entrypoints.conftest import CommandLine
 
+ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
 STATES = ("STATE", "DEFAULT", "ADDED", "REMOVED")
 RENEWED = TokenId(a_uuid(299))
 PAGE = "https://psp.example/pages/secret"
@@ -102,8 +103,8 @@ def test_a_guest_is_shown_with_cards_and_sessions_and_without_a_name(on_file: Co
         [*cards[0], "removed", "no", *times, *times],
         [*cards[1], "active", "yes", *times, "-"],
         [],
-        ["SESSION", "CENTER", "CREATED", "STATUS", "REASON"],
-        [TOKEN_ID[:8], CENTER_ID, *times, "failed", "payment_method_already_exists"],
+        ["PREFIX", "CREATED", "CENTER", "CALLER", "STATUS", "PROGRESS", "REASON"],
+        [TOKEN_ID[:8], *times, CENTER_ID, *ENDED],
     ]
     assert noted(on_file) == []
 
