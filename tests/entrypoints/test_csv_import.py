@@ -506,7 +506,7 @@ class TestStored:
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = cardonfile.folder / "guests.csv"
-        rows = 2 * ROWS_PER_UNIT
+        rows = 2 * ROWS_PER_UNIT + 1
         file.write_text(
             GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(1, rows + 1))
         )
