@@ -99,7 +99,7 @@ def cell_of(value: object) -> str:
     if isinstance(value, datetime):
         return shown(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {cell_of(each)}" for name, each in value.items())
+        return ", ".join(f"{name}: {cell_of(each)}" for name, each in sorted(value.items()))
     if isinstance(value, list | tuple | frozenset):
         return ",".join(map(str, value))
     return str(value)

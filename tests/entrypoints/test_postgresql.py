@@ -200,6 +200,8 @@ class TestCommandLine:
         run("token", "revoke", token.strip())
         run("token", "revoke", "cof_nobody")
         run("token", "list")
+        run("audit", "list")
+        run("events", "list")
         return printed
 
 
