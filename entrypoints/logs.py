@@ -14,13 +14,13 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from adapters.psp_calls.guarded_provider import PSP_NOTE
-from entrypoints.settings import LogFormat
+from entrypoints.settings import LogFormat, LogLevel
 
 FRAMES_SHOWN: Final = 8
 
 
 def configure_logs(
-    log_format: LogFormat, *, at_least: int = logging.INFO, name_process: bool = False
+    log_format: LogFormat, *, at_least: LogLevel = LogLevel.INFO, name_process: bool = False
 ) -> None:
     """Configure every logger of this process. It may be called again.
 
@@ -37,7 +37,7 @@ def configure_logs(
     structlog.configure(
         processors=[*shared, _renderer(log_format)],
         logger_factory=lambda *_: _LINES,
-        wrapper_class=structlog.make_filtering_bound_logger(at_least),
+        wrapper_class=structlog.make_filtering_bound_logger(at_least.value),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(_LINES)
@@ -52,7 +52,7 @@ def configure_logs(
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(at_least)
+    root.setLevel(at_least.name)
     # While PostgreSQL is away, the pool logs several lines a second, with the server's address.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 

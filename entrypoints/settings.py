@@ -11,7 +11,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from typing_extensions import override
@@ -55,6 +55,17 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class LogLevel(StrEnum):
+    """The least important lines of the log. No level shows what libraries log for debugging."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+Kind = TypeVar("Kind", LogFormat, LogLevel)
+
+
 class Setting(StrEnum):
     """The names of the service's own settings. Each PSP has more (`PspPlugin`)."""
 
@@ -70,6 +81,7 @@ class Setting(StrEnum):
     RATE_LIMIT_STORAGE = "CARDONFILE_RATE_LIMIT_STORAGE"
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
+    LOG_LEVEL = "CARDONFILE_LOG_LEVEL"
     ERASURES_FILE = "CARDONFILE_ERASURES_FILE"
 
 
@@ -99,6 +111,7 @@ class Settings:
     - `psp_calls`: how many calls to PSPs the server may have under way for guests.
     - `worker_threads`: how many sessions and discards the worker processes at once.
     - `log_format`: the format of log lines.
+    - `log_level`: the level of the least important ones.
     - `trusted_proxy`: the IP address of the proxy whose `X-Forwarded-For` is believed.
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
@@ -116,6 +129,7 @@ class Settings:
     psp_calls: int
     worker_threads: int
     log_format: LogFormat
+    log_level: LogLevel
     trusted_proxy: str | None
     write_limit: str | None
     card_testing_limits: Sequence[CardLimit]
@@ -160,7 +174,10 @@ class Settings:
             public_base_url=base_url,
             psp_calls=_count(given, Setting.PSP_CALLS, default=4),
             worker_threads=_count(given, Setting.WORKER_THREADS, default=16),
-            log_format=_log_format(given.get(Setting.LOG_FORMAT, LogFormat.TEXT)),
+            log_format=_one_of(
+                LogFormat, given.get(Setting.LOG_FORMAT, "text"), Setting.LOG_FORMAT
+            ),
+            log_level=_one_of(LogLevel, given.get(Setting.LOG_LEVEL, "info"), Setting.LOG_LEVEL),
             trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
             write_limit=optional(Setting.WRITE_LIMIT, _rate_limit),
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
@@ -306,11 +323,12 @@ def _base_url(url: str | None, host: str, port: int) -> str:
     return origin
 
 
-def _log_format(value: str) -> LogFormat:
+def _one_of(kind: type[Kind], value: str, name: str) -> Kind:
     try:
-        return LogFormat(value)
+        return kind(value)
     except ValueError:
-        raise SettingsError("CARDONFILE_LOG_FORMAT must be text or json") from None
+        *others, last = kind
+        raise SettingsError(f"{name} must be {', '.join(others)} or {last}") from None
 
 
 def _ip_address(value: str) -> str:

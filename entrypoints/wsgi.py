@@ -32,7 +32,7 @@ def create_application() -> WSGIApplication:
 
 def _application() -> WSGIApplication:
     settings = settings_with_base_url(os.environ)
-    configure_logs(settings.log_format, name_process=True)
+    configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
     require_up_to_date(settings.database)
     # A container of its own, so that nothing opened for the checks is shared over a fork.
     checked = build(settings)

@@ -147,7 +147,8 @@ class Serving(Server):
         wait_until(lambda: any(wanted <= line.items() for line in self.lines("request")))
 
     def _all_are_ready(self) -> bool:
-        if self.status("/readyz") != 200:
+        # Only the second is logged.
+        if self.status("/readyz") != 200 or self.status("/") != 404:
             return False
         # Before that line the worker has no signal handlers.
         if len(self.programs) > 1 and not self.lines("working"):

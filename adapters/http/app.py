@@ -13,6 +13,7 @@ from adapters.http.cards import Cards
 from adapters.http.centers import Centers
 from adapters.http.errors import add_error_handlers
 from adapters.http.guests import Guests
+from adapters.http.health import OPERATIONS as PROBES
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.middleware import AccessLog, Paths, RequestIds, SecurityHeaders
@@ -43,7 +44,8 @@ def create_app(
         middleware=[
             RequestIds(ids=ids),
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
-            AccessLog(),
+            # Probes come every few seconds. What they find wrong is logged where it is found.
+            AccessLog(unlogged={each.path for each in PROBES}),
             Paths(),
         ]
     )

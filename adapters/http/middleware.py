@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,7 +87,10 @@ class SecurityHeaders:
 
 
 class AccessLog:
-    """Logs one line per request, without its query, body or token."""
+    """Logs one line per request, except for `unlogged` routes, without its query, body or token."""
+
+    def __init__(self, unlogged: Collection[str]) -> None:
+        self._unlogged = unlogged
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Note the time at which the request arrived."""
@@ -96,6 +100,8 @@ class AccessLog:
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
         """Log the request by its route: the path contains guests and session tokens."""
+        if req.uri_template in self._unlogged:
+            return
         elapsed_seconds = time.perf_counter() - req.context.started_at
         log.info(
             "request",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
 from domain.sessions.trace_session import NoSuchSession, SeveralSuchSessions
 from entrypoints.plain_errors import plain_errors
-from entrypoints.settings import Settings
+from entrypoints.settings import LogLevel, Settings
 
 if TYPE_CHECKING:
     from entrypoints.container import Container
@@ -44,7 +43,7 @@ def installation(
 
         settings = read(os.environ)
         # To standard error, so that what a command prints stays as it is.
-        configure_logs(settings.log_format, at_least=logging.ERROR)
+        configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         databases.require_up_to_date(settings.database)
         container = build(settings)
         try:

@@ -54,7 +54,8 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
             lambda environment: Settings.read_to_serve(environment, host=host, port=port)
         ) as container,
     ):
-        configure_logs(container.settings().log_format)
+        settings = container.settings()
+        configure_logs(settings.log_format, at_least=settings.log_level)
         service.serve(container, host, port, with_worker=not no_worker)
 
 
@@ -77,7 +78,8 @@ def work() -> None:
         plain_errors(service.ServeError),
         installation(service.settings_with_base_url) as container,
     ):
-        configure_logs(container.settings().log_format, name_process=True)
+        settings = container.settings()
+        configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
         service.work(container)
 
 
@@ -97,7 +99,8 @@ def reconcile() -> None:
         from entrypoints.logs import configure_logs
         from entrypoints.worker.run_until_idle import run_until_idle
 
-        configure_logs(container.settings().log_format)
+        settings = container.settings()
+        configure_logs(settings.log_format, at_least=settings.log_level)
         # This process does not live long enough to see whether the clock is steady.
         container.clock.add_kwargs(steady_after=timedelta(0))
         rounds = run_until_idle(

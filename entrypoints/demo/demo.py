@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import textwrap
@@ -32,7 +31,7 @@ from entrypoints.serve import (
     on_stop_signals,
     refuse_missing_psps,
 )
-from entrypoints.settings import OFF, Setting, Settings
+from entrypoints.settings import OFF, LogLevel, Setting, Settings
 
 HOST: Final = "127.0.0.1"
 LOOPBACK: Final = "127.0.0.0/8"
@@ -65,7 +64,7 @@ def run_demo(port: int) -> None:
         if not settings.is_on_loopback:
             raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
         # Requests are not logged: the console keeps the welcome in view.
-        configure_logs(settings.log_format, at_least=logging.ERROR)
+        configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         migrate(settings.database)
         container = build(settings)
         store_sample(container.storage())

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from entrypoints.logs import configure_logs
-from entrypoints.settings import LogFormat
+from entrypoints.settings import LogFormat, LogLevel
 from tests.entrypoints.conftest import ROOT
 from tests.installation import Installation
 
@@ -23,7 +23,7 @@ NASTY = "a\r\nlevel='info' event='forged'\x1b[31m\x00\u2028\x9b"
 ON_A_DISK_THAT_FILLS_UP: Final = """
 import logging, os, resource, sys
 from entrypoints.logs import configure_logs
-from entrypoints.settings import LogFormat
+from entrypoints.settings import LogFormat, LogLevel
 import structlog
 
 configure_logs(LogFormat.JSON)
@@ -85,8 +85,8 @@ def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
 def test_of_a_fault_in_an_adapter_the_psp_and_the_module_are_written(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure_logs(LogFormat.JSON)
     session = installation.opened_session()
+    configure_logs(LogFormat.JSON)
     monkeypatch.setattr(installation.psp, "page", None)
 
     try:
@@ -124,7 +124,7 @@ def test_a_line_of_a_request_has_its_id(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_unimportant_lines_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs(LogFormat.TEXT, at_least=logging.ERROR)
+    configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     structlog.get_logger().info("request")
     logging.getLogger("waitress").warning("slow")
     structlog.get_logger().error("internal_error")

@@ -20,6 +20,7 @@ from domain.sessions.limit import Counted, CountedPer
 from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import (
     LogFormat,
+    LogLevel,
     PostgresqlDatabase,
     Setting,
     Settings,
@@ -59,6 +60,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
     assert fake(settings) == Path("cardonfile-fake-psp.db")
     assert settings.public_base_url == "http://127.0.0.1:8000"
     assert settings.log_format is LogFormat.TEXT
+    assert settings.log_level is LogLevel.INFO
     assert settings.database_connections == 10
     assert (settings.psp_calls, settings.worker_threads) == (4, 16)
     assert settings.trusted_proxy is None
@@ -147,6 +149,7 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("ALLOW_FAKE_PSP", "yes"),
         ("ALLOW_FAKE_PSP", "0"),
         ("LOG_FORMAT", "xml"),
+        ("LOG_LEVEL", "debug"),
         ("TRUSTED_PROXY", "proxy.internal"),
         ("WRITE_LIMIT", "60"),
         ("WRITE_LIMIT", "0/minute"),

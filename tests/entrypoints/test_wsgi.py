@@ -24,7 +24,7 @@ from tests.adapters.http.api import ACCOUNTS
 from tests.databases import make_database
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
-from tests.programs import SERVE, Program, free_port, got
+from tests.programs import SERVE, Program, Server, free_port, got
 from tests.redis_server import own_redis
 from tests.serving import (
     BODY,
@@ -228,7 +228,7 @@ def test_processes_that_share_a_redis_reach_a_limit_together(processes: Serving)
 
 def test_a_process_that_is_killed_is_replaced(processes: Serving) -> None:
     def have_served() -> set[int]:
-        processes.status("/healthz")
+        processes.status("/")
         return {line["process"] for line in processes.lines("request")}
 
     before = have_served()
@@ -324,6 +324,45 @@ def test_a_process_that_cannot_work_ends_with_one_sentence(
         (line,) = set(program.log.read_text().splitlines())
 
     assert line.startswith(f"Error: {complaint}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (SERVE, "serve", "--port", "{port}"),
+        (START_GRANIAN, *GRANIAN_OPTIONS, "--port", "{port}"),
+        (SERVE, "work"),
+    ],
+    ids=["serve", "granian", "work"],
+)
+def test_lines_below_the_level_that_is_set_are_not_logged(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    server = Server()
+    server.port = free_port()
+    words = [word.format(port=server.port) for word in command]
+    installation = Installation(tmp_path)
+    # Each warns of that.
+    installation.database.chmod(0o644)
+    settings = {
+        "CARDONFILE_DATABASE_URL": f"sqlite:///{installation.database}",
+        "CARDONFILE_LOG_FORMAT": "json",
+        "CARDONFILE_LOG_LEVEL": "warning",
+        **GOOD,
+    }
+
+    def has_logged_more() -> bool:
+        if "work" not in words:
+            return server.status("/") == 404
+        with installation.storage.read() as unit:
+            return bool(unit.workers.seen(installation.clock.now()))
+
+    with Program(tmp_path, *words, **settings) as program, closing(installation):
+        wait_until(has_logged_more)
+        lines = program.lines()
+
+    assert "database_open_to_all" in [line["event"] for line in lines]
+    assert "info" not in {line["level"] for line in lines}
 
 
 # Reports what is open once the application is made.

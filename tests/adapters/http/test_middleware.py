@@ -93,6 +93,16 @@ def test_every_response_and_every_line_has_the_id_of_its_request(api: Api) -> No
     assert all("request_id" in line for line in lines if line["event"] != "between")
 
 
+def test_probes_leave_no_line(api: Api) -> None:
+    with capture_logs() as lines:
+        for path in ("/healthz", "/readyz"):
+            assert api.get(path).status_code == 200
+            assert api.client.simulate_head(path).status_code == 200
+        api.get("/healthz/")
+
+    assert [(line["event"], line["status"]) for line in lines] == [("request", 404)]
+
+
 # Shows S9.
 def test_responses_over_https_ask_for_https(tmp_path: Path) -> None:
     installation = Installation(

@@ -19,13 +19,14 @@ from tests.waiting import wait_until
 DEADLINE_SECONDS = 60
 
 
-def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> None:
+@pytest.mark.parametrize("level", ["info", "warning"])
+def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine, level: str) -> None:
     past = a_session().created_at - timedelta(days=3_650)
     with with_center.storage.write() as unit:
         unit.sessions.add(a_session(due_at=past, expires_at=past))
         unit.commit()
 
-    result = with_center.run("reconcile")
+    result = with_center.run("reconcile", CARDONFILE_LOG_LEVEL=level)
 
     assert result.stdout == (
         "settled 1 sessions, discarded 0 cards, delivered 0 events\n"
@@ -33,6 +34,7 @@ def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine) -> N
         "0 events not delivered, 0 faults\n"
     )
     assert result.exit_code == 0
+    assert ("reconciled" in result.stderr) is (level == "info")
 
 
 class TestServe:
