@@ -7,7 +7,7 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from adapters.sql.repositories.repository import Repository
+from adapters.sql.repositories.repository import Repository, where
 from adapters.sql.rows import Rows
 from domain.audit.entry import AuditEntry, AuditTrail
 
@@ -25,13 +25,9 @@ class SqlAuditTrail(Repository, AuditTrail):
     def latest(
         self, *, since: datetime | None = None, about: str | None = None
     ) -> Sequence[AuditEntry]:
-        conditions = [
-            *(["happened_at >= :since"] if since is not None else []),
-            *(["about = :about"] if about is not None else []),
-        ]
-        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        conditions = where({"happened_at >= :since": since, "about = :about": about})
         return _ENTRIES.find_readable(
             self._transaction,
-            f"{where}ORDER BY happened_at DESC, entry_id DESC",
+            f"{conditions}ORDER BY happened_at DESC, entry_id DESC",
             {"since": since, "about": about},
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from datetime import date, datetime
 
 from typing_extensions import override
 
 from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import ById, Repository
+from adapters.sql.repositories.repository import ById, Repository, where
 from adapters.sql.rows import Rows
 from domain.cards.account import Account, AccountFilter, Accounts
 from domain.cards.consent import Consents, GivenConsent
@@ -125,21 +126,16 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
             "removed_at IS NULL": wanted.are_removed is False or None,
             "removed_at IS NOT NULL": wanted.are_removed or None,
         }
-        given = [condition for condition, value in conditions.items() if value is not None]
-        where = f"WHERE {' AND '.join(given)} " if given else ""
         order = "expiry_year, expiry_month, sequence" if start or end else "sequence DESC"
         return _ACCOUNTS.find_readable(
             self._transaction,
-            f"{where}ORDER BY {order} LIMIT :limit",
+            f"{where(conditions)}ORDER BY {order} LIMIT :limit",
             {
-                "guest_id": wanted.guest_id,
-                "center_id": wanted.center_id,
-                "merchant_account": wanted.merchant_account,
+                **asdict(wanted),
                 "from_year": start and start.year,
                 "from_month": start and start.month,
                 "year": end and end.year,
                 "month": end and end.month,
-                "added_since": wanted.added_since,
                 "limit": limit,
             },
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from adapters.sql.rows import Record, Rows
@@ -18,6 +18,12 @@ MAX_FORGOTTEN: Final = 1_000
 """How many old rows one call deletes at most, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
+
+
+def where(conditions: Mapping[str, object]) -> str:
+    """Return WHERE with the conditions whose value is not None, or nothing if it is of all."""
+    given = [condition for condition, value in conditions.items() if value is not None]
+    return f"WHERE {' AND '.join(given)} " if given else ""
 
 
 class Repository:

@@ -13,7 +13,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, Repository
+from adapters.sql.repositories.repository import MAX_FORGOTTEN, Repository, where
 from adapters.sql.rows import Rows
 from domain.identifiers import (
     CallerName,
@@ -196,10 +196,9 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "created_at >= :created_since": wanted.created_since,
             _AT_ANY_CENTER: (wanted.guest_id is None and wanted.center_id is None) or None,
         }
-        given = [condition for condition, value in conditions.items() if value is not None]
         return _SESSIONS.find_readable(
             self._transaction,
-            f"WHERE {' AND '.join(given)} ORDER BY created_at DESC, token_id DESC LIMIT :limit",
+            f"{where(conditions)}ORDER BY created_at DESC, token_id DESC LIMIT :limit",
             {**asdict(wanted), "limit": limit},
         )
 
