@@ -26,10 +26,13 @@ class TextErasureFile(ErasureFile):
         if self.path is None:
             return
         try:
-            # Opened to append, so that lines of other processes stay whole.
+            # Opened to append, so that lines of other processes stay whole. The first line break
+            # ends a line that a full disk has cut off.
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(file, f"{guest_id} {now.isoformat()}\n".encode())
+                line = f"\n{guest_id} {now.isoformat()}\n".encode()
+                if os.write(file, line) < len(line):
+                    raise ServiceUnavailable
                 os.fsync(file)
             finally:
                 os.close(file)

@@ -18,11 +18,13 @@ MAX_ACCOUNTS = 10_000
 
 
 def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -> bool:
-    """End the guest's open sessions, remove the cards, and blank what is not needed to do so.
+    """Remove the guest, end the open sessions, remove the cards, and blank what that does not need.
 
     A session that is not over keeps what its PSP is asked with: the page's parameters, evidence, and
     `redirect_uri`. Return whether all sessions are over. May be called again. The caller commits.
     """
+    # Also again: on PostgreSQL a guest may be stored while the erasure is.
+    unit.guests.remove(guest_id)
     are_over = True
     for token_id in sorted(unit.sessions.of_guest(guest_id)):
         session = unit.sessions.get(token_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
+from domain.cards.account import AccountFilter
 from domain.erasure.blank import end_and_blank
 from domain.erasure.erasure import Erasure, ErasureFile
 from domain.errors import GuestNotFound
@@ -47,7 +48,6 @@ class EraseGuest:
 
         def erase(unit: WriteUnit) -> None:
             unit.erasures.add(Erasure(guest_id=known_id, erased_at=now, due_at=now))
-            unit.guests.remove(known_id)
             end_and_blank(unit, self.ids, known_id, now)
             self.note_act(unit, Action.GUEST_ERASED, known_id, caller=caller)
             unit.commit()
@@ -83,7 +83,11 @@ class EraseAgain:
 
 
 def _is_on_file(unit: UnitOfWork, guest_id: GuestId) -> bool:
-    """Return whether there is anything to erase. A guest deleted by hand leaves sessions."""
+    """Return whether there is anything to erase. A guest deleted by hand leaves more."""
     if unit.erasures.get(guest_id) is not None:
         return False
-    return unit.guests.get(guest_id) is not None or bool(unit.sessions.of_guest(guest_id))
+    return bool(
+        unit.guests.get(guest_id)
+        or unit.sessions.of_guest(guest_id)
+        or unit.accounts.search(AccountFilter(guest_id=guest_id), limit=1)
+    )

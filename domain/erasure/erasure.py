@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import GuestId
-from domain.retries import next_retry
+from domain.retries import CLOCKS_DIFFER_BY, next_retry
 
-REQUESTS_END_WITHIN: Final = timedelta(minutes=1)
+REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
 """A request that has read the guest before the erasure has stored what it stores by then."""
 
 

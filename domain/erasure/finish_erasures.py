@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from domain.cards.account import AccountFilter
 from domain.erasure.blank import MAX_ACCOUNTS, end_and_blank
-from domain.erasure.erasure import Erasure
 from domain.identifiers import CardToken, GuestId, GuestReference, PspAccount
 from domain.outside import Clock, Ids
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
-from domain.storage import Storage, UnitOfWork, WriteUnit
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 100
 
@@ -42,29 +43,47 @@ class FinishErasures:
         with self.storage.read() as unit:
             due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
         for erasure in due:
-            self._finish(erasure)
+            # One that cannot be decoded is in the log, and must not hold up the others.
+            with suppress(RecordUnreadable):
+                self._finish(erasure.guest_id)
 
-    def _finish(self, erasure: Erasure) -> None:
-        guest_id, now = erasure.guest_id, self.clock.now()
+    def _finish(self, guest_id: GuestId) -> None:
+        now = self.clock.now()
 
         def end(unit: WriteUnit) -> bool:
+            erasure = unit.erasures.get(guest_id)
+            if erasure is None or erasure.due_at is None:
+                # Another process has finished it.
+                return False
             are_over = end_and_blank(unit, self.ids, guest_id, now)
             unit.erasures.update(erasure.looked_at(now))
             unit.commit()
-            return are_over
+            return are_over and erasure.may_be_done(now)
 
-        are_over = self.storage.transact(end)
+        def blank(unit: WriteUnit) -> bool:
+            # While a PSP was called, a card may have turned up that must be discarded first.
+            are_over = end_and_blank(unit, self.ids, guest_id, now)
+            is_known = _at_psps(unit, guest_id) <= at_psps
+            is_left = not are_over or not is_known or _is_discarding(unit, at_psps)
+            if not is_left:
+                _blank_the_rest(unit, guest_id, at_psps)
+            unit.commit()
+            return not is_left
+
+        def note_done(unit: WriteUnit) -> None:
+            erasure = unit.erasures.get(guest_id)
+            if erasure is not None:
+                unit.erasures.update(erasure.done(self.clock.now()))
+                unit.commit()
+
+        if not self.storage.transact(end):
+            return
         with self.storage.read() as unit:
             at_psps = _at_psps(unit, guest_id)
-            is_discarding = any(
-                discard.done_at is None
-                for guest in at_psps
-                for discard in unit.discards.of_guest(*guest.psp_account, guest.reference)
-            )
-        if are_over and not is_discarding and erasure.may_be_done(now) and self._forget(at_psps):
-            self.storage.transact(lambda unit: _blank_the_rest(unit, guest_id, at_psps))
+            is_discarding = _is_discarding(unit, at_psps)
+        if not is_discarding and self._forget(at_psps) and self.storage.transact(blank):
             self.storage.overwrite_deleted()
-            self.storage.transact(lambda unit: _note_done(unit, erasure.done(self.clock.now())))
+            self.storage.transact(note_done)
 
     def _forget(self, at_psps: set[_AtPsp]) -> bool:
         """Have each PSP forget the guest; return whether all have."""
@@ -98,12 +117,21 @@ def _at_psps(unit: UnitOfWork, guest_id: GuestId) -> set[_AtPsp]:
     return {guest for guest in found if guest.reference}
 
 
+def _is_discarding(unit: UnitOfWork, at_psps: Collection[_AtPsp]) -> bool:
+    """Return whether a token of the guest is still to be discarded."""
+    return any(
+        discard.done_at is None
+        for guest in at_psps
+        for discard in unit.discards.of_guest(*guest.psp_account, guest.reference)
+    )
+
+
 def _blank_the_rest(unit: WriteUnit, guest_id: GuestId, at_psps: set[_AtPsp]) -> None:
     """Blank references and tokens, which no PSP knows any more, and where the guest came from."""
     for token_id in sorted(unit.sessions.of_guest(guest_id)):
         session = unit.sessions.get(token_id)
         if session is not None:
-            unit.sessions.update(replace(session, attempt=None, redirect_uri=""))
+            unit.sessions.update(session.without_references())
     for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS):
         unit.accounts.update(
             replace(
@@ -114,9 +142,3 @@ def _blank_the_rest(unit: WriteUnit, guest_id: GuestId, at_psps: set[_AtPsp]) ->
         for discard in unit.discards.of_guest(*psp_account, reference):
             unit.discards.remove(discard)
         unit.guest_references.remove(guest_id, psp_account)
-    unit.commit()
-
-
-def _note_done(unit: WriteUnit, erasure: Erasure) -> None:
-    unit.erasures.update(erasure)
-    unit.commit()

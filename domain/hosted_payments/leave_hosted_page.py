@@ -60,7 +60,7 @@ class ReturnFromHostedPage:
             changed = asked or returned.asked_later()
             if changed != session:
                 unit.sessions.update(changed)
-            if evidence is not None:
+            if evidence is not None and session.may_be_asked_about:
                 unit.evidence.add(session.token_id, evidence, at_most=MAX_EVIDENCE)
             unit.commit()
             return asked is not None

@@ -109,7 +109,8 @@ class PaymentProvider(Protocol):
         """Return what became of a page, from the PSP's response and the evidence so far.
 
         A page unknown to the PSP is PageClosed. A card that has been discarded is not reported
-        again, so that it cannot come back when a backup is restored.
+        again, so that it cannot come back when a backup is restored. Once the guest was erased, the
+        request of a session that has ended names nobody and no address.
         """
         ...
 

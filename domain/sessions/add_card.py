@@ -143,6 +143,8 @@ class AddCard:
                 )
                 if holder != session.token_id:
                     return _replayed(unit.sessions.get(holder), session.request_fingerprint)
+            if unit.erasures.get(session.guest_id) is not None:
+                raise GuestNotFound
             # Other requests may have come since. A guest's few sessions are counted again, so that
             # the limit is exact; of a caller or center, each request at once may be the last.
             of_guest = [limit for limit in self.limits if limit.is_on_a_guest]

@@ -281,6 +281,11 @@ class CardSession:
         """Whether the session has ended: the PSP is not asked about it any more."""
         return self.status is not SessionStatus.OPEN
 
+    @property
+    def may_be_asked_about(self) -> bool:
+        """Whether the PSP may still tell something of it: an expired session has a page for that."""
+        return not self.is_settled and (not self.is_over or self.has_page)
+
     def needs_click(self, now: datetime) -> bool:
         """Return whether a guest must confirm that the link is to be opened.
 
@@ -371,6 +376,14 @@ class CardSession:
         if attempt is not None:
             attempt = replace(attempt, request=attempt.request.without_personal_data())
         return replace(self, billing_info=None, attempt=attempt, redirect_uri="")
+
+    def without_references(self) -> CardSession:
+        """Return a session that is over without what names the guest or the page at the PSP."""
+        attempt = self.attempt
+        if attempt is not None:
+            request = replace(attempt.request, guest_reference=None, redirect_origin="")
+            attempt = PageAttempt(request=request, over=True)
+        return replace(self, attempt=attempt)
 
     def keeping_due_at(self, current: CardSession, *, since: CardSession) -> CardSession:
         """Keep the `due_at` of a webhook or a return that came between `since` and `current`.

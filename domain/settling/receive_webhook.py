@@ -42,7 +42,7 @@ class ReceiveWebhook:
             foreign = 0
             for notice in notices:
                 session = _session_of(unit, provider, notice)
-                if session is None or session.is_settled:
+                if session is None or not session.may_be_asked_about:
                     continue
                 if not _is_meant(provider, notice, session):
                     foreign += 1

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.fake_psp import signatures
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.audit.entry import Action
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
 from domain.identifiers import GuestId
 from domain.permissions import Permission
-from domain.sessions.session import SessionStatus
+from domain.psps.hosted_page import Outcome, WebhookDelivery
+from domain.sessions.session import CardSession, SessionStatus
 from tests.builders import CENTER_ID, a_guest
+from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
@@ -98,13 +104,127 @@ def test_a_card_that_was_typed_before_is_not_stored(installation: Installation) 
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_session_that_is_added_meanwhile_ends_too(installation: Installation) -> None:
+def test_no_session_is_added_meanwhile(installation: Installation) -> None:
     installation.before_next_write(lambda: erase(installation))
-    session = installation.add_card()
+    with pytest.raises(GuestNotFound):
+        installation.add_card()
+    with installation.storage.read() as unit:
+        assert unit.sessions.of_guest(GUEST_ID) == []
+
+
+def test_what_another_process_stores_meanwhile_goes_too(installation: Installation) -> None:
+    session = installation.add_card(billing_info=BILLING)
+    installation.loses("card_sessions")
+    erase(installation)
+    # As a transaction on PostgreSQL may that has begun before.
+    installation.has_guest(GUEST)
+    with installation.storage.write() as unit:
+        unit.sessions.add(session)
+        unit.commit()
     finish(installation)
 
-    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     assert is_done(installation)
+    ended = installation.session(session.token_id)
+    assert (ended.status, ended.billing_info) == (SessionStatus.EXPIRED, None)
+    with installation.storage.read() as unit:
+        assert unit.guests.get(GUEST_ID) is None
+
+
+def expired_session_with_card(installation: Installation) -> CardSession:
+    """Return a session that ended without a card, of which the PSP has one after all."""
+    session = installation.session_with_card(billing_info=BILLING)
+    current = installation.session(session.token_id)
+    now = installation.clock.now()
+    expired = replace(current, expires_at=now, cancelled_at=now).without_card(now)
+    installation.put_session(expired)
+    assert expired.status is SessionStatus.EXPIRED
+    return expired
+
+
+def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = expired_session_with_card(installation)
+    erase(installation)
+    installation.clock.advance(timedelta(minutes=5))
+    monkeypatch.setattr(
+        installation.provider, "forget_guest", lambda *_: installation.settle(session.token_id)
+    )
+    installation.container.finish_erasures()()
+
+    assert not is_done(installation)
+    finish(installation)
+    assert is_done(installation)
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_an_answer_that_comes_after_the_erasure_changes_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = expired_session_with_card(installation)
+    ask = installation.provider.outcome
+
+    def answer_late(*asked: Any) -> Outcome:
+        answer = ask(*asked)
+        monkeypatch.undo()
+        erase(installation)
+        finish(installation)
+        assert is_done(installation)
+        return answer
+
+    monkeypatch.setattr(installation.provider, "outcome", answer_late)
+    installation.settle(session.token_id)
+    installation.reconcile_until_idle()
+
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_webhook_after_the_erasure_is_not_kept(installation: Installation) -> None:
+    session = expired_session_with_card(installation)
+    event = installation.psp.take_due_event(
+        installation.clock.now(), until=installation.clock.now()
+    )
+    assert event is not None
+    erase(installation)
+    finish(installation)
+    now = installation.clock.now()
+    signature = signatures.sign(event.body, secret=installation.psp.webhook_secret, now=now)
+    delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
+    installation.use_cases.receive_webhook(FAKE, delivery)
+
+    with installation.storage.read() as unit:
+        assert list(unit.evidence.of(session.token_id)) == []
+    assert installation.session(session.token_id).due_at is None
+
+
+def test_a_return_after_the_erasure_is_not_kept(installation: Installation) -> None:
+    session = installation.opened_session()
+
+    def erase_meanwhile() -> None:
+        erase(installation)
+        finish(installation)
+
+    installation.before_next_write(erase_meanwhile)
+    installation.use_cases.return_from_hosted_page(
+        token_id=session.token_id, parameters={"state": NAME}
+    )
+
+    with installation.storage.read() as unit:
+        assert list(unit.evidence.of(session.token_id)) == []
+
+
+def test_consents_of_an_earlier_release_stay(installation: Installation) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    installation.loses("consents")
+    erase(installation)
+    finish(installation)
+
+    kept_account = installation.account(account.account_id)
+    with installation.storage.read() as unit:
+        kept = unit.consents.of(kept_account)
+    assert [consent.token_id for consent in kept] == [account.token_id]
 
 
 def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_path: Path) -> None:
@@ -196,6 +316,29 @@ def test_a_guest_who_was_deleted_by_hand_is_erased_too(installation: Installatio
     assert installation.account(account.account_id).removed_at is not None
 
 
+def test_an_account_is_enough_to_erase_a_guest(installation: Installation) -> None:
+    account = installation.stored_card(GOOD_CARD)
+    installation.loses("guests")
+    installation.loses("card_sessions")
+    erase(installation)
+    assert installation.account(account.account_id).removed_at is not None
+
+
+def test_a_session_that_cannot_be_decoded_does_not_hold_up_other_guests(
+    installation: Installation,
+) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    installation.add_card(guest_id=OTHER_GUEST_ID)
+    installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+    with installation.storage.write() as unit:
+        transaction_of(unit).execute("UPDATE card_sessions SET failure = '{}'", {})
+        unit.commit()
+    installation.clock.advance(timedelta(minutes=1))
+    erase(installation)
+    finish(installation)
+    assert is_done(installation)
+
+
 def test_it_is_in_the_audit_trail(installation: Installation) -> None:
     erase(installation)
     (entry,) = installation.container.list_audit_entries()(about=GUEST_ID)
@@ -212,6 +355,14 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
     again = installation.container.erase_again()
     assert again() == [GUEST_ID]
     assert again.found() == []
+
+
+def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
+    installation: Installation, tmp_path: Path
+) -> None:
+    (tmp_path / "erasures.txt").write_text("0b54f1d7-63c7")
+    erase(installation)
+    assert installation.container.erasure_file().guest_ids() == {GUEST_ID}
 
 
 def test_without_the_file_nothing_is_erased(installation: Installation, tmp_path: Path) -> None:
