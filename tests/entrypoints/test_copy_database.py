@@ -292,6 +292,7 @@ class TestCopied:
             "consent_texts                      1           1\n"
             "consents                           5           5\n"
             "audit_entries                      0           0\n"
+            "erasures                           0           0\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")
