@@ -6,13 +6,16 @@ background worker from the parts here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from threading import Event
+from typing import Final
 
 import falcon
 from dependency_injector.containers import DeclarativeContainer
-from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
+from dependency_injector.providers import Dependency, Factory, Object, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
 from adapters.erasure_file import TextErasureFile
@@ -170,6 +173,10 @@ def build_app(
     return app
 
 
+FORGET_PAUSE_SECONDS: Final = 0.05
+"""How long deleting old records leaves the database to others after each unit of work."""
+
+
 class Container(DeclarativeContainer):
     """Builds each part once, when it is first needed."""
 
@@ -280,7 +287,13 @@ class Container(DeclarativeContainer):
         FinishErasures, storage=storage, providers=worker_psps, clock=clock, ids=ids
     )
     notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
-    forget_old_records = ThreadSafeSingleton(ForgetOldRecords, storage=storage, clock=clock)
+    forget_old_records = ThreadSafeSingleton(
+        ForgetOldRecords,
+        storage=storage,
+        clock=clock,
+        retention=settings.provided.retention,
+        rest=Object(partial(time.sleep, FORGET_PAUSE_SECONDS)),
+    )
     cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
@@ -21,6 +22,7 @@ from adapters.psp.settings import is_loopback
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
+from domain.worker.forget_old_records import Retention
 from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
 
@@ -34,6 +36,7 @@ OFF: Final = "off"
 _PREFIX = "CARDONFILE_"
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+_RETENTION = re.compile(r"(sessions|deliveries|cards|audit)=([1-9][0-9]{0,4})")
 _CARD_LIMITS = re.compile(
     r"(guest|guest-everywhere|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})"
 )
@@ -82,6 +85,7 @@ class Setting(StrEnum):
     EVENT_NETWORKS = "CARDONFILE_EVENT_NETWORKS"
     LOG_FORMAT = "CARDONFILE_LOG_FORMAT"
     LOG_LEVEL = "CARDONFILE_LOG_LEVEL"
+    RETENTION = "CARDONFILE_RETENTION"
     ERASURES_FILE = "CARDONFILE_ERASURES_FILE"
 
 
@@ -119,6 +123,7 @@ class Settings:
     - `rate_limit_storage`: the URL of the Redis in which processes count together. It may hold a
       password, so `repr` leaves it out.
     - `event_networks`: the networks that are not public and where events may be sent all the same.
+    - `retention`: how long records are kept.
     - `erasures_file`: the file that remembers erased guests, or None.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
@@ -135,6 +140,7 @@ class Settings:
     card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
     event_networks: tuple[IPv4Network | IPv6Network, ...]
+    retention: Retention
     erasures_file: Path | None
     psps: Mapping[ProviderName, InstalledPsp]
 
@@ -183,6 +189,7 @@ class Settings:
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
+            retention=_retention(given.get(Setting.RETENTION, "")),
             erasures_file=Path(given[Setting.ERASURES_FILE])
             if Setting.ERASURES_FILE in given
             else None,
@@ -378,6 +385,20 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
         ]
     defaults = [each for each in DEFAULT_LIMITS if each.per not in set_by_operator]
     return (*defaults, *chain.from_iterable(set_by_operator.values()))
+
+
+def _retention(value: str) -> Retention:
+    """Parse days such as `sessions=400,audit=1095`; what is not named keeps its default."""
+    days: dict[str, timedelta] = {}
+    for part in value.split(",") if value else ():
+        found = _RETENTION.fullmatch(part.strip())
+        if found is None or found[1] in days:
+            raise SettingsError(
+                "CARDONFILE_RETENTION must look like sessions=400,deliveries=30,cards=400,audit=1095: "
+                "days, each from 1 to 99999"
+            )
+        days[found[1]] = timedelta(days=int(found[2]))
+    return replace(Retention(), **days)
 
 
 def _redis_url(url: str) -> str:

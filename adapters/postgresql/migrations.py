@@ -272,6 +272,9 @@ MIGRATIONS: Final = {
             due_at timestamptz,
             done_at timestamptz
         );
+        CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
+        CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
+            WHERE removed_at IS NOT NULL;
         CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
         CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
         CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);

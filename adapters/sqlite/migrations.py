@@ -479,6 +479,13 @@ def m006_records_for_operators(db: Database) -> None:
         key="guest_id",
         optional={"due_at", "done_at"},
     )
+    db.execute(
+        "CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL"
+    )
+    db.execute(
+        "CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at) "
+        "WHERE removed_at IS NOT NULL"
+    )
     db.execute("CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL")
     db.table("audit_entries").create_index(["happened_at", "entry_id"])
     db.table("audit_entries").create_index(["about", "happened_at", "entry_id"])

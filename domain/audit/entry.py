@@ -58,10 +58,14 @@ def actor_of(caller: CallerName) -> Actor:
 
 
 class AuditTrail(Protocol):
-    """Everything that was noted. Nothing in it is changed."""
+    """Everything that was noted. Nothing in it is changed, and old entries are deleted."""
 
     def add(self, entry: AuditEntry) -> None:
         """Store an entry."""
+        ...
+
+    def forget(self, *, before: datetime) -> int:
+        """Delete a bounded number of entries from before that time; return how many."""
         ...
 
     def latest(

@@ -174,6 +174,13 @@ class Accounts(Protocol):
         """
         ...
 
+    def forget(self, *, before: datetime) -> int:
+        """Delete a bounded number of accounts removed before that time, with their consents.
+
+        Returns how many. One whose token is still to be discarded stays.
+        """
+        ...
+
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
         """Return accounts of any guest: those that expire first, or without such a limit the newest.
 

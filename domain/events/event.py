@@ -40,7 +40,6 @@ JITTER: Final = 0.1
 LONGEST_WAIT: Final = max(WAITS) * (1 + JITTER)
 
 BOTH_SECRETS_SIGN_FOR: Final = timedelta(hours=24)
-DELIVERIES_ARE_KEPT_FOR: Final = timedelta(days=30)
 
 GONE: Final = 410
 """The HTTP status by which an endpoint asks for no more events (RFC 9110)."""

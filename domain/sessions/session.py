@@ -521,6 +521,14 @@ class CardSessions(Protocol):
         """Return the open sessions of a caller that are not cancelled yet; locks nothing."""
         ...
 
+    def forget(self, *, before: datetime) -> int:
+        """Delete a bounded number of sessions that ended before that time; return how many.
+
+        Their evidence and refused cards go with them. One that is due stays, and one whose account
+        keeps no consent of its own.
+        """
+        ...
+
     def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
         """Return every session of a guest, whatever its state; locks nothing."""
         ...

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import ById, Repository, where
+from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById, Repository, where
 from adapters.sql.rows import Rows
 from domain.cards.account import Account, AccountFilter, Accounts
 from domain.cards.consent import Consents, GivenConsent
@@ -112,6 +112,23 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
             # It serves all guests of a center.
             find=_ACCOUNTS.find_readable,
         )
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        removed = self._transaction.execute(
+            "SELECT account_id FROM payment_accounts AS removed WHERE removed_at < :before "
+            "AND NOT EXISTS (SELECT 1 FROM discards WHERE provider = removed.provider "
+            "AND merchant_account = removed.merchant_account AND token = removed.token "
+            "AND done_at IS NULL) "
+            f"ORDER BY removed_at LIMIT :limit{self._dialect.skip_locked}",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        accounts = [{"account_id": account_id} for (account_id,) in removed.fetchall()]
+        for table in ("consents", "payment_accounts"):
+            self._transaction.execute_many(
+                f"DELETE FROM {table} WHERE account_id = :account_id", accounts
+            )
+        return len(accounts)
 
     @override
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:

@@ -161,6 +161,24 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
+    def forget(self, *, before: datetime) -> int:
+        ended = self._transaction.execute(
+            "SELECT token_id FROM card_sessions AS ended "
+            "WHERE ended_at < :before AND due_at IS NULL AND (account_id IS NULL OR EXISTS ("
+            "SELECT 1 FROM consents WHERE account_id = ended.account_id "
+            "AND token_id = ended.token_id) OR NOT EXISTS ("
+            "SELECT 1 FROM payment_accounts WHERE account_id = ended.account_id)) "
+            f"ORDER BY ended_at LIMIT :limit{self._dialect.skip_locked}",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        tokens = [{"token_id": token_id} for (token_id,) in ended.fetchall()]
+        for table in ("evidence", "refused_cards", "card_sessions"):
+            self._transaction.execute_many(
+                f"DELETE FROM {table} WHERE token_id = :token_id", tokens
+            )
+        return len(tokens)
+
+    @override
     def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
         found = self._transaction.execute(
             "SELECT token_id FROM card_sessions WHERE guest_id = :guest_id", {"guest_id": guest_id}

@@ -1,0 +1,120 @@
+"""What is deleted because of its age, and what is never."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from adapters.psp.contract.samples import NOW, TOKEN_ID
+from domain.audit.entry import Action, Actor, AuditEntry
+from domain.identifiers import AccountId
+from domain.sessions.session import SessionStatus
+from domain.storage import Storage
+from tests.builders import a_consent, a_discard, a_refused_card, a_session, an_account, an_evidence
+from tests.contracts.storage.records import OTHER_TOKEN_ID, committed
+
+BEFORE = NOW - timedelta(days=400)
+OLD = BEFORE - timedelta(seconds=1)
+ENDED = a_session(status=SessionStatus.EXPIRED, ended_at=OLD, due_at=None)
+
+
+def test_an_old_session_goes_with_evidence_and_refused_cards(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.sessions.add(ENDED)
+        unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
+        unit.refused_cards.add([a_refused_card(token_id=TOKEN_ID)])
+    with committed(storage) as unit:
+        assert unit.sessions.forget(before=BEFORE) == 1
+        assert unit.sessions.forget(before=BEFORE) == 0
+    with storage.read() as reading:
+        assert reading.sessions.get(TOKEN_ID) is None
+        assert list(reading.evidence.of(TOKEN_ID)) == []
+        assert list(reading.refused_cards.of(TOKEN_ID)) == []
+
+
+def test_a_session_that_is_young_open_or_due_stays(storage: Storage) -> None:
+    young = a_session(status=SessionStatus.EXPIRED, ended_at=BEFORE, due_at=None)
+    due = a_session(token_id=OTHER_TOKEN_ID, status=SessionStatus.EXPIRED, ended_at=OLD, due_at=NOW)
+    with committed(storage) as unit:
+        unit.sessions.add(young)
+        unit.sessions.add(due)
+        unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
+    with committed(storage) as unit:
+        assert unit.sessions.forget(before=BEFORE) == 0
+    with storage.read() as reading:
+        assert reading.sessions.get(TOKEN_ID) == young
+        assert len(reading.evidence.of(TOKEN_ID)) == 1
+        assert reading.sessions.get(OTHER_TOKEN_ID) == due
+
+
+def test_a_session_that_alone_proves_a_consent_stays(storage: Storage) -> None:
+    account = an_account(token_id=TOKEN_ID)
+    completed = a_session(
+        status=SessionStatus.COMPLETED, account_id=account.account_id, ended_at=OLD, due_at=None
+    )
+    with committed(storage) as unit:
+        unit.accounts.add(account)
+        unit.sessions.add(completed)
+    with committed(storage) as unit:
+        assert unit.sessions.forget(before=BEFORE) == 0
+        unit.consents.add(a_consent(account_id=account.account_id, token_id=TOKEN_ID))
+        assert unit.sessions.forget(before=BEFORE) == 1
+
+
+def test_a_session_of_an_account_that_is_gone_goes(storage: Storage) -> None:
+    gone = AccountId(an_account().account_id)
+    with committed(storage) as unit:
+        unit.sessions.add(
+            a_session(status=SessionStatus.COMPLETED, account_id=gone, ended_at=OLD, due_at=None)
+        )
+        assert unit.sessions.forget(before=BEFORE) == 1
+
+
+def test_a_card_goes_with_its_consents_long_after_its_removal(storage: Storage) -> None:
+    old, young, active = (
+        an_account(1, removed_at=OLD),
+        an_account(2, removed_at=BEFORE),
+        an_account(3),
+    )
+    with committed(storage) as unit:
+        for account in (old, young, active):
+            unit.accounts.add(account)
+            unit.consents.add(a_consent(account_id=account.account_id, token_id=account.token_id))
+    with committed(storage) as unit:
+        assert unit.accounts.forget(before=BEFORE) == 1
+        assert unit.accounts.forget(before=BEFORE) == 0
+    with storage.read() as reading:
+        assert reading.accounts.get(old.account_id) is None
+        assert list(reading.consents.of(old)) == []
+        for account in (young, active):
+            assert reading.accounts.get(account.account_id) == account
+            assert len(reading.consents.of(account)) == 1
+
+
+def test_a_card_stays_while_its_token_is_to_be_discarded(storage: Storage) -> None:
+    account = an_account(1, removed_at=OLD)
+    discard = a_discard(token=account.token)
+    with committed(storage) as unit:
+        unit.accounts.add(account)
+        unit.discards.add(discard)
+        assert unit.accounts.forget(before=BEFORE) == 0
+        unit.discards.update(discard.done(NOW))
+        assert unit.accounts.forget(before=BEFORE) == 1
+
+
+def test_old_entries_of_the_audit_trail_go(storage: Storage) -> None:
+    old, young = (
+        AuditEntry(
+            entry_id=f"entry-{number}",
+            happened_at=happened_at,
+            actor=Actor("user:deploy"),
+            action=Action.TOKEN_ISSUED,
+            about="cof_12345678",
+        )
+        for number, happened_at in enumerate((OLD, BEFORE))
+    )
+    with committed(storage) as unit:
+        unit.audit_trail.add(old)
+        unit.audit_trail.add(young)
+        assert unit.audit_trail.forget(before=BEFORE) == 1
+    with storage.read() as reading:
+        assert list(reading.audit_trail.latest()) == [young]
