@@ -95,7 +95,7 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
-from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat, NoteStop
+from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
 from entrypoints.plain_errors import SettingsError
@@ -367,7 +367,6 @@ class Container(DeclarativeContainer):
         shared=Factory(shared_counts, settings),
     )
     leave_heartbeat = ThreadSafeSingleton(LeaveHeartbeat, storage=storage, clock=clock)
-    note_stop = ThreadSafeSingleton(NoteStop, storage=storage, clock=clock)
     workers = ThreadSafeSingleton(
         WorkerWatch,
         Factory(

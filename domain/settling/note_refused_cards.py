@@ -26,16 +26,17 @@ def note_refused_cards(
 ) -> int:
     """Note the cards that the page of `asked` has refused, and the one that made it fail.
 
-    Return how many cards of the page are new.
-
     `changed` is the session after the outcome was applied, and stored. Of the cards that the PSP
-    reports, the last one has the refusal code. May be called again: each card is noted once. The caller commits, and then calls `close_pages_at_limit`.
+    reports, the last one has the refusal code. May be called again: each card is noted once. Return
+    how many cards of the page are new. The caller commits, and then calls `close_pages_at_limit`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
-    code = outcome.refusal_code if outcome else None
-
-    def card(session: CardSession, number: int, code: str | None = None) -> RefusedCard:
-        return RefusedCard(
+    refused = [(asked, number) for number in range(1, by_page + 1)]
+    has_failed = changed.status is SessionStatus.FAILED
+    if has_failed:
+        refused.append((changed, 0))
+    added = unit.refused_cards.add(
+        RefusedCard(
             token_id=session.token_id,
             attempt=session.current_attempt.request.attempt,
             number=number,
@@ -43,15 +44,11 @@ def note_refused_cards(
             caller=session.caller,
             center_id=session.center_id,
             refused_at=now,
-            code=code,
+            code=outcome.refusal_code if outcome and number == by_page > 0 else None,
         )
-
-    if changed.status is SessionStatus.FAILED:
-        unit.refused_cards.add([card(changed, 0)])
-    numbers = range(1, by_page + 1)
-    return unit.refused_cards.add(
-        card(asked, number, code if number == by_page else None) for number in numbers
+        for session, number in refused
     )
+    return added - has_failed
 
 
 def close_pages_at_limit(

@@ -50,7 +50,7 @@ class Workers(Protocol):
     """
 
     def leave_heartbeat(
-        self, worker: WorkerProcess, now: datetime, *, state: WorkerState = WorkerState.RUNNING
+        self, worker: WorkerProcess, now: datetime, state: WorkerState = WorkerState.RUNNING
     ) -> None:
         """Note that a worker is seen now, in this state."""
         ...

@@ -20,7 +20,7 @@ KEPT_FOR: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveHeartbeat:
-    """Use case: store a heartbeat of a worker. Raises ServiceUnavailable.
+    """Use case: store that a worker is seen now, or stops. Raises ServiceUnavailable.
 
     It returns the other workers that did not stop, and have not been seen for a minute while this
     one was: after an outage of the database, or a jump of the clock, none has been seen. Each is
@@ -30,12 +30,14 @@ class LeaveHeartbeat:
     storage: Storage
     clock: Clock
 
-    def __call__(self, worker: WorkerProcess) -> Sequence[WorkerProcess]:
+    def __call__(
+        self, worker: WorkerProcess, state: WorkerState = WorkerState.RUNNING
+    ) -> Sequence[WorkerProcess]:
         now = self.clock.now()
 
         def leave(unit: WriteUnit) -> Sequence[WorkerProcess]:
             seen = {each.worker: each.age for each in unit.workers.seen(now)}
-            unit.workers.leave_heartbeat(worker, now)
+            unit.workers.leave_heartbeat(worker, now, state)
             missing = [each for each, age in seen.items() if _is_missing(age)]
             is_witness = worker in seen and worker not in missing
             lost = [each for each in missing if is_witness and unit.workers.lose(each.worker_id)]
@@ -46,26 +48,6 @@ class LeaveHeartbeat:
             return lost
 
         return self.storage.transact(leave)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteStop:
-    """Use case: note that a worker has stopped, so that none finds it lost.
-
-    Raises ServiceUnavailable.
-    """
-
-    storage: Storage
-    clock: Clock
-
-    def __call__(self, worker: WorkerProcess) -> None:
-        now = self.clock.now()
-
-        def note(unit: WriteUnit) -> None:
-            unit.workers.leave_heartbeat(worker, now, state=WorkerState.STOPPED)
-            unit.commit()
-
-        self.storage.transact(note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

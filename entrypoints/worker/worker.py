@@ -16,7 +16,7 @@ import structlog
 from domain.errors import ServiceUnavailable
 from domain.events.event import MAX_ENDPOINTS
 from domain.identifiers import WorkerId
-from domain.worker.heartbeat import WorkerProcess
+from domain.worker.heartbeat import WorkerProcess, WorkerState
 from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
 from domain.worker.leave_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
@@ -45,7 +45,6 @@ class Worker:
             release=version("cardonfile"),
         )
         self._leave_heartbeat = container.leave_heartbeat()
-        self._note_stop = container.note_stop()
         self._work_log = WorkLog()
         at_psps = jobs_at_psps(
             container.settle_in_worker(), container.discard_token(), container.clock()
@@ -103,7 +102,7 @@ class Worker:
         self._at_psps.stop()
         # Without the database, the others find it lost.
         with suppress(ServiceUnavailable):
-            self._note_stop(self._process)
+            self._leave(WorkerState.STOPPED)
         stopping = [
             threading.Thread(target=_log_faults, args=(psp_work.stop,), daemon=True)
             for psp_work in self._psp_work
@@ -120,9 +119,12 @@ class Worker:
 
     def _beat(self) -> None:
         """Leave a heartbeat, a write by which work that failed before is back."""
-        for lost in self._leave_heartbeat(self._process):
-            log.error("worker_lost", host=lost.host, pid=lost.pid, release=lost.release)
+        self._leave(WorkerState.RUNNING)
         self._work_log.succeeded(*self._kinds)
+
+    def _leave(self, state: WorkerState) -> None:
+        for lost in self._leave_heartbeat(self._process, state):
+            log.error("worker_lost", host=lost.host, pid=lost.pid, release=lost.release)
 
 
 def _log_faults(do: Callable[[], None]) -> None:

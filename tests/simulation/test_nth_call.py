@@ -70,7 +70,7 @@ from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
-from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat, NoteStop
+from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
@@ -490,7 +490,7 @@ READ_ONLY: Final = frozenset(
 ONE_UNIT: Final = frozenset(
     {
         *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
-        *(IssueToken, LeaveHeartbeat, NotePersonalDataShown, NoteStop),
+        *(IssueToken, LeaveHeartbeat, NotePersonalDataShown),
         *(PutGuest, PutProduct, RevokeToken),
     }
 )

@@ -19,7 +19,7 @@ class SqlWorkers(Repository, Workers):
 
     @override
     def leave_heartbeat(
-        self, worker: WorkerProcess, now: datetime, *, state: WorkerState = WorkerState.RUNNING
+        self, worker: WorkerProcess, now: datetime, state: WorkerState = WorkerState.RUNNING
     ) -> None:
         time = self._dialect.now
         self._transaction.execute(
@@ -51,11 +51,7 @@ class SqlWorkers(Repository, Workers):
     def lose(self, worker_id: WorkerId) -> bool:
         lost = self._transaction.execute(
             "UPDATE workers SET state = :lost WHERE worker_id = :worker_id AND state = :running",
-            {
-                "worker_id": worker_id,
-                "lost": WorkerState.LOST,
-                "running": WorkerState.RUNNING,
-            },
+            {"worker_id": worker_id, "lost": WorkerState.LOST, "running": WorkerState.RUNNING},
         )
         return lost.rowcount == 1
 

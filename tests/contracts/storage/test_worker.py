@@ -52,7 +52,7 @@ def test_only_a_running_worker_is_lost_and_a_heartbeat_brings_it_back(storage: S
     with committed(storage) as unit:
         assert not unit.workers.lose(running.worker_id)
         unit.workers.leave_heartbeat(running, now())
-        unit.workers.leave_heartbeat(stopped, now(), state=WorkerState.STOPPED)
+        unit.workers.leave_heartbeat(stopped, now(), WorkerState.STOPPED)
         assert unit.workers.lose(running.worker_id)
         assert not unit.workers.lose(running.worker_id)
         assert not unit.workers.lose(stopped.worker_id)

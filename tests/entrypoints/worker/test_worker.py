@@ -19,7 +19,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
-from domain.worker.heartbeat import WorkerProcess
+from domain.worker.heartbeat import WorkerProcess, WorkerState
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
 from tests.builders import a_refused_card, a_worker
@@ -135,7 +135,7 @@ class TestTwoWorkers:
         leave_heartbeat = on_each_storage.container.leave_heartbeat()
         dead, stopped, alive = a_worker(1), a_worker(2), a_worker(3)
         assert [leave_heartbeat(each) for each in (dead, stopped, alive)] == [[], [], []]
-        on_each_storage.container.note_stop()(stopped)
+        leave_heartbeat(stopped, WorkerState.STOPPED)
         told: list[WorkerProcess] = []
         for _ in range(4):
             workers_age(on_each_storage.storage, timedelta(seconds=35))
@@ -195,7 +195,7 @@ def test_on_postgresql_a_clock_that_is_wrong_makes_no_worker_missing_or_lost(
 def test_a_worker_that_stopped_is_missing_after_a_minute(installation: Installation) -> None:
     is_missing = installation.container.workers().is_missing
     installation.clock.advance(timedelta(minutes=2))
-    installation.container.note_stop()(a_worker())
+    installation.container.leave_heartbeat()(a_worker(), WorkerState.STOPPED)
     installation.clock.advance(ALMOST_A_MINUTE)
     assert not is_missing()
     installation.clock.advance(timedelta(seconds=2))
