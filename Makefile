@@ -61,7 +61,8 @@ demo: install ## Start the service with sample data and a demo shop on this mach
 	@$(BIN)/cardonfile demo --port $(PORT)
 
 check: lint ## The quick part: lint, types, import contracts, tests of the domain and of the docs
-	$(BIN)/python -m pytest -m "not hypothesis" tests/domain tests/test_docs.py tests/test_architecture.py
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not hypothesis" \
+		tests/domain tests/test_docs.py tests/test_architecture.py
 
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -8,10 +8,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
 import structlog
+from typing_extensions import override
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.fuzzing import TIMES
 from tests.installation import Installation
@@ -23,12 +27,34 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2e9:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# The tests under each of these share a browser, a server or a build.
+TOGETHER: Final = (
+    "tests/browser/",
+    "tests/entrypoints/test_integrating.py",
+    "tests/entrypoints/test_wsgi.py",
+    "tests/outside/",
+)
+
 # No deadline, because other tests slow the machine down. `make test` tries the same examples each
 # time, `make fuzz` others.
 hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
 hypothesis.settings.load_profile("cardonfile")
+
+
+class Scheduling(LoadScopeScheduling):
+    """Has one process run all tests under a path of `TOGETHER`, so that what they share starts once."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        return next((path for path in TOGETHER if nodeid.startswith(path)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Give all other tests to whichever process is free."""
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
