@@ -76,7 +76,6 @@ class Process:
         self.is_dead = False
         self._database = database
         self.container = container
-        container.clock.override(providers.Object(self.clock))
         self._psp = psp
         self._endpoints = endpoints
         self._late = late
@@ -86,7 +85,12 @@ class Process:
     def start(self) -> None:
         """Build everything that is in memory."""
         container = self.container
+        ports = (container.clock, container.storage, container.psp_adapters, container.event_sender)
+        # They keep the parts that they were overridden with before, and look through them all.
+        for port in ports:
+            port.reset_override()
         container.reset_singletons()
+        container.clock.override(providers.Object(self.clock))
         self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
         container.storage.override(providers.Object(WatchedStorage(self._storage, self._report)))
         fake = FakeProvider(self._psp, webhook_secret=self._psp.webhook_secret, clock=self.clock)

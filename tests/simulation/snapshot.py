@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -272,10 +272,11 @@ class Observer:
         return {each.name: each.read_bytes() for each in sorted(self._folder.iterdir())}
 
     def _rows(self, query: str, kind: type[Row], *, documents: Sequence[str] = ()) -> list[Row]:
-        rows = [
-            {**row, **{name: msgspec.json.decode(row[name]) for name in documents if row[name]}}
-            for row in self._db.query(query)
-        ]
+        found = self._db.conn.execute(query)
+        names = [column[0] for column in found.description]
+        rows: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in found]
+        for row in rows:
+            row.update((name, msgspec.json.decode(row[name])) for name in documents if row[name])
         # SQLite has no booleans, and keeps times as text: hence not strict.
         return msgspec.convert(rows, list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
 
