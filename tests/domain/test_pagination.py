@@ -44,7 +44,7 @@ NUMBERS = st.text(st.sampled_from("0123456789+-_ .ex\u0663\u0966\u00b2\uff11\n\x
 
 
 @given(NUMBERS | st.integers().map(str) | st.text())
-def test_a_number_is_read_if_and_only_if_it_is_decimal_digits(text: str) -> None:
+def test_only_decimal_digits_are_read_as_a_number(text: str) -> None:
     is_number = text.isascii() and text.isdecimal() and int(text) >= 1
     for parameter in ("pages", "sizes"):
         given: dict[str, list[str]] = {"pages": [], "sizes": [], parameter: [text]}

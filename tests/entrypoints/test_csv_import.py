@@ -340,7 +340,7 @@ class TestCells:
 
     # Shows S11.
     @pytest.mark.parametrize("column", ["first_name", "last_name", "email"])
-    def test_a_card_number_beside_a_guest_is_refused_and_not_shown(
+    def test_a_card_number_beside_a_guest_is_refused_without_showing_it(
         self, cardonfile: CommandLine, column: str
     ) -> None:
         cells = {"id": OTHER_GUEST_ID, "first_name": "Bo", "last_name": "Li", "email": ""}
@@ -417,7 +417,7 @@ class TestCells:
         ],
         ids=["plain", "lines", "NUL", "open", "CR", "alone", "commas"],
     )
-    def test_one_of_ten_megabytes_is_named_and_not_read(
+    def test_one_of_ten_megabytes_is_named_without_reading_it(
         self, cardonfile: CommandLine, start: str, long: str, end: str, column: str
     ) -> None:
         content = GUESTS + start + long * (10_000_000 // len(long)) + end

@@ -77,7 +77,7 @@ def test_the_link_never_follows_the_host_header(api: Api) -> None:
         ({"link_minutes": 30.0}, "link_minutes must be a whole number from 15 to 30"),
     ],
 )
-def test_a_wrong_field_is_refused_and_nothing_is_stored(
+def test_a_wrong_field_is_refused_without_storing_anything(
     refusing: Api, body: dict[str, object], message: str
 ) -> None:
     assert refused(refusing.post({**GOOD_BODY, **body})) == (400, message)
@@ -157,7 +157,7 @@ def test_a_body_that_is_no_json_object_is_refused(refusing: Api, body: bytes) ->
 
 
 # Shows S14.
-def test_a_body_may_have_16_kib_and_no_more(api: Api) -> None:
+def test_a_body_may_have_at_most_16_kib(api: Api) -> None:
     filled = json.dumps({**GOOD_BODY, "padding": ""})
     fits = filled.replace('""', '"' + "x" * (16 * 1024 - len(filled)) + '"')
     headers = {"Content-Type": "application/json"}

@@ -130,7 +130,7 @@ def test_refused_tokens_without_end_are_not_all_remembered_nor_logged() -> None:
 
 
 # Shows S16.
-def test_failures_are_limited_per_address_and_good_tokens_are_not(api: Api) -> None:
+def test_only_failures_are_limited_per_address(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
     statuses = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
 
@@ -185,7 +185,7 @@ class OneToken(Identity):
 @example(["bearer ", TOKEN, "x"])
 @example([TOKEN])
 @given(st.lists(PARTS | st.text(st.characters(codec="latin-1"), max_size=3), max_size=5))
-def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: list[str]) -> None:
+def test_only_a_header_of_the_word_with_the_token_lets_in(parts: list[str]) -> None:
     header = "".join(parts)
     authenticate = Authentication(identity=OneToken(), limits=RateLimits())
     request = testing.create_req(headers={"Authorization": header})
@@ -199,7 +199,7 @@ def test_a_header_lets_in_if_and_only_if_it_is_the_word_and_the_token(parts: lis
 
 
 # Shows S16.
-def test_all_writes_of_a_caller_count_whatever_they_write_and_no_reads(tmp_path: Path) -> None:
+def test_only_writes_of_a_caller_count_whatever_they_write(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_WRITE_LIMIT="2/day")
     api, other = Api(installation), Api(installation, a_caller(centers=None))
     client, headers = installation.client(), {"Authorization": f"bearer {api.token}"}

@@ -26,7 +26,7 @@ def signed_event(installation: Installation, session: CardSession) -> tuple[byte
     return event.body, {"Fake-Psp-Signature": signature, "Content-Type": "application/json"}
 
 
-def test_a_webhook_is_kept_and_the_reconciler_woken(api: Api) -> None:
+def test_a_webhook_that_is_kept_wakes_the_reconciler(api: Api) -> None:
     session = api.installation.opened_session()
     body, headers = signed_event(api.installation, session)
     api.installation.container.work_for_reconciler().clear()

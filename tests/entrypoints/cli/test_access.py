@@ -122,7 +122,7 @@ def test_an_option_that_cannot_be_used_is_named_and_nothing_is_issued(
     assert listed(cardonfile) == []
 
 
-def test_the_list_shows_every_token_and_never_its_hash(cardonfile: CommandLine) -> None:
+def test_the_list_shows_every_token_without_its_hash(cardonfile: CommandLine) -> None:
     expired = an_access_token(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
     with cardonfile.storage.write() as unit:
         unit.access_tokens.add(expired)
@@ -140,7 +140,7 @@ def test_the_list_shows_every_token_and_never_its_hash(cardonfile: CommandLine) 
             assert each.token_hash not in printed
 
 
-def test_a_revoked_token_lets_nobody_in_and_others_do(cardonfile: CommandLine) -> None:
+def test_only_a_revoked_token_lets_nobody_in(cardonfile: CommandLine) -> None:
     revoked, kept = issue(cardonfile), issue(cardonfile)
 
     for prefix in (revoked[:12], revoked):

@@ -109,7 +109,7 @@ class TestConfigurePayments:
         )
         assert b"sk_test_x" not in with_center.database.read_bytes()
 
-    def test_none_takes_it_away_and_twice_is_fine(self, with_center: CommandLine) -> None:
+    def test_none_takes_it_away_however_often(self, with_center: CommandLine) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
 
         printed = []
