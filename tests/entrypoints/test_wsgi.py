@@ -246,7 +246,7 @@ def test_sigterm_has_what_is_in_flight_finished(processes: Serving) -> None:
         answered = len(processes.programs[0].lines("request"))
 
         def have_all_answered_since() -> bool:
-            assert processes.status("/healthz") == 200
+            assert processes.status("/") == 404
             since = processes.programs[0].lines("request")[answered:]
             return len({line["process"] for line in since}) == 2
 
