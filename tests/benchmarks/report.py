@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from tests.benchmarks.add_card import BURNER_SETTINGS, CONNECTIONS
+from tests.benchmarks.add_card import CONNECTIONS
 from tests.benchmarks.goals import Goal, goals, loads, ratios
 from tests.benchmarks.guests import FEWER_ROWS, ROWS, SHELL
 from tests.benchmarks.guests import OURS as OUR_IMPORT
 from tests.benchmarks.load import GUESTS_AT_ONCE
-from tests.benchmarks.pipeline import CLIENTS, REQUESTS
+from tests.benchmarks.pipeline import REQUESTS
 from tests.benchmarks.products import OFFSET, PAGES
 from tests.benchmarks.products import OURS as OUR_PAGES
 from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, Row, read
@@ -31,7 +31,6 @@ from tests.benchmarks.servers import (
     WRITE_LIMIT,
 )
 from tests.benchmarks.worker import CALL_SECONDS, CARDS_A_SECOND, SESSIONS
-from tests.benchmarks.worker import SETTINGS as SETTLEMENTS
 from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -91,6 +90,9 @@ under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guest
 
 Flask and the floor are in `tests/benchmarks/peers/`.
 
+A *burner* is a process that never rests, on the same two cores as `wrk` and the servers. Clients that *pipeline* send
+{REQUESTS} requests each without waiting for a response.
+
 ## The machine
 
 {_machine(results.machine)}
@@ -107,22 +109,11 @@ they are not in the throughput.
 
 {_table(["Against", "Throughput", "99th percentile", "CPU"], _against(results))}
 
-Beside a burner, a process that never rests: `wrk`, all servers and the burner on two cores of the machine.
-
-{_table(["Server", "Connections", *_LOAD], _beside_burner(results))}
-
-{CLIENTS} clients of `cardonfile serve` send {REQUESTS} requests each without waiting for a response, and new clients come one after the
-other. How long the slowest of these waits for its response, in seconds:
-
-{_table(["Beside", "Longest wait", "Memory, MB"], _pipelines(results))}
-
 ## More processes, and PostgreSQL
 
 16 connections. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
 
 {_table(["Server", "Database", "Processes", *_LOAD], _settings(results))}
-
-{_table(["", "Throughput", "99th percentile"], _changes(results))}
 
 ## The whole flow
 
@@ -133,9 +124,8 @@ process. {GUESTS_AT_ONCE} guests at once.
 
 ## The background worker
 
-{SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and `cardonfile work` settles.
-
-{_table(["Database", "Workers", "Sessions a second"], _settlements(results))}
+For the [goals](#goals), {SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and
+`cardonfile work` settles.
 
 With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a card is stored {settled["p50_ms"]:.0f} ms after it was typed (median;
 99th percentile of {settled["cards"]}: {settled["p99_ms"]:.0f} ms).
@@ -182,20 +172,18 @@ _CAVEATS: Final = """\
 
 def _growth(growth: Results) -> str:
     rows = []
-    for connections, size in sorted(
-        {(each["connections"], each["sessions"]) for each in growth.measured["growth"]}
-    ):
-        where = {"sessions": size, "connections": connections}
+    for size in sorted({each["sessions"] for each in growth.measured["growth"]}):
+        where = {"sessions": size, "connections": 16}
         database_mb = growth.figures("growth", "database_mb", **where)[0]
         figures = _figures(growth, "growth", **where)
-        rows.append([f"{size:,}", f"{database_mb:,.0f}", str(connections), *figures])
+        rows.append([f"{size:,}", f"{database_mb:,.0f}", *figures])
     return f"""\
 ## Growth
 
-Add-card with many stored sessions, one process, SQLite. One session in four has collected a card. {growth.rounds} rounds, on
+Add-card with many stored sessions, one process, SQLite, 16 connections. One session in four has collected a card. {growth.rounds} rounds, on
 {growth.machine.processor}, {growth.machine.cores} cores: compare with the tables above only if the machine is the same.
 
-{_table(["Sessions", "Database, MB", "Connections", *_LOAD], rows)}
+{_table(["Sessions", "Database, MB", *_LOAD], rows)}
 """
 
 
@@ -259,22 +247,6 @@ def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
             yield [name, str(count), *figures]
 
 
-def _beside_burner(results: Results) -> Iterator[Cells]:
-    for setting in BURNER_SETTINGS:
-        for count in setting.connections:
-            figures = _figures(results, "beside_burner", server=setting.server, connections=count)
-            yield [setting.server, str(count), *figures]
-
-
-def _pipelines(results: Results) -> Iterator[Cells]:
-    for has_burner, what in ((False, "nothing else"), (True, "a burner on two cores")):
-        longest, memory_mb = (
-            results.figures("pipelines", figure, has_burner=has_burner)
-            for figure in ("longest_seconds", "memory_mb")
-        )
-        yield [what, _spread(longest, 2, ""), f"{max(memory_mb):.0f}"]
-
-
 def _against(results: Results) -> Iterator[Cells]:
     figures = ("per_second", "p99_ms", "cpu_seconds_per_thousand")
     for name in ALL:
@@ -297,23 +269,6 @@ def _settings(results: Results) -> Iterator[Cells]:
                 yield [name, database, str(processes), *figures]
 
 
-def _changes(results: Results) -> Iterator[Cells]:
-    def ratio(figure: str, these: tuple[str, int], those: tuple[str, int]) -> str:
-        seen = [
-            loads(results, figure, OURS, database=database, processes=processes)
-            for database, processes in (these, those)
-        ]
-        return _spread(ratios(*seen))
-
-    for what, these, those in (
-        ("two processes against one, SQLite", (SQLITE, 2), (SQLITE, 1)),
-        ("two processes against one, PostgreSQL", (POSTGRESQL, 2), (POSTGRESQL, 1)),
-        ("PostgreSQL against SQLite, one process", (POSTGRESQL, 1), (SQLITE, 1)),
-    ):
-        changed = [ratio(figure, these, those) for figure in ("per_second", "p99_ms")]
-        yield [f"{OURS}, {what}", *changed]
-
-
 def _flows(results: Results) -> Iterator[Cells]:
     rows = results.measured["flows"]
     for database, processes in dict.fromkeys((row["database"], row["processes"]) for row in rows):
@@ -323,16 +278,8 @@ def _flows(results: Results) -> Iterator[Cells]:
         yield [database, str(processes), per_second, failed]
 
 
-def _settlements(results: Results) -> Iterator[Cells]:
-    for database, workers in SETTLEMENTS:
-        per_second = results.figures(
-            "settlements", "per_second", database=database, workers=workers
-        )
-        yield [database, str(workers), _spread(per_second, 1, "")]
-
-
 def _pages(results: Results) -> Iterator[Cells]:
-    for number in PAGES:
+    for number in (PAGES[0], PAGES[-1]):
         ours, theirs = (
             results.figures("pages", "ms", how=how, page=number) for how in (OUR_PAGES, OFFSET)
         )
