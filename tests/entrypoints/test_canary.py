@@ -21,10 +21,10 @@ from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.signatures import HEADER, sign
 from adapters.http.openapi import OPERATIONS
 from adapters.http.operations import Operation
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.billing import MAX_LENGTHS
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, a_guest
 from tests.programs import SERVE
 from tests.serving import WAITRESS, Serving
 
@@ -79,6 +79,10 @@ def send_to_every_place(service: Service, operation: Operation) -> None:
     """Send the canaries in each part of the path, in the query, in headers, and as the method."""
     method = operation.method.upper()
     known = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "provider": "fake", "account": "default"}
+    if operation.name == "eraseGuest":
+        # The other operations need the first guest.
+        known["guest_id"] = OTHER_GUEST_ID
+        service.installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     for number in re.findall(r"\{(\w+)\}", operation.path):
         path = operation.path.format_map(
             {**dict.fromkeys(_names(operation), "x"), **known, number: NUMBER}
