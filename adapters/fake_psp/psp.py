@@ -243,18 +243,26 @@ class FakePsp:
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
-        """Delete a guest of a merchant account, with pages and cards. It may be called twice."""
+        """Delete a guest of a merchant account, with cards. It may be called twice.
+
+        Pages stay, closed and without what was typed, so that their idempotency keys make no others.
+        """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
             db.execute(
                 "DELETE FROM cards WHERE guest_reference = ? AND merchant_account = ?", guest
             )
             db.execute("DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest)
-            db.execute(
-                "DELETE FROM pages WHERE page ->> '$.guest_reference' = ?"
+            found = rows(
+                db,
+                "SELECT page FROM pages WHERE page ->> '$.guest_reference' = ?"
                 " AND page ->> '$.request.merchant_account' = ?",
                 guest,
             )
+            for page in map(_forgotten, (_decode(row["page"]) for row in found)):
+                db.execute(
+                    "UPDATE pages SET page = ? WHERE reference = ?", (_encode(page), page.reference)
+                )
         self._database.empty_log()
 
     def holds(self, token: CardToken) -> bool:
@@ -372,6 +380,11 @@ def _refused(page: PspPage, refusal: CardRefusal) -> PspPage:
 
 def _closed(page: PspPage) -> PspPage:
     return replace(page, state=PageState.CLOSED, card=None, typed={})
+
+
+def _forgotten(page: PspPage) -> PspPage:
+    request = replace(page.request.without_personal_data(), guest_reference=None)
+    return replace(_closed(page), request=request, guest_reference=GuestReference(""))
 
 
 def _avs_result(page: PspPage, published: PublishedCard) -> AvsResult:

@@ -68,7 +68,7 @@ class OpenHostedPage:
         if self._begin_question(session, now):
             self.settle(session.token_id)
         session = self._with_page(self._with_attempt(session))
-        return session.redirect_uri if session.is_settled else self._page_of(session)
+        return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
         """Note that the PSP is asked about the page; return False if there is nothing to ask now."""

@@ -22,7 +22,7 @@ from domain.permissions import Caller
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
 from domain.sessions.limit import CardLimit
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, a_guest
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
 from tests.simulation.endpoints import EVERYTHING, an_endpoint
 from tests.simulation.invariants import (
@@ -32,6 +32,7 @@ from tests.simulation.invariants import (
     require,
     require_end,
     require_no_card_number,
+    require_nothing_personal,
 )
 from tests.simulation.ports import PSP_CALLS, SEND_EVENT, Moment
 from tests.simulation.processes import Killed, Process
@@ -109,7 +110,7 @@ class FaultyInstallation(Installation):
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        super().__init__(folder, CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
         self._folder = folder
         self.known = Known(places={GUEST_ID, CENTER_ID, configuration_of(CENTER_ID)})
         self._invariants = Invariants(self.known)
@@ -213,6 +214,11 @@ class FaultyInstallation(Installation):
             self.caller, guest_id=account.guest_id, account_id=account.account_id
         )
         self.known.removed.add(account.account_id)
+
+    def erase(self) -> None:
+        """Erase the guest."""
+        self.container.erase_guest()(self.caller, guest_id=GUEST_ID)
+        self.known.erased.add(GUEST_ID)
 
     def cancel(self, session: CardSession) -> str:
         """Cancel a session as a client; return its status and progress."""
@@ -361,6 +367,7 @@ class FaultyInstallation(Installation):
         refused = sorted(map(sorted, stored.refused_cards.values()))
         return (
             *(sorted(sessions), sorted(accounts), sorted(events), sorted(discards)),
+            [(each.guest_id, each.done_at is not None) for each in stored.erasures.values()],
             # An act that is done again is noted again.
             *(refused, len(stored.tokens), sorted(set(stored.audit))),
         )
@@ -374,10 +381,12 @@ class FaultyInstallation(Installation):
             self.clock.advance(max(stored.next_due - self.clock.now(), timedelta(0)))
             faults = self.reconcile().faults
             require(not faults, "I4", f"the reconciler failed: {faults}")
+            self.container.finish_erasures()()
             stored = self.check()
         require(stored.next_due is None, "I4", "the reconciler never runs out of work")
         require_end(stored)
         require_no_card_number(self._observer.files())
+        require_nothing_personal(self._observer.files(), [a_guest()] if stored.erasures else [])
 
 
 class Situations:

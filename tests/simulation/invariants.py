@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -14,6 +14,7 @@ import msgspec
 from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
+from domain.guests.guest import Guest
 from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import (
@@ -70,6 +71,20 @@ def require_end(snapshot: Snapshot) -> None:
     for each in snapshot.sessions.values():
         require(each.status != "open", "I4", f"session {each.token_id} stays open")
     require(snapshot.held == snapshot.tokens, "I7", "the PSP holds tokens of no active account")
+    for erasure in snapshot.erasures.values():
+        guest_id = erasure.guest_id
+        require(erasure.done_at, "I12", f"the erasure of {guest_id} is never done")
+        is_known = any(
+            page.request.guest_id == guest_id and page.guest_reference for page in snapshot.pages
+        )
+        require(not is_known, "I12", f"the PSP has not forgotten {guest_id}")
+        for session in snapshot.of_guest(guest_id):
+            name = f"session {session.token_id} of {guest_id}"
+            require(
+                not session.redirect_uri, "I12", f"{name} still tells where the guest came from"
+            )
+            has_evidence = any(token_id == session.token_id for token_id, _ in snapshot.evidence)
+            require(not has_evidence, "I12", f"{name} still has evidence")
 
 
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
@@ -81,9 +96,27 @@ def require_in_time(snapshot: Snapshot, now: datetime) -> None:
     for discard in snapshot.discards:
         is_in_time = discard.due_at is None or discard.due_at <= soon
         require(is_in_time, "F40", f"a discard is due at {discard.due_at}")
+    for erasure in snapshot.erasures.values():
+        is_in_time = erasure.due_at is None or erasure.due_at <= soon
+        require(is_in_time, "F40", f"an erasure is due at {erasure.due_at}")
     for delivery in snapshot.all_deliveries:
         is_in_time = delivery.due_at is None or delivery.due_at <= later
         require(is_in_time, "F40", f"event {delivery.event_id} is due at {delivery.due_at}")
+
+
+def require_nothing_personal(files: Mapping[str, bytes], guests: Iterable[Guest]) -> None:
+    """Raise Broken if a file contains the name or an address of one of these guests."""
+    for guest in guests:
+        first, last = guest.first_name, guest.last_name
+        texts = (f"{first} {last}", f"{first}{last}", guest.email, street_of(guest))
+        for name, content in files.items():
+            for text in filter(None, texts):
+                require(text.encode() not in content, "I12", f"{text!r} is in {name}")
+
+
+def street_of(guest: Guest) -> str:
+    """Return where a guest lives."""
+    return f"1 {guest.last_name} Street"
 
 
 def require_no_card_number(files: Mapping[str, bytes]) -> None:
@@ -101,7 +134,8 @@ class Known:
     `sends`: how often each redirect_uri was sent; no two visits share one.
     `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
     sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `cancelled`:
-    the sessions whose cancellation was confirmed, unless they had ended.
+    the sessions whose cancellation was confirmed, unless they had ended. `erased`: the guests whose
+    erasure was confirmed.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
     reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
@@ -116,6 +150,7 @@ class Known:
     keyed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
+    erased: set[str] = field(default_factory=set)
     typed: dict[str, str] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     was_late: set[str] = field(default_factory=set)
@@ -128,7 +163,7 @@ class Known:
 
 
 class Invariants:
-    """Checks I1 to I11 and S23 of docs/reliability.md after every step."""
+    """Checks I1 to I12 and S23 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -153,6 +188,7 @@ class Invariants:
         self._cancelling_decides_by_the_time(snapshot)
         self._cards_belong_where_they_were_typed(snapshot)
         self._failures_have_a_reason(snapshot)
+        self._erased_guests_have_no_card_and_no_link(snapshot)
         self._no_token_is_forgotten(snapshot)
         for each in snapshot.sessions.values():
             is_open = each.status == "open"
@@ -172,20 +208,24 @@ class Invariants:
             session = snapshot.sessions.get(token_id)
             if session is None:
                 raise Broken("I1", f"a client was told of session {token_id}, which is lost")
-            is_same = (session.guest_id, session.center_id, session.redirect_uri) == started
+            redirect_uri = session.redirect_uri
+            if snapshot.is_erased(session.guest_id):
+                redirect_uri = redirect_uri or started[2]
+            is_same = (session.guest_id, session.center_id, redirect_uri) == started
             require(is_same, "I5", f"session {token_id} is not what the client asked for")
         for account_id in sorted(self._known.removed):
             account = snapshot.accounts.get(account_id)
             is_removed = account and not account.is_active
             require(is_removed, "I1", f"account {account_id} is active after its removal")
         for session in snapshot.sessions.values():
-            if session.status == "completed":
+            if session.status == "completed" and not snapshot.is_erased(session.guest_id):
                 _require_card_of(session, snapshot)
 
     def _repeated_requests_start_one_session(self, snapshot: Snapshot) -> None:
         started: dict[str, list[datetime]] = {}
         for session in snapshot.sessions.values():
-            started.setdefault(session.redirect_uri, []).append(session.created_at)
+            if session.redirect_uri or not snapshot.is_erased(session.guest_id):
+                started.setdefault(session.redirect_uri, []).append(session.created_at)
         for visit, times in started.items():
             if visit in self._known.keyed:
                 times.sort()
@@ -215,6 +255,8 @@ class Invariants:
             now = snapshot.sessions.get(token_id)
             if now is None:
                 raise Broken("I1", f"session {token_id} is lost")
+            if snapshot.is_erased(now.guest_id) and not now.redirect_uri:
+                before = msgspec.structs.replace(before, redirect_uri="")  # noqa: PLW2901 - only that may go
             if before.is_settled:
                 require(now == before, "I3", f"settled session {token_id} has changed")
             else:
@@ -252,6 +294,8 @@ class Invariants:
             if session is None:
                 raise Broken("I5", f"{name} belongs to no session")
             pages = snapshot.pages_of_card(account)
+            if snapshot.is_erased(account.guest_id):
+                continue
             require(pages, "I8", f"{name} has a card that nobody typed")
             for page in pages:
                 self._require_typed_for(account, page, snapshot)
@@ -290,6 +334,8 @@ class Invariants:
     def _failures_have_a_reason(self, snapshot: Snapshot) -> None:
         missing = self._known.missing
         for session in self._just_ended(snapshot, "failed"):
+            if snapshot.is_erased(session.guest_id):
+                continue
             collected = snapshot.pages_with_card(session.token_id)
             require(collected, "I3", f"session {session.token_id} failed, and no card was typed")
             match session.failure:
@@ -308,6 +354,18 @@ class Invariants:
                     is_true = session.avs and collected[-1].avs is AvsResult.MISMATCH
             reason = f"session {session.token_id} failed with a wrong reason: {session.failure}"
             require(is_true, "I3", reason)
+
+    def _erased_guests_have_no_card_and_no_link(self, snapshot: Snapshot) -> None:
+        for guest_id in sorted(self._known.erased):
+            require(snapshot.is_erased(guest_id), "I1", f"the erasure of {guest_id} is lost")
+        for guest_id in snapshot.erasures:
+            require(guest_id not in snapshot.guests, "I12", f"{guest_id} is back")
+            for session in snapshot.of_guest(guest_id):
+                is_ending = session.status != "open" or session.cancelled_at
+                require(is_ending, "I12", f"session {session.token_id} of {guest_id} goes on")
+        for account in snapshot.accounts.values():
+            is_erased = account.is_active and snapshot.is_erased(account.guest_id)
+            require(not is_erased, "I12", f"account {account.account_id} outlives its guest")
 
     def _no_guest_has_too_many_sessions(self, snapshot: Snapshot) -> None:
         most = self._known.max_sessions

@@ -28,7 +28,7 @@ class Watcher(Protocol):
         """Note a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
 
 
-PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard")
+PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard", "psp.forget_guest")
 """The calls that send a request to the PSP; `psp.read_webhook` sends none."""
 
 SEND_EVENT: Final = "events.send"

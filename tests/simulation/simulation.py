@@ -28,6 +28,7 @@ from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.event import EventEndpoint, EventType
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.guests.guest import Guest
+from domain.guests.put_guest import put_unless_erased
 from domain.hosted_payments.link import (
     ClickNeeded,
     LinkAltered,
@@ -58,6 +59,8 @@ from tests.simulation.invariants import (
     require_end,
     require_in_time,
     require_no_card_number,
+    require_nothing_personal,
+    street_of,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
@@ -96,7 +99,7 @@ KIOSK: Final = Caller(
     name=CallerName("kiosk"), permissions=frozenset(Permission), centers=frozenset({HARBOR.id})
 )
 
-ADDRESS: Final = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+ADDRESS: Final = {"country_code": "US", "zipcode": "98101"}
 EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
 
@@ -177,6 +180,7 @@ class Simulation:
                 "CARDONFILE_DATABASE_URL": f"sqlite:///{database}",
                 "CARDONFILE_PUBLIC_BASE_URL": BASE_URL,
                 "CARDONFILE_CARD_TESTING_LIMITS": CARD_TESTING_LIMITS if seed % 2 else OFF,
+                "CARDONFILE_ERASURES_FILE": str(folder / "erasures.txt"),
             }
         )
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
@@ -248,6 +252,10 @@ class Simulation:
             self._do("the_reconciler_runs", choices)
         require_end(self._stored)
         require_no_card_number(self._observer.files())
+        erased = [each for each in GUESTS if self._stored.is_erased(each.id)]
+        require_nothing_personal(self._observer.files(), erased)
+        noted = self._processes[0].container.erasure_file().guest_ids()
+        require({each.id for each in erased} <= {*noted}, "I12", "the file lacks an erased guest")
 
     def story(self, broken: Exception | None = None) -> str:
         """Return the history as text, with names for identifiers; its last line is what broke."""
@@ -269,7 +277,7 @@ class Simulation:
             guest_id=guest.id,
             center_id=center.id,
             redirect_uri=f"https://shop.example/cards?visit={number}",
-            billing_info=ADDRESS if choices.randrange(6) < 5 else None,
+            billing_info=_address_of(guest) if choices.randrange(6) < 5 else None,
             link_minutes=choices.choice((None, LONG_LINK_MINUTES)) if center == HARBOR else None,
             idempotency_key=f"visit-{number}" if choices.randrange(3) else None,
         )
@@ -368,6 +376,24 @@ class Simulation:
             self._clock.advance(timedelta(minutes=choices.randrange(4)))
             for page in [page for opened, page in self._pages if opened == token_id][-1:]:
                 self._type_card(process, choices, token_id, page)
+
+    def a_client_erases_a_guest(self, process: Process, choices: Random) -> None:
+        """Erase a guest, unless only one is left: the one who is adding a card, or any."""
+        if len(self._stored.erasures) + 1 >= len(GUESTS):
+            return
+        caller, guest = choices.choice((SHOP, SHOP, KIOSK)), choices.choice(GUESTS)
+        if self._visits and choices.randrange(4):
+            guest = self._visits[-1].guest
+        erase = process.container.erase_guest()
+        result = self._call(
+            f"{caller.name} erases {guest.first_name}",
+            process,
+            lambda: erase(caller, guest_id=guest.id),
+        )
+        if not isinstance(result, Exception):
+            require(caller is SHOP, "I5", "a client erased a guest without the permission to")
+            self._known.erased.add(guest.id)
+            self._known.missing.add(guest.id)
 
     def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
         """Remove a card and add one again, which may get the token that is being discarded."""
@@ -499,13 +525,14 @@ class Simulation:
     # The reconciler, time, and operators.
 
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
-        """Do one round of the reconciler, and remove old idempotency keys."""
+        """Do one round of the reconciler, remove old idempotency keys, and finish erasures."""
 
         def work() -> Round:
             done = process.reconcile()
             if done.unavailable is not None:
                 raise done.unavailable
             process.forget_idempotency_keys()
+            process.container.finish_erasures()()
             return done
 
         result = self._call(
@@ -787,7 +814,8 @@ class Simulation:
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
         """Send the request of a visit, or the same one for another guest."""
         guest = guest or visit.guest
-        request = replace(visit.request, guest_id=guest.id)
+        address = visit.request.billing_info and _address_of(guest)
+        request = replace(visit.request, guest_id=guest.id, billing_info=address)
         key = request.idempotency_key
         self._known.sends[visit.redirect_uri] += 1
         self._known.sent_for[visit.redirect_uri].add(guest.id)
@@ -800,7 +828,8 @@ class Simulation:
         )
         if isinstance(result, IdempotencyKeyReused):
             for_others = self._known.sent_for[visit.redirect_uri] - {guest.id}
-            require(for_others, "I1", "a repeated request was refused")
+            is_excused = for_others or guest.id in self._observer.read().erasures
+            require(is_excused, "I1", "a repeated request was refused")
         if isinstance(result, Exception):
             return
         require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
@@ -913,6 +942,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_removes_a_card: 2,
     Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,
+    Simulation.a_client_erases_a_guest: 1,
     Simulation.a_client_chooses_a_default_card: 3,
     Simulation.a_guest_replaces_a_card: 2,
     Simulation.a_guest_opens_a_link: 4,
@@ -944,8 +974,12 @@ def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
     return things[-min(choices.choice((1, 1, 1, 1, 2, 3, 4, 5)), len(things))]
 
 
+def _address_of(guest: Guest) -> Mapping[str, str]:
+    return {**ADDRESS, "address": street_of(guest)}
+
+
 def _restore_everything(unit: WriteUnit) -> None:
-    unit.guests.put_many(GUESTS)
+    put_unless_erased(unit, GUESTS)
     unit.centers.put_many(CENTERS)
     for center_id, configuration in CONFIGURATIONS.items():
         unit.configurations.put(center_id, configuration)

@@ -99,6 +99,14 @@ class DiscardRow(Struct, frozen=True, kw_only=True):
     done_at: datetime | None
 
 
+class ErasureRow(Struct, frozen=True, kw_only=True):
+    """The erasure of a guest."""
+
+    guest_id: str
+    due_at: datetime | None
+    done_at: datetime | None
+
+
 class EndpointRow(Struct, frozen=True, kw_only=True):
     """A stored endpoint for events. `centers` is None for all centers."""
 
@@ -144,6 +152,7 @@ class Snapshot:
     accounts: Mapping[str, AccountRow]
     consents: Mapping[str, ConsentRow]
     discards: Sequence[DiscardRow]
+    erasures: Mapping[str, ErasureRow]
     evidence: frozenset[tuple[str, str]]
     refused_cards: Mapping[tuple[str, int], frozenset[int]]
     guests: frozenset[str]
@@ -161,6 +170,7 @@ class Snapshot:
         """When the reconciler has work next; None when it has none."""
         times = [each.due_at for each in self.sessions.values()]
         times += [each.due_at for each in self.discards]
+        times += [each.due_at for each in self.erasures.values()]
         times += [each.due_at for each in self.all_deliveries]
         return min(filter(None, times), default=None)
 
@@ -173,6 +183,14 @@ class Snapshot:
     def held(self) -> frozenset[Token]:
         """The tokens of active accounts."""
         return frozenset(each.token_at_psp for each in self.accounts.values() if each.is_active)
+
+    def is_erased(self, guest_id: str) -> bool:
+        """Return whether a guest was erased."""
+        return guest_id in self.erasures
+
+    def of_guest(self, guest_id: str) -> Sequence[SessionRow]:
+        """Return the sessions of a guest."""
+        return [each for each in self.sessions.values() if each.guest_id == guest_id]
 
     def pages_with_card(self, token_id: str) -> Sequence[PspPage]:
         """Return the pages of a session that collected a card."""
@@ -249,6 +267,9 @@ class Observer:
                 accounts={each.account_id: each for each in accounts},
                 consents={each.token_id: each for each in self._rows(_CONSENTS, ConsentRow)},
                 discards=self._rows("SELECT * FROM discards", DiscardRow),
+                erasures={
+                    each.guest_id: each for each in self._rows("SELECT * FROM erasures", ErasureRow)
+                },
                 evidence=self._pairs("SELECT token_id, origin FROM evidence"),
                 refused_cards=self._refused_cards(),
                 guests=self._ids("SELECT id FROM guests"),

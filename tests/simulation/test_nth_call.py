@@ -13,7 +13,7 @@ from dependency_injector.providers import Provider
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import a_uuid
+from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
@@ -31,6 +31,8 @@ from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.show_centers import ShowCenter, ShowCenters
+from domain.erasure.erase_guest import EraseAgain, EraseGuest
+from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
@@ -358,6 +360,54 @@ def two_cards_that_expire_soon(it: FaultyInstallation) -> Attempt:
     return notice
 
 
+def a_guest_with_a_card_to_erase(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    return it.erase
+
+
+def a_guest_who_has_typed_a_card_to_erase(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    it.session_with_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    return it.erase
+
+
+def a_guest_whose_page_was_requested_while_the_psp_was_down(it: FaultyInstallation) -> Attempt:
+    it.session_without_page()
+    return it.erase
+
+
+def a_guest_of_a_restored_backup(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    it.container.erasure_file().note(GUEST_ID, it.clock.now())
+
+    def erase_again() -> object:
+        # Built again with each process, as above.
+        return it.container.erase_again()()
+
+    return erase_again
+
+
+def _finish_after(situation: Situation) -> Situation:
+    """Return the situation in which the worker finishes an erasure."""
+
+    def erased(it: FaultyInstallation) -> Attempt:
+        erase = situation(it)
+        it.check()
+        erase()
+        it.clock.advance(timedelta(minutes=5))
+        it.reconcile()
+        it.clock.advance(timedelta(minutes=5))
+        it.reconcile()
+
+        def finish() -> None:
+            it.container.finish_erasures()()
+
+        return finish
+
+    erased.__name__ = situation.__name__.replace("_to_erase", "") + "_was_erased"
+    return erased
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The situations of a use case, and its results when a call fails.
@@ -387,6 +437,12 @@ class Expected:
             return self.without_endpoint
         return (ServiceUnavailable,) if number <= self.needs else self.without_storage
 
+
+_TO_ERASE: Final = (
+    a_guest_with_a_card_to_erase,
+    a_guest_who_has_typed_a_card_to_erase,
+    a_guest_whose_page_was_requested_while_the_psp_was_down,
+)
 
 USE_CASES: Final[Mapping[type, Expected]] = {
     AddCard: Expected(situations=(a_request_under_a_key, a_request_sent_before)),
@@ -457,6 +513,13 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         ),
         without_endpoint=("pending",),
         next_try_after=LEASE,
+    ),
+    EraseGuest: Expected(situations=_TO_ERASE),
+    EraseAgain: Expected(situations=(a_guest_of_a_restored_backup,)),
+    FinishErasures: Expected(
+        situations=tuple(map(_finish_after, _TO_ERASE)),
+        without_psp=(None,),
+        next_try_after=timedelta(minutes=30),
     ),
     ReplayEvent: Expected(situations=(an_event_to_replay,)),
     NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
@@ -665,7 +728,7 @@ def test_a_bug_at_any_call_leaves_nothing_half_done(
     try_each_call(situations, use_case, situation, CallFault(error=bug))
 
 
-# Shows I1, I7, I9, I10, I11, F1, F2, F3, F4, F5, F6, S27.
+# Shows I1, I7, I9, I10, I11, I12, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
 def test_a_process_that_is_killed_at_any_call_leaves_what_the_next_finishes(
     situations: Situations, use_case: type, situation: Situation
