@@ -301,7 +301,7 @@ class Container(DeclarativeContainer):
     show_guest = ThreadSafeSingleton(ShowGuest, storage=storage)
     export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note_act=note_act)
     search_sessions = ThreadSafeSingleton(SearchSessions, storage=storage, clock=clock)
-    trace_session = ThreadSafeSingleton(TraceSession, storage=storage)
+    trace_session = ThreadSafeSingleton(TraceSession, storage=storage, clock=clock)
     count_sessions = ThreadSafeSingleton(CountSessions, storage=storage, clock=clock)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from domain.outside import Clock, time_before
-from domain.sessions.result import Result, result_of
+from domain.sessions.result import OVERDUE_AFTER, Result, result_of
 from domain.sessions.session import CountedBy
 from domain.storage import Storage
 
@@ -37,10 +37,12 @@ class CountSessions:
     def __call__(
         self, *, within: timedelta, by: CountedBy | None = None
     ) -> Sequence[CountedResult]:
-        since = time_before(self.clock.now(), within)
+        now = self.clock.now()
+        since, overdue_before = time_before(now, within), now - OVERDUE_AFTER
         counted: Counter[tuple[str, Result, str | None]] = Counter()
         with self.storage.read() as unit:
-            for (group, facts), sessions in unit.sessions.count(by, since=since).items():
+            found = unit.sessions.count(by, since=since, overdue_before=overdue_before)
+            for (group, facts), sessions in found.items():
                 counted[group, result_of(facts), facts.failure] += sessions
         results = [CountedResult(*key, sessions) for key, sessions in counted.items()]
         order = list(Result)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
+from typing import Final
 
 from domain.sessions.session import SessionFacts, SessionStatus
+
+OVERDUE_AFTER: Final = timedelta(minutes=1)
+"""How long after its time a session has not been processed because no worker keeps up."""
 
 
 class Result(StrEnum):
     """What became of a session.
 
     `DECLINED`, `ABANDONED` and `NEVER_OPENED` ended without a card: after the PSP had refused one, on
-    a page, or without a page.
+    a page, or without a page. `OVERDUE` is open, and a worker should have processed it by now.
     """
 
     STORED = "stored"
@@ -21,6 +26,7 @@ class Result(StrEnum):
     ABANDONED = "abandoned"
     NEVER_OPENED = "never_opened"
     WAITING_FOR_PSP = "waiting_for_psp"
+    OVERDUE = "overdue"
     OPEN = "open"
 
 
@@ -36,4 +42,6 @@ def result_of(facts: SessionFacts) -> Result:
         case SessionStatus.EXPIRED:
             return Result.ABANDONED if facts.is_opened else Result.NEVER_OPENED
         case SessionStatus.OPEN:
-            return Result.WAITING_FOR_PSP if facts.is_unanswered else Result.OPEN
+            if facts.is_unanswered:
+                return Result.WAITING_FOR_PSP
+            return Result.OVERDUE if facts.is_overdue else Result.OPEN

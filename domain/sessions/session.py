@@ -155,7 +155,8 @@ class SessionFacts(NamedTuple):
 
     `failure` is the type of the refusal, or its message where an earlier release stored no type.
     `has_refused_card` is whether the PSP has refused a card; of a session that is not expired it may
-    be False all the same. `is_renewal` is whether its card was on file before.
+    be False all the same. `is_renewal` is whether its card was on file before, `is_overdue` whether it
+    is open and was due before a certain time.
     """
 
     status: SessionStatus
@@ -164,6 +165,7 @@ class SessionFacts(NamedTuple):
     has_refused_card: bool
     is_unanswered: bool
     is_renewal: bool
+    is_overdue: bool
 
 
 class DueSession(NamedTuple):
@@ -554,10 +556,11 @@ class CardSessions(Protocol):
         ...
 
     def count(
-        self, by: CountedBy | None, *, since: datetime
+        self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Mapping[tuple[str, SessionFacts], int]:
         """Count the sessions created since then, by group and facts. Reads each of them.
 
+        An open one that was due before `overdue_before` is overdue.
         A group is the id of a center, or PSP and merchant account as `fake/default`; or "" for all.
         """
         ...

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from domain.errors import InvalidField
 from domain.events.event import EventDelivery
 from domain.identifiers import SHOWN_OF_TOKENS, plain_uuid
+from domain.outside import Clock
 from domain.sessions.limit import RefusedCard
-from domain.sessions.result import Result, result_of
+from domain.sessions.result import OVERDUE_AFTER, Result, result_of
 from domain.sessions.session import CardSession, SessionFacts, SessionStatus
 from domain.storage import Storage
 
@@ -68,6 +69,7 @@ class TraceSession:
     """
 
     storage: Storage
+    clock: Clock
 
     def __call__(self, token: str) -> Trace:
         first = plain_uuid(token + _FIRST[len(token) :])
@@ -89,6 +91,7 @@ class TraceSession:
             deliveries = unit.event_deliveries.of_session(
                 session.token_id, since=session.created_at
             )
+        overdue_before = self.clock.now() - OVERDUE_AFTER
         result = result_of(
             SessionFacts(
                 status=session.status,
@@ -97,6 +100,7 @@ class TraceSession:
                 has_refused_card=bool(refused),
                 is_unanswered=session.unanswered_since is not None,
                 is_renewal=account is not None and account.token_id != session.token_id,
+                is_overdue=session.due_at is not None and session.due_at < overdue_before,
             )
         )
         steps = _steps(session, result, refused, deliveries)

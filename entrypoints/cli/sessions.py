@@ -126,8 +126,9 @@ def show(*, token: str, as_json: bool) -> None:
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     """Count sessions by what became of them.
 
-    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open; or of
-    a session that ended without a card declined, abandoned (opened, no card) or never_opened.
+    RESULT is stored, renewed, refused_by_rule (REASON is the rule), waiting_for_psp or open; overdue
+    if the worker should have looked over a minute ago; or of a session that ended without a card
+    declined, abandoned (opened, no card) or never_opened.
 
     \b
     Example:

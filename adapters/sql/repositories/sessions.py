@@ -222,7 +222,7 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def count(
-        self, by: CountedBy | None, *, since: datetime
+        self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Mapping[tuple[str, SessionFacts], int]:
         found = self._transaction.execute(
             f"SELECT {_GROUPS[by]}, status, coalesce(failure ->> 'type', failure ->> 'message'), "
@@ -230,9 +230,10 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
             "WHERE r.token_id = card_sessions.token_id AND r.number > 0), "
             "unanswered_since IS NOT NULL, EXISTS (SELECT 1 FROM payment_accounts AS a "
             "WHERE a.account_id = card_sessions.account_id AND a.token_id <> card_sessions.token_id), "
+            "status = 'open' AND due_at IS NOT NULL AND due_at < :overdue_before, "
             f"count(*) FROM card_sessions WHERE {_AT_ANY_CENTER} AND created_at >= :since "
-            "GROUP BY 1, 2, 3, 4, 5, 6, 7",
-            {"since": since},
+            "GROUP BY 1, 2, 3, 4, 5, 6, 7, 8",
+            {"since": since, "overdue_before": overdue_before},
         )
         return {
             (str(group), SessionFacts(SessionStatus(status), failure, *map(bool, others))): sessions

@@ -284,7 +284,8 @@ def test_sessions_are_searched_newest_first(
 def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> None:
     account = an_account()
     failure = Failure(code=400, message="Refused", type="incorrect_billing_address")
-    expired = {"status": SessionStatus.EXPIRED, "attempt": an_attempt(over=True)}
+    overdue = {"due_at": NOW - MICROSECOND}
+    expired = {"status": SessionStatus.EXPIRED, "attempt": an_attempt(over=True), **overdue}
     completed = {"status": SessionStatus.COMPLETED, "account_id": account.account_id}
     changes: list[dict[str, Any]] = [
         {"created_at": NOW - MICROSECOND},
@@ -296,6 +297,8 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         completed,
         {"status": SessionStatus.FAILED, "failure": failure},
         {"status": SessionStatus.FAILED, "failure": failure},
+        overdue,
+        {"due_at": None},
     ]
     sessions = [
         a_session(**{"token_id": TokenId(a_uuid(500 + number)), **each})
@@ -315,14 +318,18 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
     )
 
     def facts(status: str, failure: str | None = None, **changes: bool) -> SessionFacts:
-        names = ("is_opened", "has_refused_card", "is_unanswered", "is_renewal")
+        names = ("is_opened", "has_refused_card", "is_unanswered", "is_renewal", "is_overdue")
         others = [changes.get(name, False) for name in names]
         return SessionFacts(SessionStatus(status), failure, *others)
 
     with storage.read() as reading:
-        counted = {by: reading.sessions.count(by, since=NOW) for by in (None, *CountedBy)}
+        counted = {
+            by: reading.sessions.count(by, since=NOW, overdue_before=NOW)
+            for by in (None, *CountedBy)
+        }
     assert {facts: sessions for (_, facts), sessions in counted[None].items()} == {
-        facts("open"): 1,
+        facts("open"): 2,
+        facts("open", is_overdue=True): 1,
         facts("open", is_unanswered=True): 1,
         facts("expired", is_opened=True): 1,
         facts("expired", is_opened=True, has_refused_card=True): 1,
@@ -336,7 +343,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         for by, found in counted.items()
     }
     assert in_groups == {
-        None: {"": 8},
-        CountedBy.CENTER: {CENTER_ID: 7, OTHER_CENTER_ID: 1},
-        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 7, "fake/two": 1},
+        None: {"": 10},
+        CountedBy.CENTER: {CENTER_ID: 9, OTHER_CENTER_ID: 1},
+        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 9, "fake/two": 1},
     }

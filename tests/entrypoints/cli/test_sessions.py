@@ -58,10 +58,10 @@ def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
 def some_sessions(cardonfile: CommandLine) -> list[CardSession]:
     """Store sessions of each result, a minute apart, the oldest first; the first is 8 days old."""
     now = datetime.now(UTC)
-    open_, failed = a_session(), a_session(attempt=an_attempt())
+    failed = a_session(attempt=an_attempt())
     sessions = [
-        open_,
-        open_,
+        a_session(due_at=now - MINUTE),
+        a_session(due_at=now + MINUTE),
         a_session(guest_id=OTHER_GUEST_ID, unanswered_since=now),
         failed.failed(IncorrectBillingAddress(), now),
         a_session(center_id=OTHER_CENTER_ID).completed(an_account(1).account_id, now),
@@ -141,8 +141,9 @@ def test_results_are_counted(cardonfile: CommandLine) -> None:
     by_center = json.loads(
         cardonfile.succeeds("session", "stats", "--by", "center", "--since", "9d", "--json")
     )
-    assert [each for each in by_center if each["result"] in ("open", "stored")] == [
-        {"center": CENTER_ID, "result": "open", "reason": None, "sessions": 2},
+    assert [each for each in by_center if each["result"] in ("open", "overdue", "stored")] == [
+        {"center": CENTER_ID, "result": "overdue", "reason": None, "sessions": 1},
+        {"center": CENTER_ID, "result": "open", "reason": None, "sessions": 1},
         {"center": OTHER_CENTER_ID, "result": "stored", "reason": None, "sessions": 1},
     ]
     by_merchant = cardonfile.succeeds("session", "stats", "--by", "merchant", "--since", "13m")
@@ -258,6 +259,16 @@ def test_what_a_session_waits_for_is_shown(
     silent_since = shown(cardonfile, opened)["psp_silent_since"]
     assert datetime.fromisoformat(silent_since) == installation.clock.now()
     assert shown(cardonfile, opened)["result"] == "waiting_for_psp"
+
+
+def test_a_session_that_no_worker_has_processed_in_time_is_shown_as_overdue(
+    cardonfile: CommandLine,
+) -> None:
+    late = a_session(token_id=token(1), due_at=datetime.now(UTC) - MINUTE)
+    store(cardonfile, late, with_changes(late, token_id=token(2), due_at=datetime.now(UTC)))
+
+    results = [shown(cardonfile, a_session(token_id=token(n)))["result"] for n in (1, 2)]
+    assert results == ["overdue", "open"]
 
 
 def test_only_one_session_is_shown(cardonfile: CommandLine) -> None:
