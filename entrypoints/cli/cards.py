@@ -79,7 +79,8 @@ def list_(
             *("brand", "last_four", "expiry", "state", "default", "added"),
             *(("removed",) if removed else ()),
         )
-        echo_records(columns, (card_record(each, now) for each in accounts), as_json=as_json)
+        records = (card_record(each, now) for each in accounts)
+        echo_records(columns, records, as_json=as_json, limit=limit)
 
 
 @card.command()

@@ -155,6 +155,7 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
                 for delivery in container.list_event_deliveries()(limit=limit, only_failed=failed)
             ),
             as_json=as_json,
+            limit=limit,
         )
 
 

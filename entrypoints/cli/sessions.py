@@ -78,7 +78,7 @@ def list_(
             *("prefix", "created", "guest", "center"),
             *("caller", "status", "progress", "reason"),
         )
-        echo_records(columns, map(session_record, sessions), as_json=as_json)
+        echo_records(columns, map(session_record, sessions), as_json=as_json, limit=limit)
 
 
 @session.command()

@@ -62,11 +62,16 @@ def shown(time: datetime) -> str:
 
 
 def echo_records(
-    columns: Collection[str], records: Iterable[Mapping[str, object]], *, as_json: bool
+    columns: Collection[str],
+    records: Iterable[Mapping[str, object]],
+    *,
+    as_json: bool,
+    limit: int | None = None,
 ) -> None:
     """Print records as a table with a column for each name, or as a JSON list of objects.
 
-    The table shows no value as `-`, a list with commas, and times to the second.
+    The table shows no value as `-`, a list with commas, and times to the second. If there are as many
+    records as their `limit`, a line on standard error says that others may be missing.
     """
     rows = [{name: record[name] for name in columns} for record in records]
     if as_json:
@@ -74,6 +79,8 @@ def echo_records(
     else:
         header = tuple(name.upper() for name in columns)
         echo_table(header, (tuple(map(cell_of, row.values())) for row in rows))
+    if len(rows) == limit:
+        click.echo(f"no more than {limit} are listed; see --limit", err=True)
 
 
 def echo_json(value: object) -> None:

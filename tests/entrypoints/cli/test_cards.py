@@ -43,7 +43,6 @@ def listed(cardonfile: CommandLine, *options: str) -> list[str]:
     ("options", "numbers"),
     [
         ((), [5, 3, 2, 1]),
-        (("--limit", "1"), [5]),
         (("--guest", OTHER_GUEST_ID), [2]),
         (("--center", OTHER_CENTER_ID.upper()), [3]),
         (("--account", "second"), [5]),
@@ -68,6 +67,15 @@ def test_cards_are_listed_as_asked(
         an_account(5, **other),
     )
     assert listed(cardonfile, *options) == [a_uuid(100 + number) for number in numbers]
+
+
+def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
+    store(cardonfile, an_account(1), an_account(2, guest_id=OTHER_GUEST_ID))
+
+    found = cardonfile.run("card", "list", "--json", "--limit", "1")
+    assert [each["account_id"] for each in json.loads(found.stdout)] == [a_uuid(102)]
+    assert found.stderr == "no more than 1 are listed; see --limit\n"
+    assert len(listed(cardonfile, "--limit", "3")) == 2
 
 
 @pytest.mark.parametrize(

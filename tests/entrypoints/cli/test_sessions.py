@@ -92,7 +92,6 @@ def with_changes(session: CardSession, **changes: Any) -> CardSession:
     ("options", "numbers"),
     [
         ((), [8, 7, 6, 5, 4, 3, 2, 1]),
-        (("--limit", "2"), [8, 7]),
         (("--since", "999999999d"), [8, 7, 6, 5, 4, 3, 2, 1, 0]),
         (("--since", "15m"), [8, 7, 6]),
         (("--status", "expired"), [8, 7, 6]),
@@ -108,6 +107,13 @@ def test_sessions_are_listed_as_asked(
     some_sessions(cardonfile)
     listed = json.loads(cardonfile.succeeds("session", "list", "--json", *options))
     assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
+
+
+def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
+    some_sessions(cardonfile)
+    newest = cardonfile.run("session", "list", "--limit", "2")
+    assert [line[:8] for line in newest.stdout.splitlines()[1:]] == ["00000008", "00000007"]
+    assert newest.stderr == "no more than 2 are listed; see --limit\n"
 
 
 def test_a_list_shows_the_beginning_of_a_token_and_why_a_session_failed(
