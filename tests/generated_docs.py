@@ -8,6 +8,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -141,8 +143,12 @@ def _schema(name: str, schemas: Json) -> str:
         if other != name and some and _is_contained(some, fields):
             fields = {key: kind for key, kind in fields.items() if key not in some}
             lines.append(f"- {_inline({'$ref': other}, schemas)}, and\n")
-    for field, schema in fields.items():
-        lines.extend(_fields(field, schema, schemas, required=_required(name, schemas)))
+    described = chain.from_iterable(
+        _fields(field, schema, schemas, required=_required(name, schemas))
+        for field, schema in fields.items()
+    )
+    for text, alike in groupby(described, key=itemgetter(1)):
+        lines.append(f"- {', '.join(f'`{field}`' for field, _ in alike)} {text}\n")
     return "".join(lines)
 
 
@@ -160,10 +166,13 @@ def _required(name: str, schemas: Json) -> Sequence[str]:
     return schemas[name]["required"] if name.endswith("Body") else ()
 
 
-def _fields(field: str, schema: Json, schemas: Json, *, required: Sequence[str]) -> Iterator[str]:
+def _fields(
+    field: str, schema: Json, schemas: Json, *, required: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the name of a field, and of each inside it, with what to say of it."""
     needed = ", required" if field.rpartition(".")[2] in required else ""
     about = f": {schema['description']}" if "description" in schema else ""
-    yield f"- `{field}` ({_type(schema, schemas)}{needed}){about}\n"
+    yield field, f"({_type(schema, schemas)}{needed}){about}"
     for inner, inner_schema in schema.get("properties", {}).items():
         of_it = schema.get("required", ())
         yield from _fields(f"{field}.{inner}", inner_schema, schemas, required=of_it)

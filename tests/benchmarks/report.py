@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from tests.benchmarks.add_card import CONNECTIONS
-from tests.benchmarks.goals import Goal, goals, loads, ratios
+from tests.benchmarks.goals import Goal, goals, ratios
 from tests.benchmarks.guests import FEWER_ROWS, ROWS, SHELL
 from tests.benchmarks.guests import OURS as OUR_IMPORT
 from tests.benchmarks.load import GUESTS_AT_ONCE
@@ -105,13 +105,9 @@ they are not in the throughput.
 
 {_table(["Server", "Connections", *_LOAD], _loads(results, CONNECTIONS))}
 
-{OURS} against each, at 16 connections:
-
-{_table(["Against", "Throughput", "99th percentile", "CPU"], _against(results))}
-
 ## More processes, and PostgreSQL
 
-16 connections. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
+16 connections, as above for one process on SQLite. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
 
 {_table(["Server", "Database", "Processes", *_LOAD], _settings(results))}
 
@@ -247,26 +243,12 @@ def _loads(results: Results, connections: Sequence[int]) -> Iterator[Cells]:
             yield [name, str(count), *figures]
 
 
-def _against(results: Results) -> Iterator[Cells]:
-    figures = ("per_second", "p99_ms", "cpu_seconds_per_thousand")
-    for name in ALL:
-        if name != OURS:
-            yield [
-                name,
-                *(
-                    _spread(ratios(loads(results, figure, OURS), loads(results, figure, name)))
-                    for figure in figures
-                ),
-            ]
-
-
 def _settings(results: Results) -> Iterator[Cells]:
-    for database in (SQLITE, POSTGRESQL):
-        for processes in (1, 2):
-            for name in (OURS, FLASK):
-                where = {"server": name, "database": database, "processes": processes}
-                figures = _figures(results, "add_card", connections=16, **where)
-                yield [name, database, str(processes), *figures]
+    for database, processes in ((SQLITE, 2), (POSTGRESQL, 1), (POSTGRESQL, 2)):
+        for name in (OURS, FLASK):
+            where = {"server": name, "database": database, "processes": processes}
+            figures = _figures(results, "add_card", connections=16, **where)
+            yield [name, database, str(processes), *figures]
 
 
 def _flows(results: Results) -> Iterator[Cells]:
