@@ -187,7 +187,9 @@ class StripeProvider(PaymentProvider):
         self, merchant_account: MerchantAccount, guest_reference: GuestReference
     ) -> None:
         with self._call(merchant_account) as call, suppress(NotFound):
-            call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
+            customer = call.ask(RetrievedCustomer, call.v1.customers.delete, guest_reference)
+            if not customer.deleted:
+                raise ProviderUnavailable("the response does not say that the customer is deleted")
 
     @override
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:

@@ -203,9 +203,10 @@ class FakeStripe:
     def remove_customer(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
-        """Delete a customer."""
+        """Delete a customer; one that was deleted is gone."""
         check(given, NOTHING)
-        _find(merchant.customers, "customer", reference)
+        if _find(merchant.customers, "customer", reference).get("deleted"):
+            raise _missing("customer", reference)
         self.delete_customer(merchant, reference)
         return merchant.customers[reference]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -47,6 +47,12 @@ def needs(*abilities: Ability) -> pytest.MarkDecorator:
 def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
     """Parametrize a test with the cases that follow from each PSP's facts: tuples, if names are several."""
     return pytest.mark.psp_cases(names.split(), cases)
+
+
+def methods_of(facts: Facts) -> Sequence[Method]:
+    """Return the methods of an adapter that call the PSP."""
+    forgets = Ability.FORGETS_GUESTS in facts.abilities
+    return [method for method in Method if forgets or method is not Method.FORGET_GUEST]
 
 
 class _WatchedAdapter:
@@ -166,6 +172,10 @@ class Session:
         """Discard a card of the session."""
         self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
 
+    def forget_guest(self) -> None:
+        """Have the PSP forget the guest of the session."""
+        self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
+
     def prepare(self, method: Method) -> Callable[[], object]:
         """Return a call of a method, which may be repeated. START is for a guest who is new."""
         if method is Method.START:
@@ -176,6 +186,9 @@ class Session:
         if method is Method.DISCARD:
             card = self.collect().card
             return lambda: self.discard(card)
+        if method is Method.FORGET_GUEST:
+            self.type_card()
+            return self.forget_guest
         if method is Method.OUTCOME_WITH_CARD:
             self.type_card()
         return self.outcome
@@ -187,6 +200,8 @@ class Session:
                 return self.psp.count_pages()
             case Method.DISCARD:
                 return self.psp.tokens(MAIN)
+            case Method.FORGET_GUEST:
+                return self.psp.guests(MAIN) | self.psp.tokens(MAIN)
             case _:
                 return self.outcome()
 

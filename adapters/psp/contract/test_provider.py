@@ -31,6 +31,7 @@ from adapters.psp.contract.sessions import (
     Session,
     a_request,
     for_each,
+    methods_of,
     needs,
     watched,
 )
@@ -575,6 +576,48 @@ class TestDiscard:
         session.adapter.discard(MAIN, GuestReference("guest_of_nobody"), unknown)
 
 
+@needs(Ability.FORGETS_GUESTS)
+class TestForgetGuest:
+    def test_a_guest_who_is_unknown_may_be_forgotten(self, session: Session) -> None:
+        session.adapter.forget_guest(MAIN, GuestReference("guest_of_nobody"))
+
+
+@needs(Ability.STAND_IN, Ability.FORGETS_GUESTS)
+class TestForgottenGuest:
+    def test_is_gone_with_every_card_and_may_be_forgotten_twice(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        kept = session.another(guest_id=OTHER_GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
+        session.collect()
+        guest = session.page.guest_reference
+        session.another(guest_reference=guest).collect(GuestCard.ANOTHER_GOOD)
+
+        session.forget_guest()
+        session.forget_guest()
+
+        assert psp.guests(MAIN) == {kept.guest_reference}
+        assert psp.tokens(MAIN) == {kept.token}
+
+    def test_stays_when_another_merchant_account_forgets_it_or_another_guest_is_forgotten(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        card = session.collect().card
+
+        session.adapter.forget_guest(OTHER, card.guest_reference)
+        for suffix in UNKNOWN:
+            session.adapter.forget_guest(MAIN, GuestReference(card.guest_reference + suffix))
+
+        assert psp.guests(MAIN) == {card.guest_reference}
+        assert psp.tokens(MAIN) == {card.token}
+
+    def test_has_no_card_that_comes_back_or_cannot_be_discarded(self, session: Session) -> None:
+        card = session.collect().card
+        session.forget_guest()
+
+        assert session.outcome() in (Pending(), PageClosed())
+        session.discard(card)
+
+
 @needs(Ability.STAND_IN)
 class TestDiscardedToken:
     def test_it_alone_is_gone_and_may_be_discarded_twice(self, session: Session) -> None:
@@ -851,7 +894,9 @@ class TestSignedTime:
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
     """Yield each call that each method makes."""
-    return ((method, call) for method in Method for call in range(1, facts.calls[method] + 1))
+    return (
+        (method, call) for method in methods_of(facts) for call in range(1, facts.calls[method] + 1)
+    )
 
 
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
@@ -878,7 +923,7 @@ def after(method: Method, before: object) -> object:
             return pages + 1
         case Method.CLOSE, _:
             return PageClosed()
-        case Method.DISCARD, _:
+        case ((Method.DISCARD | Method.FORGET_GUEST), _):
             return frozenset()
         case _:
             return before
@@ -995,7 +1040,7 @@ class TestLists:
 
 @needs(Ability.STAND_IN, Ability.REMOTE)
 class TestPspInTrouble:
-    @pytest.mark.parametrize("method", Method)
+    @for_each("method", methods_of)
     @pytest.mark.parametrize(
         "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
     )
@@ -1013,7 +1058,7 @@ class TestPspInTrouble:
         assert psp.count_calls() - before <= (1 if is_once else MAX_TRIES)
         assert trouble is not Trouble.TOO_MANY or raised.value.retry_after == 17 * SECOND
 
-    @pytest.mark.parametrize("method", Method)
+    @for_each("method", methods_of)
     def test_does_not_end_an_adapter(
         self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch, method: Method
     ) -> None:
@@ -1113,7 +1158,11 @@ class TestResponseAboutAnother:
 class TestDamagedResponse:
     """Any value of a response may be of another type, or out of bounds."""
 
-    @pytest.mark.parametrize("method", [each for each in Method if each is not Method.DISCARD])
+    @pytest.mark.parametrize(
+        # The others find nothing left to do when they are repeated.
+        "method",
+        [each for each in Method if each not in (Method.DISCARD, Method.FORGET_GUEST)],
+    )
     def test_raises_nothing_but_what_the_port_names(self, session: Session, method: Method) -> None:
         act = session.prepare(method)
         act()
@@ -1153,10 +1202,12 @@ class TestDeadline:
 
     # Shows F21.
     def test_a_slow_or_silent_psp_ends_each_method(self, psp: PspUnderTest, tmp_path: Path) -> None:
+        methods = methods_of(psp.facts)
+
         # Each call by itself stays below the deadline if the method makes several. An adapter
         # without a deadline for the whole method gets a sound response in the end.
         def attempt(number: int) -> None:
-            method = [*Method, None][number // 2]
+            method = [*methods, None][number // 2]
             folder = tmp_path / str(number)
             folder.mkdir()
             with closing(type(psp)(folder)) as dripping:
@@ -1174,7 +1225,7 @@ class TestDeadline:
                 with pytest.raises(ProviderUnavailable):
                     act()
 
-        at_once(2 * len([*Method, None]), attempt)
+        at_once(2 * len([*methods, None]), attempt)
 
 
 @needs(Ability.REMOTE)
@@ -1244,6 +1295,10 @@ class TestPlugin:
 
     def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
         assert psp.plugin.capabilities.max_consent_length >= len(consent_for("Harbor Spa").text)
+
+    def test_it_says_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
+        is_tested = Ability.FORGETS_GUESTS in psp.facts.abilities
+        assert psp.plugin.capabilities.forgets_guests == is_tested
 
 
 @needs(Ability.REMOTE)
@@ -1360,7 +1415,7 @@ class TestCalls:
 
         assert session.adapter.read_webhook(delivery)
 
-    @pytest.mark.parametrize("method", Method)
+    @for_each("method", methods_of)
     def test_each_other_method_makes_as_many_as_stated(
         self, psp: PspUnderTest, session: Session, method: Method
     ) -> None:

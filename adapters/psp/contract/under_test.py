@@ -57,6 +57,8 @@ class Ability(Enum):
     """Its response to a new page names the session, so that one about another page is noticed."""
     COUNTS_REFUSALS = auto()
     """It tells how many cards a page has refused, also when it has a card or is closed."""
+    FORGETS_GUESTS = auto()
+    """It can delete a guest, as `Capabilities.forgets_guests` of the plugin says."""
     JSON = auto()
     """Its responses are JSON, so that each of their values can be damaged."""
 
@@ -94,6 +96,8 @@ class Method(Enum):
     """The outcome of a page that has its card."""
     CLOSE = auto()
     DISCARD = auto()
+    FORGET_GUEST = auto()
+    """Only with FORGETS_GUESTS."""
 
 
 class Trouble(Enum):

@@ -247,6 +247,12 @@ class _Wire(FakePsp):
     ) -> None:
         self._call(lambda: super(_Wire, self).discard(merchant_account, guest_reference, token))
 
+    @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        self._call(lambda: super(_Wire, self).forget_guest(merchant_account, guest_reference))
+
     def _call(self, act: Callable[[], Answer]) -> Answer:
         if self.trouble is None or self.faults_left == 0:
             return act()

@@ -72,7 +72,12 @@ class StripeInTestMode(StripeUnderTest):
 
     facts = replace(
         StripeUnderTest.facts,
-        abilities=frozenset({Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES}),
+        abilities=frozenset(
+            {
+                *(Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES),
+                Ability.FORGETS_GUESTS,
+            }
+        ),
     )
 
     def __init__(self, folder: Path) -> None:  # no server is started

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -13,6 +15,7 @@ from structlog.testing import capture_logs
 from adapters.psp.contract.clock import START, SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.psp.contract.samples import a_page_request
+from adapters.psp.contract.sessions import a_request
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.billing import BillingInfo
@@ -29,6 +32,7 @@ from domain.psps.hosted_page import (
 )
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS
+from tests.adapters.stripe.under_test import StripeUnderTest
 from tests.fake_stripe.server import FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_SECRET
 
@@ -494,3 +498,12 @@ class TestFaults:
 
         assert provider.outcome(REQUEST, page, ()) == PageClosed()
         assert provider.start(NEXT).reference != page.reference
+
+
+def test_a_guest_is_not_forgotten_before_stripe_says_so(tmp_path: Path) -> None:
+    with closing(StripeUnderTest(tmp_path)) as psp:
+        adapter = psp.adapter()
+        page = adapter.start(a_request(psp))
+        psp.change_bodies(lambda _, __: b'{"id": "cus_1", "object": "customer"}')
+        with pytest.raises(ProviderUnavailable, match="deleted"):
+            adapter.forget_guest(MAIN, page.guest_reference)

@@ -104,6 +104,7 @@ class StripeUnderTest(RemotePspUnderTest):
             Method.OUTCOME_WITH_CARD: 1,
             Method.CLOSE: 2,
             Method.DISCARD: 2,
+            Method.FORGET_GUEST: 1,
         },
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
         silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),

@@ -70,7 +70,7 @@ class AcmeUnderTest(RemotePspUnderTest):
             "an id that is no text": b'[{"id": 1, "reference": "1"}]',
         },
         misdirected=(),
-        abilities=frozenset(Ability) - {Ability.COUNTS_REFUSALS},
+        abilities=frozenset(Ability) - {Ability.COUNTS_REFUSALS, Ability.FORGETS_GUESTS},
     )
 
     def __init__(self, folder: Path) -> None:
