@@ -282,8 +282,8 @@ def refuse_erased_guests(container: Container) -> None:
     found = container.erase_again().found()
     if found:
         raise ServeError(
-            f"{len(found)} guests in CARDONFILE_ERASURES_FILE are in the database, most likely since a "
-            "backup was restored: run `cardonfile guest erase --again`"
+            f"the database has guests whom CARDONFILE_ERASURES_FILE names ({len(found)}), most likely "
+            "since a backup was restored: run `cardonfile guest erase --again`"
         )
 
 

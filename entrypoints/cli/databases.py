@@ -122,7 +122,7 @@ def import_(what: str, file: Path) -> None:
             f"the rows cannot be kept in a temporary file ({error}); TMPDIR names another folder"
         ) from error
     if rows.skipped:
-        click.echo(f"skipped {rows.skipped} guests who were erased", err=True)
+        click.echo(f"skipped, because the guests were erased: {rows.skipped}", err=True)
     count -= rows.skipped
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
 

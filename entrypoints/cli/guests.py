@@ -94,4 +94,4 @@ def erase(*, guest_id: str | None, again: bool) -> None:
         erased = container.erase_again()()
         for each in erased:
             click.echo(f"erased {each}")
-        click.echo(f"erased {len(erased)} guests again")
+        click.echo(f"erased again: {len(erased)}")

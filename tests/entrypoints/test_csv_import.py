@@ -18,12 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typing_extensions import Buffer, override
 
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import Transaction
 from adapters.system import RandomIds, SystemClock
 from domain.audit.entry import Action, Actor
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
+from domain.erasure.erasure import Erasure
 from domain.guests.guest import Guest
 from domain.identifiers import GuestId
 from domain.pagination import PageRequest
@@ -121,6 +122,21 @@ class TestCommand:
         with cardonfile.storage.read() as unit:
             noted = [each.details for each in unit.audit_trail.latest(about="guests")]
         assert noted == [{"rows": rows}] * (rows > 0)
+
+    def test_a_guest_who_was_erased_is_skipped_and_counted(self, cardonfile: CommandLine) -> None:
+        with cardonfile.storage.write() as unit:
+            unit.erasures.add(Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW))
+            unit.commit()
+        file = cardonfile.folder / "guests.csv"
+        file.write_text(f"{GUESTS}{GUEST_ID},A,B,\n{OTHER_GUEST_ID},C,D,\n")
+
+        result = cardonfile.run("import", "guests", str(file))
+
+        assert (result.exit_code, result.stdout) == (0, "imported 1 guest\n")
+        assert result.stderr == "skipped, because the guests were erased: 1\n"
+        assert guest(cardonfile) is None
+        with cardonfile.storage.read() as unit:
+            assert unit.guests.get(OTHER_GUEST_ID) is not None
 
     def test_a_fault_is_named_by_file_line_and_column_and_nothing_is_stored(
         self, cardonfile: CommandLine

@@ -1,10 +1,12 @@
-"""What is on file about a guest, through the command line: shown and exported."""
+"""What is on file about a guest, through the command line: shown, exported and erased."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from adapters.psp.contract.samples import (
 )
 from domain.audit.entry import Action, AuditEntry
 from domain.billing import BillingInfo
+from domain.cards.account import AccountFilter
 from domain.errors import PaymentMethodAlreadyExists
 from domain.identifiers import EventId, GuestReference, TokenId
 from domain.sessions.session import CardSession
@@ -39,6 +42,7 @@ from tests.builders import (
 )
 from tests.contracts.storage.records import OTHER_TOKEN_ID
 from tests.entrypoints.conftest import CommandLine
+from tests.programs import free_port
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
 STATES = ("STATE", "DEFAULT", "ADDED", "REMOVED")
@@ -192,3 +196,67 @@ def test_a_guest_of_whom_only_cards_are_left_is_shown_and_exported(cardonfile: C
     shown = json.loads(cardonfile.succeeds("guest", "show", GUEST_ID, "--personal", "--json"))
     assert ([each["brand"] for each in shown["cards"]], "name" in shown) == (["visa"], False)
     assert exported(cardonfile)["guest"] is None
+
+
+class TestErase:
+    @pytest.fixture
+    def file(self, cardonfile: CommandLine) -> Path:
+        file = cardonfile.folder / "erasures.txt"
+        cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(file)
+        return file
+
+    def test_a_guest_is_erased_and_named_in_the_file(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        assert on_file.succeeds("guest", "erase", GUEST_ID) == f"erased {GUEST_ID}\n"
+
+        assert file.read_text().split()[0] == GUEST_ID
+        assert file.stat().st_mode & 0o777 == 0o600
+        with on_file.storage.read() as unit:
+            assert unit.guests.get(GUEST_ID) is None
+            assert [
+                each.removed_at is None for each in unit.accounts.search(AccountFilter(), limit=9)
+            ] == [*(True, False, False)]
+        assert noted(on_file) == [(Action.GUEST_ERASED, GUEST_ID)]
+
+    def test_a_guest_who_is_not_on_file_or_was_erased_is_refused(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        on_file.succeeds("guest", "erase", GUEST_ID)
+        for guest_id in (GUEST_ID, a_uuid(77)):
+            assert on_file.refuses("guest", "erase", guest_id) == "Guest not found"
+        assert file.read_text().split()[::2] == [GUEST_ID]
+
+    def test_what_is_no_id_is_refused(self, cardonfile: CommandLine) -> None:
+        assert "guest" in cardonfile.refuses("guest", "erase", "12").lower()
+
+    @pytest.mark.parametrize("arguments", [(), ("--again", GUEST_ID)])
+    def test_either_an_id_or_again_is_needed(
+        self, on_file: CommandLine, arguments: tuple[str, ...]
+    ) -> None:
+        result = on_file.run("guest", "erase", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "give either ID or --again" in result.stderr
+        with on_file.storage.read() as unit:
+            assert unit.guests.get(GUEST_ID) is not None
+
+    def test_who_is_back_after_a_restore_is_erased_again_before_the_service_starts(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
+        serve = ("serve", "--port", str(free_port()))
+        assert on_file.fails_to_start(*serve) == (
+            "the database has guests whom CARDONFILE_ERASURES_FILE names (1), most likely since a "
+            "backup was restored: run `cardonfile guest erase --again`"
+        )
+
+        assert on_file.succeeds("guest", "erase", "--again") == (
+            f"erased {GUEST_ID}\nerased again: 1\n"
+        )
+        assert on_file.succeeds("guest", "erase", "--again") == "erased again: 0\n"
+        with on_file.start(*serve) as process:
+            assert process.stderr is not None
+            assert b"serving" in process.stderr.readline()
+            process.send_signal(SIGTERM)
+            process.communicate(timeout=60)
+        assert process.returncode == 0
