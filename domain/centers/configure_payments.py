@@ -111,7 +111,7 @@ class ConfigurePayments:
             center = unit.centers.get(known_id)
             if center is None:
                 raise CenterNotFound(known_id)
-            before = unit.configurations.get(known_id)
+            before = unit.configurations.get_to_change(known_id)
             now = None if change is None else change.applied_to(before)
             if now is None:
                 unit.configurations.remove(known_id)

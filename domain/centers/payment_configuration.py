@@ -197,6 +197,10 @@ class PaymentConfigurations(Protocol):
         """Return the center's configuration, or None when payments are not configured."""
         ...
 
+    def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
+        """Return the same. A write unit that calls this keeps others that do waiting until it ends."""
+        ...
+
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
         """Store the center's configuration; it replaces the one before."""
         ...

@@ -40,6 +40,12 @@ class SqlPaymentConfigurations(Repository, PaymentConfigurations):
         return _CONFIGURATIONS.get(self._transaction, center_id=center_id)
 
     @override
+    def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
+        # Not the row: there is none at first, and settling cards does not wait for an operator.
+        self._transaction.lock("configuration", center_id)
+        return self.get(center_id)
+
+    @override
     def put(self, center_id: CenterId, configuration: PaymentConfiguration) -> None:
         self._transaction.execute(
             _CONFIGURATIONS.insert + _CONFIGURATIONS.or_replace,

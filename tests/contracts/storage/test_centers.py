@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import a_uuid
 from domain.identifiers import CenterId, MerchantAccount
 from domain.pagination import PageRequest
@@ -45,6 +46,23 @@ def test_a_configuration_may_be_removed_more_than_once(storage: Storage) -> None
     with storage.read() as unit:
         assert unit.configurations.get(CENTER_ID) is None
         assert unit.configurations.get(OTHER_CENTER_ID) == a_configuration()
+
+
+def test_of_changes_to_a_configuration_at_once_none_is_lost(storage: Storage) -> None:
+    def add_origin(number: int) -> None:
+        with committed(storage) as unit:
+            before = unit.configurations.get_to_change(CENTER_ID)
+            origins = before.redirect_origins if before else ()
+            origin = f"https://{number}.example"
+            changed = a_configuration(redirect_origins=(*origins, origin))
+            unit.configurations.put(CENTER_ID, changed)
+
+    at_once(8, add_origin)
+
+    with storage.read() as unit:
+        kept = unit.configurations.get(CENTER_ID)
+    assert kept is not None
+    assert sorted(kept.redirect_origins) == [f"https://{number}.example" for number in range(8)]
 
 
 def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:
