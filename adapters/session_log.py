@@ -7,7 +7,6 @@ from contextlib import suppress
 import structlog
 from typing_extensions import override
 
-from domain.identifiers import SHOWN_OF_TOKENS
 from domain.sessions.session_log import SessionLog, SessionStep
 
 log = structlog.get_logger()
@@ -24,7 +23,7 @@ class LinesOfSessions(SessionLog):
                 session = each.session
                 log.info(
                     each.step.value,
-                    session=session.token_id[:SHOWN_OF_TOKENS],
+                    session=session.prefix,
                     guest_id=session.guest_id,
                     center_id=session.center_id,
                     provider=session.configuration.provider,

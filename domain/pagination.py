@@ -12,6 +12,8 @@ from domain.errors import PageParameterInvalid, TooManyItems
 DEFAULT_PAGE: Final = 1
 DEFAULT_SIZE: Final = 10
 MAX_SIZE: Final = 100
+ALL: Final = 2**31
+"""The size of a page that has everything. Nobody may ask for it through the API."""
 MAX_DIGITS: Final = 4_000
 """Python itself refuses to parse numbers of more than 4,300 digits."""
 

@@ -44,26 +44,22 @@ from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
-from domain.audit.list_audit_entries import ListAuditEntries
 from domain.audit.note_act import NoteAct, NotePersonalDataShown
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
-from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
-from domain.cards.read_consent import ReadConsent, ShowConsent
+from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
-from domain.centers.show_centers import ShowCenter, ShowCenters
 from domain.erasure.erase_guest import EraseAgain, EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.list_event_deliveries import (
-    CountEventDeliveries,
     ListEventDeliveries,
     ListEventEndpoints,
 )
@@ -83,13 +79,9 @@ from domain.psps.payment_provider import PaymentProvider, Providers
 from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.count_sessions import CountSessions
 from domain.sessions.export_guest import ExportGuest
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
-from domain.sessions.search_sessions import SearchSessions
-from domain.sessions.show_guest import ShowGuest
-from domain.sessions.trace_session import TraceSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -201,7 +193,6 @@ class Container(DeclarativeContainer):
     note_personal_data_shown = ThreadSafeSingleton(
         NotePersonalDataShown, storage=storage, note_act=note_act
     )
-    list_audit_entries = ThreadSafeSingleton(ListAuditEntries, storage=storage, clock=clock)
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
@@ -222,15 +213,11 @@ class Container(DeclarativeContainer):
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
     list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
-    count_event_deliveries = ThreadSafeSingleton(CountEventDeliveries, storage=storage)
     list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
-    show_consent = ThreadSafeSingleton(ShowConsent, storage=storage)
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
     )
-    show_centers = ThreadSafeSingleton(ShowCenters, storage=storage, psps=settings.provided.psps)
-    show_center = ThreadSafeSingleton(ShowCenter, storage=storage, psps=settings.provided.psps)
     psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = ThreadSafeSingleton(CircuitBreakers)
     outages = ThreadSafeSingleton(OutageLog)
@@ -297,12 +284,7 @@ class Container(DeclarativeContainer):
     cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
-    list_cards = ThreadSafeSingleton(ListCards, storage=storage, clock=clock)
-    show_guest = ThreadSafeSingleton(ShowGuest, storage=storage)
     export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note_act=note_act)
-    search_sessions = ThreadSafeSingleton(SearchSessions, storage=storage, clock=clock)
-    trace_session = ThreadSafeSingleton(TraceSession, storage=storage, clock=clock)
-    count_sessions = ThreadSafeSingleton(CountSessions, storage=storage, clock=clock)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.

@@ -11,16 +11,23 @@ from domain.permissions import Caller
 from domain.storage import UnitOfWork, WriteUnit
 
 
+def account_with(unit: UnitOfWork, account_id: str) -> Account:
+    """Return the account with this id, also a removed one. Raises PaymentAccountNotFound."""
+    known_id = plain_uuid(account_id)
+    account = unit.accounts.get(AccountId(known_id)) if known_id else None
+    if account is None:
+        raise PaymentAccountNotFound
+    return account
+
+
 def active_account(unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str) -> Account:
     """Return an active account of this guest at a center that the caller may see.
 
     Raises PaymentAccountNotFound in every other case.
     """
-    known_id = plain_uuid(account_id)
-    account = unit.accounts.get(AccountId(known_id)) if known_id else None
+    account = account_with(unit, account_id)
     if (
-        account is None
-        or account.removed_at is not None
+        account.removed_at is not None
         or account.guest_id != plain_uuid(guest_id)
         or not caller.sees(account.center_id)
     ):

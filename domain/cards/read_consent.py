@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.cards.find_account import active_account
-from domain.errors import PaymentAccountNotFound
-from domain.identifiers import AccountId, plain_uuid
 from domain.permissions import MAY_VIEW_CARDS, Caller
 from domain.storage import Storage, UnitOfWork
 
@@ -28,26 +26,9 @@ class ReadConsent:
         caller.require(MAY_VIEW_CARDS)
         with self.storage.read() as unit:
             account = active_account(unit, caller, guest_id=guest_id, account_id=account_id)
-            return _consents(unit, account)
+            return consents_of(unit, account)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowConsent:
-    """Use case: do the same for an operator, with any account, also a removed one.
-
-    Raises PaymentAccountNotFound.
-    """
-
-    storage: Storage
-
-    def __call__(self, account_id: str) -> Sequence[GivenConsent]:
-        known_id = plain_uuid(account_id)
-        with self.storage.read() as unit:
-            account = unit.accounts.get(AccountId(known_id)) if known_id else None
-            if account is None:
-                raise PaymentAccountNotFound
-            return _consents(unit, account)
-
-
-def _consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
+def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
+    """Return the consents of an account: the one that applies, then those from before renewals."""
     return unit.consents.of(account) or (GivenConsent.without_text(account),)

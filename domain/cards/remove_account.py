@@ -9,12 +9,9 @@ from domain.audit.note_act import NoteAct
 from domain.cards.account import Account, has_default
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
-from domain.cards.find_account import active_account, lock_account
+from domain.cards.find_account import account_with, active_account, lock_account
 from domain.cards.note_account_event import note_account_event
-from domain.errors import PaymentAccountNotFound
 from domain.events.event import EventType
-from domain.fields import parse_uuid
-from domain.identifiers import AccountId
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_REMOVE_CARDS, Caller
 from domain.storage import Storage, WriteUnit
@@ -68,18 +65,14 @@ class RemoveAccount:
 class RemoveCard:
     """Use case: do the same for an operator, with an active account of any guest.
 
-    Returns it as it was. Raises InvalidField, or PaymentAccountNotFound, also when it is removed
-    already.
+    Returns it as it was. Raises PaymentAccountNotFound, also when it is removed already.
     """
 
     storage: Storage
     remove_account: RemoveAccount
 
     def __call__(self, account_id: str) -> Account:
-        known_id = AccountId(parse_uuid("account_id", account_id))
         with self.storage.read() as reading:
-            found = reading.accounts.get(known_id)
-        if found is None:
-            raise PaymentAccountNotFound
+            found = account_with(reading, account_id)
         self.remove_account.remove(found, caller=None)
         return found

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.events.event import DeliveryCounts, EventDelivery, EventEndpoint
-from domain.identifiers import EndpointId
+from domain.events.event import EventDelivery, EventEndpoint
 from domain.storage import Storage
 
 
@@ -34,17 +33,3 @@ class ListEventDeliveries:
     def __call__(self, *, limit: int, only_failed: bool = False) -> Sequence[EventDelivery]:
         with self.storage.read() as unit:
             return unit.event_deliveries.latest(limit=limit, only_failed=only_failed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountEventDeliveries:
-    """Use case: return how many deliveries to each endpoint are pending, and how many failed.
-
-    Of those that are on record; endpoints without any are left out.
-    """
-
-    storage: Storage
-
-    def __call__(self) -> Mapping[EndpointId, DeliveryCounts]:
-        with self.storage.read() as unit:
-            return unit.event_deliveries.counts()

@@ -13,12 +13,9 @@ from domain.cards.account import Account, AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
-from domain.pagination import PageRequest
+from domain.pagination import ALL, PageRequest
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
-
-_ALL: Final = 2**31
-"""More than a guest has of anything."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -53,9 +50,9 @@ class ExportGuest:
 
 def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     guest = unit.guests.get(guest_id)
-    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=_ALL)
+    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL)
     consents = [each for account in accounts for each in unit.consents.of(account)]
-    sessions = unit.sessions.page(guest_id, None, PageRequest(size=_ALL)).items
+    sessions = unit.sessions.page(guest_id, None, PageRequest(size=ALL)).items
     refused_cards = unit.refused_cards.of_guest(guest_id)
     deliveries = unit.event_deliveries.naming(guest_id)
     tokens = {

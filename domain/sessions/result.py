@@ -1,12 +1,10 @@
-"""What became of a card-addition session, in a word for operators."""
+"""What became of card-addition sessions, in a word for operators."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
-
-from domain.sessions.session import SessionFacts, SessionStatus
+from typing import Final, NamedTuple
 
 OVERDUE_AFTER: Final = timedelta(minutes=1)
 """How long after its time a session has not been processed because no worker keeps up."""
@@ -15,8 +13,10 @@ OVERDUE_AFTER: Final = timedelta(minutes=1)
 class Result(StrEnum):
     """What became of a session.
 
-    `DECLINED`, `ABANDONED` and `NEVER_OPENED` ended without a card: after the PSP had refused one, on
-    a page, or without a page. `OVERDUE` is open, and a worker should have processed it by now.
+    A completed one has `RENEWED` a card that was on file before, or `STORED` one. `DECLINED`,
+    `ABANDONED` and `NEVER_OPENED` expired: after the PSP had refused a card, on a page, or without
+    one. Open ones are `WAITING_FOR_PSP` if it does not respond, and `OVERDUE` if a worker should have
+    processed them by now.
     """
 
     STORED = "stored"
@@ -30,18 +30,21 @@ class Result(StrEnum):
     OPEN = "open"
 
 
-def result_of(facts: SessionFacts) -> Result:
-    """Return what became of the sessions with these facts, so far."""
-    match facts.status:
-        case SessionStatus.COMPLETED:
-            return Result.RENEWED if facts.is_renewal else Result.STORED
-        case SessionStatus.FAILED:
-            return Result.REFUSED_BY_RULE
-        case SessionStatus.EXPIRED if facts.has_refused_card:
-            return Result.DECLINED
-        case SessionStatus.EXPIRED:
-            return Result.ABANDONED if facts.is_opened else Result.NEVER_OPENED
-        case SessionStatus.OPEN:
-            if facts.is_unanswered:
-                return Result.WAITING_FOR_PSP
-            return Result.OVERDUE if facts.is_overdue else Result.OPEN
+class CountedBy(StrEnum):
+    """What sessions are counted by."""
+
+    CENTER = "center"
+    MERCHANT = "merchant"
+
+
+class CountedResult(NamedTuple):
+    """How many sessions of a group have a result.
+
+    `reason` is the type of the rule's refusal, or its message where an earlier release stored no
+    type.
+    """
+
+    group: str
+    result: Result
+    reason: str | None
+    sessions: int

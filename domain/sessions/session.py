@@ -21,6 +21,7 @@ from domain.errors import (
     Refusal,
 )
 from domain.identifiers import (
+    SHOWN_OF_TOKENS,
     AccountId,
     CallerName,
     CenterId,
@@ -33,6 +34,7 @@ from domain.identifiers import (
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, PageAttempt, PspGuest
 from domain.retries import next_retry
+from domain.sessions.result import CountedBy, CountedResult
 
 MAX_ATTEMPTS: Final = 20
 """How many pages a session may have for each day of its link: each may prolong the session, and
@@ -143,31 +145,6 @@ class SessionFilter:
     created_since: datetime | None = None
 
 
-class CountedBy(StrEnum):
-    """What sessions are counted by."""
-
-    CENTER = "center"
-    MERCHANT = "merchant"
-
-
-class SessionFacts(NamedTuple):
-    """What says what became of a session.
-
-    `failure` is the type of the refusal, or its message where an earlier release stored no type.
-    `has_refused_card` is whether the PSP has refused a card; of a session that is not expired it may
-    be False all the same. `is_renewal` is whether its card was on file before, `is_overdue` whether it
-    is open and was due before a certain time.
-    """
-
-    status: SessionStatus
-    failure: str | None
-    is_opened: bool
-    has_refused_card: bool
-    is_unanswered: bool
-    is_renewal: bool
-    is_overdue: bool
-
-
 class DueSession(NamedTuple):
     """A session that is due, and the merchant account that is asked about it."""
 
@@ -214,6 +191,11 @@ class CardSession:
     shows_guest: bool = False
     opened_at: datetime | None = None
     returned_at: datetime | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What is shown of its token: enough to find it, and no link can be made of it."""
+        return self.token_id[:SHOWN_OF_TOKENS]
 
     @property
     def request_fingerprint(self) -> RequestFingerprint:
@@ -557,11 +539,11 @@ class CardSessions(Protocol):
 
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
-    ) -> Mapping[tuple[str, SessionFacts], int]:
-        """Count the sessions created since then, by group and facts. Reads each of them.
+    ) -> Sequence[CountedResult]:
+        """Count the sessions created since then, by group, the most frequent result first.
 
-        An open one that was due before `overdue_before` is overdue.
-        A group is the id of a center, or PSP and merchant account as `fake/default`; or "" for all.
+        An open one that was due before `overdue_before` is overdue. A group is the id of a center, or
+        PSP and merchant account as `fake/default`; or "" for all. Reads each of these sessions.
         """
         ...
 

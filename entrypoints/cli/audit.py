@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import click
 
-from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import Duration, echo_records, json_option
+from domain.outside import time_before
+from entrypoints.cli.installation import reading
+from entrypoints.cli.terminal import echo_records, json_option, since_option
 
 
 @click.group()
@@ -21,13 +22,7 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option(
-    "--since",
-    "within",
-    metavar="AGO",
-    type=Duration(),
-    help="Only those since; a time such as 12h or 30d.  [default: to the beginning]",
-)
+@since_option
 @click.option(
     "--about",
     metavar="ID",
@@ -44,18 +39,8 @@ def list_(*, within: timedelta | None, about: str | None, as_json: bool) -> None
     Example:
       cardonfile audit list --about 3c9d1f70-52f4-4b0a-a3ce-7f1f4d6a0b55
     """
-    with installation() as container:
-        echo_records(
-            ("time", "actor", "action", "about", "details"),
-            (
-                {
-                    "time": entry.happened_at,
-                    "actor": entry.actor,
-                    "action": entry.action,
-                    "about": entry.about,
-                    "details": entry.details,
-                }
-                for entry in container.list_audit_entries()(within=within, about=about)
-            ),
-            as_json=as_json,
-        )
+    with reading() as (unit, now):
+        since = None if within is None else time_before(now, within)
+        columns = ("time=happened_at", "actor", "action", "about", "details")
+        found = unit.audit_trail.latest(since=since, about=about)
+        echo_records(columns, found, as_json=as_json)

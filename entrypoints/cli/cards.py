@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 import click
 
-from domain.cards.account import Account
-from entrypoints.cli.installation import installation
+from domain.cards.account import AccountFilter
+from domain.fields import parse_uuid
+from domain.identifiers import CenterId, GuestId, MerchantAccount
+from domain.outside import time_before
+from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import Duration, echo_records, json_option, limit_option
 
-_MONTH = click.DateTime(formats=["%Y-%m"])
+COLUMNS: Final = (
+    *("account_id", "guest=guest_id", "center=center_id", "provider", "merchant_account"),
+    *("brand=card_logo", "last_four", "expiry=expiry_on", "default=is_default", "added=created_at"),
+)
+"""What commands show of a card."""
+
+_MONTH: Final = click.DateTime(formats=["%Y-%m"])
 
 
 @click.group()
@@ -38,18 +48,16 @@ def card() -> None:
 @click.option(
     "--added-since", "added_within", type=Duration(), metavar="AGO", help="Only those added since."
 )
-@click.option("--removed", is_flag=True, help="Those that were removed instead.")
 @limit_option
 @json_option
 def list_(
     *,
     guest: str | None,
     center: str | None,
-    merchant_account: str | None,
+    merchant_account: MerchantAccount | None,
     expires_from: datetime | None,
     expires_before: datetime | None,
     added_within: timedelta | None,
-    removed: bool,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -62,25 +70,18 @@ def list_(
       cardonfile card list --expires-from 2027-01 --expires-before 2027-02
       cardonfile card list --added-since 7d
     """
-    with installation() as container:
-        now = container.clock().now()
-        accounts = container.list_cards()(
-            guest=guest,
-            center=center,
+    with reading() as (unit, now):
+        wanted = AccountFilter(
+            guest_id=None if guest is None else GuestId(parse_uuid("guest", guest)),
+            center_id=None if center is None else CenterId(parse_uuid("center", center)),
             merchant_account=merchant_account,
             expires_from=expires_from and expires_from.date(),
             expires_before=expires_before and expires_before.date(),
-            added_within=added_within,
-            removed=removed,
-            limit=limit,
+            added_since=None if added_within is None else time_before(now, added_within),
+            are_removed=False,
         )
-        columns = (
-            *("account_id", "guest", "center", "provider", "merchant_account"),
-            *("brand", "last_four", "expiry", "state", "default", "added"),
-            *(("removed",) if removed else ()),
-        )
-        records = (card_record(each, now) for each in accounts)
-        echo_records(columns, records, as_json=as_json, limit=limit)
+        found = unit.accounts.search(wanted, limit=limit)
+        echo_records(COLUMNS, found, as_json=as_json, limit=limit)
 
 
 @card.command()
@@ -101,22 +102,3 @@ def remove(*, account_id: str) -> None:
             f"removed {removed.account_id} of guest {removed.guest_id}: "
             f"{removed.card_logo} {removed.last_four}"
         )
-
-
-def card_record(account: Account, now: datetime) -> dict[str, object]:
-    """Return what commands show of a card as of `now`, by column."""
-    expired = "expired" if account.has_expired(now) else "active"
-    return {
-        "account_id": account.account_id,
-        "guest": account.guest_id,
-        "center": account.center_id,
-        "provider": account.provider,
-        "merchant_account": account.merchant_account,
-        "brand": account.card_logo,
-        "last_four": account.last_four,
-        "expiry": account.expiry_on,
-        "state": expired if account.removed_at is None else "removed",
-        "default": account.is_default,
-        "added": account.created_at,
-        "removed": account.removed_at,
-    }

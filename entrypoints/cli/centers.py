@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
 from typing_extensions import override
 
+from domain.centers.center import Center, CenterNotFound
 from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotReady
+from domain.centers.list_centers import ConfiguredCenter
 from domain.centers.payment_configuration import (
     CardsPerGuest,
     ConfigurationChange,
     changes,
     in_words,
 )
-from domain.centers.show_centers import ShownCenter
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, PspAccount
-from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import echo_json, echo_records, json_option
+from domain.fields import parse_uuid
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CenterId
+from domain.pagination import ALL, PageRequest
+from domain.storage import UnitOfWork
+from entrypoints.cli.installation import installation, reading
+from entrypoints.cli.terminal import echo_fields, echo_json, echo_records, json_option, row_of
 from entrypoints.psps import PSPS_SETTING, installed_names
 
 if TYPE_CHECKING:
     from entrypoints.container import Container
+
+_COLUMNS: Final = (
+    *("id=center.id", "name=center.name"),
+    *("provider=configuration.provider", "merchant_account=configuration.merchant_account"),
+)
 
 
 class PspName(click.ParamType[str]):
@@ -141,8 +150,7 @@ def configure_payments(
         try:
             done = container.configure_payments()(center_id, change)
         except PspNotReady as refused:
-            how = _how_to_get_ready(container, refused.account, refused.missing)
-            raise click.ClickException(": ".join(how)) from refused
+            raise click.ClickException(_how_to_get_ready(container, refused)) from refused
         except ConsentTooLong as refused:
             raise click.ClickException(f"CENTER_ID: {refused}") from refused
         if done.now is None:
@@ -176,75 +184,59 @@ def center() -> None:
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
-    """List the centers, by name.
-
-    A center TAKES_CARDS if it is configured for a PSP that this installation has keys for.
+    """List the centers, by name. One without PROVIDER takes no cards.
 
     \b
-    Examples:
-      cardonfile center list
+    Example:
       cardonfile center list --account harbor_spa
     """
-    with installation() as container:
-        echo_records(
-            ("id", "name", "takes_cards", "provider", "merchant_account"),
-            (
-                _record(container, each)
-                for each in container.show_centers()(merchant_account=merchant_account)
-            ),
-            as_json=as_json,
+    with reading() as (unit, _):
+        centers = unit.centers.page(None, PageRequest(size=ALL)).items
+        configured = (_configured(unit, each) for each in centers)
+        found = (
+            each
+            for each in configured
+            if merchant_account is None
+            or (each.configuration and each.configuration.merchant_account == merchant_account)
         )
+        echo_records(_COLUMNS, found, as_json=as_json)
 
 
 @center.command()
 @click.argument("center_id", metavar="ID")
 @json_option
 def show(*, center_id: str, as_json: bool) -> None:
-    """Show how a center takes cards, and what it lacks to take them.
+    """Show how a center takes cards.
 
     \b
     Example:
       cardonfile center show 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3
     """
-    with installation() as container:
-        shown = container.show_center()(center_id)
-        record = _record(container, shown)
+    with reading() as (unit, _):
+        known_id = CenterId(parse_uuid("center_id", center_id))
+        found = unit.centers.get(known_id)
+        if found is None:
+            raise CenterNotFound(known_id)
+        shown = _configured(unit, found)
+        row, configuration = row_of(_COLUMNS, shown), shown.configuration
         if as_json:
-            echo_json(record | (asdict(shown.configuration) if shown.configuration else {}))
+            echo_json(row | (asdict(configuration) if configuration else {}))
         else:
-            settings = record | (in_words(shown.configuration) if shown.configuration else {})
-            rows = ({"setting": name, "value": value} for name, value in settings.items())
-            echo_records(("setting", "value"), rows, as_json=False)
+            echo_fields(row | (in_words(configuration) if configuration else {}))
 
 
-def _record(container: Container, shown: ShownCenter) -> dict[str, object]:
-    configuration = shown.configuration
-    missing = None
-    if configuration is None:
-        missing = "a configuration: cardonfile configure-payments"
-    elif shown.missing is not None:
-        _, missing = _how_to_get_ready(container, configuration.psp_account, shown.missing)
-    return {
-        "id": shown.center.id,
-        "name": shown.center.name,
-        "takes_cards": shown.takes_cards,
-        "missing": missing,
-        "provider": configuration and configuration.provider,
-        "merchant_account": configuration and configuration.merchant_account,
-    }
+def _configured(unit: UnitOfWork, center: Center) -> ConfiguredCenter:
+    return ConfiguredCenter(center=center, configuration=unit.configurations.get(center.id))
 
 
-def _how_to_get_ready(
-    container: Container, psp_account: PspAccount, missing: Missing
-) -> tuple[str, str]:
-    """Return the option that names what is missing, and what to do."""
-    name, account = psp_account
-    if missing is Missing.PSP:
+def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
+    name, account = refused.account
+    if refused.missing is Missing.PSP:
         installed = installed_names()
         if name in installed:
-            return "--provider", f"{name} is installed, and {PSPS_SETTING} does not name it"
-        return "--provider", f"{name!a} is not known; known: {', '.join(installed)}"
+            return f"--provider: {name} is installed, and {PSPS_SETTING} does not name it"
+        return f"--provider: {name!a} is not known; known: {', '.join(installed)}"
     how = container.settings().psps[name].how_to_set_up(account)
-    if missing is Missing.SETTINGS:
-        return "--provider", f"{name} is not set up: {how}"
-    return "--account", f"{name} has no keys for {account}: {how}"
+    if refused.missing is Missing.SETTINGS:
+        return f"--provider: {name} is not set up: {how}"
+    return f"--account: {name} has no keys for {account}: {how}"

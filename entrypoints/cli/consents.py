@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from entrypoints.cli.installation import installation
+from domain.cards.find_account import account_with
+from domain.cards.read_consent import consents_of
+from entrypoints.cli.installation import reading
 from entrypoints.cli.terminal import echo_records, json_option
 
 
@@ -33,9 +33,6 @@ def show(*, account_id: str, as_json: bool) -> None:
     Example:
       cardonfile consent show 607486b1-232f-43c7-906b-540453a04b21
     """
-    with installation() as container:
-        echo_records(
-            ("agreed_at", "version", "language", "text"),
-            map(asdict, container.show_consent()(account_id)),
-            as_json=as_json,
-        )
+    with reading() as (unit, _):
+        given = consents_of(unit, account_with(unit, account_id))
+        echo_records(("agreed_at", "version", "language", "text"), given, as_json=as_json)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from domain.events.event import DeliveryCounts, EventType
-from entrypoints.cli.installation import installation
+from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import echo_records, json_option, limit_option, listed
 
 
@@ -70,24 +70,22 @@ def list_endpoints(*, as_json: bool) -> None:
     Example:
       cardonfile events list
     """
-    with installation() as container:
-        counts = container.count_event_deliveries()()
+    with reading() as (unit, _):
+        counts = unit.event_deliveries.counts()
+        columns = (
+            *("endpoint=endpoint_id", "url", "types", "centers", "added=created_at"),
+            *("pending", "failed", "last_success", "state"),
+        )
         echo_records(
-            (
-                *("endpoint", "url", "types", "centers", "added"),
-                *("pending", "failed", "last_success", "state"),
-            ),
+            columns,
             (
                 {
-                    "endpoint": endpoint.endpoint_id,
-                    "url": endpoint.url,
-                    "types": endpoint.types,
-                    "centers": listed(endpoint.centers),
-                    "added": endpoint.created_at,
-                    **asdict(counts.get(endpoint.endpoint_id, DeliveryCounts())),
-                    "state": "active" if endpoint.is_active else "disabled",
+                    **asdict(each),
+                    **asdict(counts.get(each.endpoint_id, DeliveryCounts())),
+                    "centers": listed(each.centers),
+                    "state": "active" if each.is_active else "disabled",
                 }
-                for endpoint in container.list_event_endpoints()()
+                for each in unit.event_endpoints.all()
             ),
             as_json=as_json,
         )
@@ -138,25 +136,14 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     Example:
       cardonfile events deliveries --failed
     """
-    with installation() as container:
-        echo_records(
-            ("event", "type", "happened", "endpoint", "state", "attempts", "next", "result"),
-            (
-                {
-                    "event": delivery.event.event_id,
-                    "type": delivery.event.type,
-                    "happened": delivery.event.occurred_at,
-                    "endpoint": delivery.endpoint_id,
-                    "state": delivery.status,
-                    "attempts": delivery.attempts,
-                    "next": delivery.due_at,
-                    "result": delivery.last_result,
-                }
-                for delivery in container.list_event_deliveries()(limit=limit, only_failed=failed)
-            ),
-            as_json=as_json,
-            limit=limit,
+    with reading() as (unit, _):
+        columns = (
+            *("event=event.event_id", "type=event.type", "happened=event.occurred_at"),
+            *("endpoint=endpoint_id", "state=status", "attempts"),
+            *("next=due_at", "result=last_result"),
         )
+        found = unit.event_deliveries.latest(limit=limit, only_failed=failed)
+        echo_records(columns, found, as_json=as_json, limit=limit)
 
 
 @events.command()

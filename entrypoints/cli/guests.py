@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
-from entrypoints.cli.cards import card_record
+from domain.cards.account import AccountFilter
+from domain.errors import GuestNotFound
+from domain.fields import parse_uuid
+from domain.identifiers import GuestId
+from domain.pagination import MAX_SIZE
+from domain.sessions.session import SessionFilter
+from entrypoints.cli import cards, sessions
 from entrypoints.cli.installation import installation
-from entrypoints.cli.sessions import session_record
-from entrypoints.cli.terminal import echo_json, echo_records, json_option, personal_option
-
-_CARDS = (
-    *("account_id", "center", "brand", "last_four", "expiry", "state", "default"),
-    *("added", "removed"),
+from entrypoints.cli.terminal import (
+    echo_fields,
+    echo_json,
+    echo_records,
+    json_option,
+    personal_option,
+    row_of,
 )
-_SESSIONS = ("prefix", "created", "center", "caller", "status", "progress", "reason")
+
+_CARDS: Final = (*cards.COLUMNS, "removed=removed_at")
 
 
 @click.group()
@@ -38,20 +48,24 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
       cardonfile guest show 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
     """
     with installation() as container:
-        now = container.clock().now()
-        found = container.show_guest()(guest_id)
-        known: dict[str, object] = {"id": found.guest_id}
-        if personal and found.guest is not None:
-            container.note_personal_data_shown()(found.guest_id)
-            name, email = f"{found.guest.first_name} {found.guest.last_name}", found.guest.email
-            known |= {"name": name, "email": email}
-        cards = [card_record(each, now) for each in found.accounts]
-        sessions = [session_record(each) for each in found.sessions]
+        known_id = GuestId(parse_uuid("guest_id", guest_id))
+        with container.storage().read() as unit:
+            known = unit.guests.get(known_id)
+            accounts = unit.accounts.search(AccountFilter(guest_id=known_id), limit=MAX_SIZE)
+            latest = unit.sessions.search(SessionFilter(guest_id=known_id), limit=MAX_SIZE)
+        if not (known or accounts or latest):
+            raise GuestNotFound
+        fields: dict[str, object] = {"id": known_id}
+        if personal and known is not None:
+            container.note_personal_data_shown()(known_id)
+            fields |= {"name": f"{known.first_name} {known.last_name}", "email": known.email}
         if as_json:
-            echo_json({**known, "cards": cards, "sessions": sessions})
+            fields["cards"] = [row_of(_CARDS, each) for each in accounts]
+            fields["sessions"] = [row_of(sessions.COLUMNS, each) for each in latest]
+            echo_json(fields)
             return
-        echo_records(known, [known], as_json=False)
-        for columns, records in ((_CARDS, cards), (_SESSIONS, sessions)):
+        echo_fields(fields)
+        for columns, records in ((_CARDS, accounts), (sessions.COLUMNS, latest)):
             click.echo()
             echo_records(columns, records, as_json=False)
 

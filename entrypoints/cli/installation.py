@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,12 +16,19 @@ from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, Payment
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
-from domain.sessions.trace_session import NoSuchSession, SeveralSuchSessions
+from domain.storage import UnitOfWork
 from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import LogLevel, Settings
 
 if TYPE_CHECKING:
     from entrypoints.container import Container
+
+
+@contextmanager
+def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
+    """Yield a read unit of the installation, and the time, for a command that shows what is stored."""
+    with installation() as container, container.storage().read() as unit:
+        yield unit, container.clock().now()
 
 
 @contextmanager
@@ -35,7 +43,6 @@ def installation(
         *(CenterNotFound, GuestNotFound, GuestIdNotUsable, PaymentAccountNotFound),
         *(TokenNotFound, TokenAmbiguous),
         *(EndpointNotFound, EventNotFound, TooManyEndpoints),
-        *(NoSuchSession, SeveralSuchSessions),
     ):
         from entrypoints import databases
         from entrypoints.container import build

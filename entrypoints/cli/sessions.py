@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 import click
 
-from domain.identifiers import SHOWN_OF_TOKENS
-from domain.sessions.session import CardSession, CountedBy, SessionStatus
-from domain.sessions.trace_session import Trace
-from entrypoints.cli.installation import installation
+from domain.fields import parse_uuid
+from domain.identifiers import CenterId, GuestId
+from domain.outside import time_before
+from domain.sessions.result import OVERDUE_AFTER, CountedBy
+from domain.sessions.session import SessionFilter, SessionStatus
+from domain.sessions.trace_session import Step, session_named, steps_of
+from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import (
     Duration,
-    cell_of,
+    echo_fields,
     echo_json,
     echo_records,
     json_option,
     limit_option,
+    row_of,
+    since_option,
 )
+
+COLUMNS: Final = (
+    *("prefix", "created=created_at", "guest=guest_id", "center=center_id"),
+    *("caller", "status", "progress", "reason=failure.type"),
+)
+"""What commands show of a session."""
+
+_COLUMNS_OF_ONE: Final = (
+    *COLUMNS,
+    *("provider=configuration.provider", "merchant_account=configuration.merchant_account"),
+    *("link_until=expires_at", "next_look=due_at", "psp_silent_since=unanswered_since"),
+)
+
+USUAL_TIME: Final = timedelta(days=7)
 
 
 @click.group()
@@ -40,13 +59,7 @@ def session() -> None:
 @click.option(
     "--status", type=click.Choice([each.value for each in SessionStatus]), help="Only those."
 )
-@click.option(
-    "--since",
-    "within",
-    type=Duration(),
-    metavar="AGO",
-    help="Only those created since.  [default: 7d, or any time with --guest or --center]",
-)
+@since_option
 @limit_option
 @json_option
 def list_(
@@ -58,34 +71,32 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List sessions, newest first.
+    """List sessions, newest first: those of 7 days, or all of a guest or a center.
 
-    AGO is a time such as 12h or 7d. REASON is the type of the refusal of a session that failed.
+    REASON is the type of the refusal of a session that failed.
 
     \b
     Example:
       cardonfile session list --status failed --since 24h
     """
-    with installation() as container:
-        sessions = container.search_sessions()(
-            guest=guest,
-            center=center,
+    if within is None and guest is None and center is None:
+        within = USUAL_TIME
+    with reading() as (unit, now):
+        wanted = SessionFilter(
+            guest_id=None if guest is None else GuestId(parse_uuid("guest", guest)),
+            center_id=None if center is None else CenterId(parse_uuid("center", center)),
             status=SessionStatus(status) if status else None,
-            within=within,
-            limit=limit,
+            created_since=None if within is None else time_before(now, within),
         )
-        columns = (
-            *("prefix", "created", "guest", "center"),
-            *("caller", "status", "progress", "reason"),
-        )
-        echo_records(columns, map(session_record, sessions), as_json=as_json, limit=limit)
+        found = unit.sessions.search(wanted, limit=limit)
+        echo_records(COLUMNS, found, as_json=as_json, limit=limit)
 
 
 @session.command()
 @click.argument("token", metavar="TOKEN")
 @json_option
 def show(*, token: str, as_json: bool) -> None:
-    """Show what happened in a session, and what it waits for.
+    """Show what happened in a session.
 
     TOKEN is the beginning of its token, at least 8 characters, as `cardonfile session list` shows
     it, or the whole token.
@@ -94,19 +105,15 @@ def show(*, token: str, as_json: bool) -> None:
     Example:
       cardonfile session show 5d1c0f0e
     """
-    with installation() as container:
-        trace = container.trace_session()(token)
-        steps = [
-            {"at": step.happened_at, "step": step.name, "details": step.details}
-            for step in trace.steps
-        ]
+    with reading() as (unit, _):
+        found = session_named(unit, token)
+        fields, steps = row_of(_COLUMNS_OF_ONE, found), steps_of(unit, found)
         if as_json:
-            echo_json({**_summary(trace), "steps": steps})
+            echo_json({**fields, "steps": [each._asdict() for each in steps]})
             return
-        for name, value in _summary(trace).items():
-            click.echo(f"{name.replace('_', ' '):<22}{cell_of(value)}")
+        echo_fields(fields)
         click.echo()
-        echo_records(("at", "step", "details"), steps, as_json=False)
+        echo_records(Step._fields, steps, as_json=False)
 
 
 @session.command()
@@ -134,14 +141,14 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     Example:
       cardonfile session stats --since 30d --by center
     """
-    with installation() as container:
-        counted = container.count_sessions()(within=within, by=CountedBy(by) if by else None)
-        columns = (*((by,) if by else ()), "result", "reason", "sessions")
-        echo_records(
-            columns,
-            ({**each._asdict(), by or "group": each.group} for each in counted),
-            as_json=as_json,
+    with reading() as (unit, now):
+        counted = unit.sessions.count(
+            CountedBy(by) if by else None,
+            since=time_before(now, within),
+            overdue_before=now - OVERDUE_AFTER,
         )
+        columns = (*((f"{by}=group",) if by else ()), "result", "reason", "sessions")
+        echo_records(columns, counted, as_json=as_json)
 
 
 @session.command()
@@ -159,31 +166,3 @@ def cancel(*, caller: str) -> None:
     with installation() as container:
         count = container.cancel_sessions_of_caller()(caller)
         click.echo(f"cancelled {count} sessions of {caller}")
-
-
-def session_record(session: CardSession) -> dict[str, object]:
-    """Return what commands show of a session, by column."""
-    return {
-        "prefix": session.token_id[:SHOWN_OF_TOKENS],
-        "created": session.created_at,
-        "guest": session.guest_id,
-        "center": session.center_id,
-        "caller": session.caller,
-        "status": session.status,
-        "progress": session.progress,
-        "reason": session.failure and session.failure.type,
-    }
-
-
-def _summary(trace: Trace) -> Mapping[str, object]:
-    session = trace.session
-    return {
-        **session_record(session),
-        "provider": session.configuration.provider,
-        "merchant_account": session.configuration.merchant_account,
-        "result": trace.result,
-        "waits_for": trace.waits_for,
-        "link_until": session.expires_at,
-        "next_look": session.due_at,
-        "psp_silent_since": session.unanswered_since,
-    }

@@ -13,24 +13,6 @@ from typing_extensions import override
 
 from domain.identifiers import CenterId
 
-json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
-)
-
-limit_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="How many at most.",
-)
-
-personal_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--personal",
-    is_flag=True,
-    help="Show names and addresses of guests too; the audit trail notes it.",
-)
-
 
 class Duration(click.ParamType[timedelta]):
     """A number and s, m, h or d, such as 90m, 24h or 30d."""
@@ -51,6 +33,33 @@ class Duration(click.ParamType[timedelta]):
         return timedelta(**{self._units[match[2]]: int(match[1])})
 
 
+json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
+
+limit_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many at most.",
+)
+
+since_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--since",
+    "within",
+    type=Duration(),
+    metavar="AGO",
+    help="Only what is newer than this time, such as 12h or 30d.",
+)
+
+personal_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+    "--personal",
+    is_flag=True,
+    help="Show names and addresses of guests too; the audit trail notes it.",
+)
+
+
 def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
     """Return the centers that something is limited to, or "all"."""
     return "all" if centers is None else sorted(centers)
@@ -61,26 +70,52 @@ def shown(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def row_of(columns: Collection[str], record: object) -> dict[str, object]:
+    """Return the values of a record, an object or a mapping, by the names of the columns.
+
+    A column is a name, or `name=path` if the value is found at a path such as `center.id`. A path
+    through None leads to None.
+    """
+    row = {}
+    for column in columns:
+        name, _, path = column.partition("=")
+        value = record
+        for part in (path or name).split("."):
+            if isinstance(value, Mapping):
+                value = value[part]
+            elif value is not None:
+                value = getattr(value, part)
+        row[name] = value
+    return row
+
+
 def echo_records(
     columns: Collection[str],
-    records: Iterable[Mapping[str, object]],
+    records: Iterable[object],
     *,
     as_json: bool,
     limit: int | None = None,
 ) -> None:
-    """Print records as a table with a column for each name, or as a JSON list of objects.
+    """Print records as a table with the columns of `row_of`, or as a JSON list of objects.
 
     The table shows no value as `-`, a list with commas, and times to the second. If there are as many
     records as their `limit`, a line on standard error says that others may be missing.
     """
-    rows = [{name: record[name] for name in columns} for record in records]
+    rows = [row_of(columns, record) for record in records]
     if as_json:
         echo_json(rows)
     else:
-        header = tuple(name.upper() for name in columns)
+        header = tuple(column.partition("=")[0].upper() for column in columns)
         echo_table(header, (tuple(map(cell_of, row.values())) for row in rows))
     if len(rows) == limit:
         click.echo(f"no more than {limit} are listed; see --limit", err=True)
+
+
+def echo_fields(fields: Mapping[str, object]) -> None:
+    """Print the fields of one record, a line for each."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        click.echo(f"{name:<{width}}  {cell_of(value)}")
 
 
 def echo_json(value: object) -> None:

@@ -17,20 +17,17 @@ from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
-from domain.audit.list_audit_entries import ListAuditEntries
 from domain.audit.note_act import NoteAct, NotePersonalDataShown
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
-from domain.cards.list_cards import ListCards
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
-from domain.cards.read_consent import ReadConsent, ShowConsent
+from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
-from domain.centers.show_centers import ShowCenter, ShowCenters
 from domain.erasure.erase_guest import EraseAgain, EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
@@ -38,7 +35,6 @@ from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event_sender import EventNotSent
 from domain.events.list_event_deliveries import (
-    CountEventDeliveries,
     ListEventDeliveries,
     ListEventEndpoints,
 )
@@ -58,15 +54,11 @@ from domain.psps.recognize_merchant import RecognizeMerchant
 from domain.retries import LEASE
 from domain.sessions.add_card import AddCard
 from domain.sessions.card_testing import FindCardTesting
-from domain.sessions.count_sessions import CountSessions
 from domain.sessions.export_guest import ExportGuest
 from domain.sessions.limit import CardLimit, Counted, CountedPer
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
-from domain.sessions.search_sessions import SearchSessions
 from domain.sessions.session import ANSWERED_WITHIN
-from domain.sessions.show_guest import ShowGuest
-from domain.sessions.trace_session import TraceSession
 from domain.settling.cancel_session import CancelSession, CancelSessionsOfCaller
 from domain.settling.obtain_page import ObtainPage
 from domain.settling.receive_webhook import ReceiveWebhook
@@ -530,8 +522,8 @@ STEPS: Final = frozenset({NoteAct, ObtainPage, RecognizeMerchant})
 
 READ_ONLY: Final = frozenset(
     {
-        *(CountEventDeliveries, FindCardTesting, FindWayBack, IsWorkerMissing),
-        *(ListAccounts, ListAuditEntries, ListCards, ListCenters),
+        *(FindCardTesting, FindWayBack, IsWorkerMissing),
+        *(ListAccounts, ListCenters),
         *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(
@@ -540,12 +532,7 @@ READ_ONLY: Final = frozenset(
             ReadConsent,
             ReadGuest,
             ReadSession,
-            ShowCenter,
-            ShowCenters,
-            ShowConsent,
-            ShowGuest,
         ),
-        *(CountSessions, SearchSessions, TraceSession),
     }
 )
 """They change nothing, so nothing can be left half done."""

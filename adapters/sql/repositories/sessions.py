@@ -36,14 +36,13 @@ from domain.sessions.limit import (
     RefusedCard,
     RefusedCards,
 )
+from domain.sessions.result import CountedBy, CountedResult, Result
 from domain.sessions.session import (
     CardSession,
     CardSessions,
-    CountedBy,
     DueSession,
     EvidenceLog,
     IdempotencyKeys,
-    SessionFacts,
     SessionFilter,
     SessionStatus,
 )
@@ -85,6 +84,25 @@ _GROUPS: Final[Mapping[CountedBy | None, str]] = {
         "coalesce(configuration ->> 'merchant_account', '')"
     ),
 }
+
+_RESULT: Final = f"""
+    CASE
+        WHEN status = '{SessionStatus.FAILED}' THEN '{Result.REFUSED_BY_RULE}'
+        WHEN status = '{SessionStatus.COMPLETED}' THEN CASE WHEN EXISTS (
+            SELECT 1 FROM payment_accounts AS renewed
+            WHERE renewed.account_id = card_sessions.account_id
+            AND renewed.token_id <> card_sessions.token_id
+        ) THEN '{Result.RENEWED}' ELSE '{Result.STORED}' END
+        WHEN status = '{SessionStatus.OPEN}' THEN CASE
+            WHEN unanswered_since IS NOT NULL THEN '{Result.WAITING_FOR_PSP}'
+            WHEN due_at < :overdue_before THEN '{Result.OVERDUE}' ELSE '{Result.OPEN}' END
+        WHEN EXISTS (
+            SELECT 1 FROM refused_cards AS refused
+            WHERE refused.token_id = card_sessions.token_id AND refused.number > 0
+        ) THEN '{Result.DECLINED}'
+        WHEN attempt IS NULL THEN '{Result.NEVER_OPENED}' ELSE '{Result.ABANDONED}'
+    END
+"""
 
 _EVIDENCE = Rows(
     "evidence",
@@ -223,22 +241,18 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
     @override
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
-    ) -> Mapping[tuple[str, SessionFacts], int]:
+    ) -> Sequence[CountedResult]:
         found = self._transaction.execute(
-            f"SELECT {_GROUPS[by]}, status, coalesce(failure ->> 'type', failure ->> 'message'), "
-            "attempt IS NOT NULL, status = 'expired' AND EXISTS (SELECT 1 FROM refused_cards AS r "
-            "WHERE r.token_id = card_sessions.token_id AND r.number > 0), "
-            "unanswered_since IS NOT NULL, EXISTS (SELECT 1 FROM payment_accounts AS a "
-            "WHERE a.account_id = card_sessions.account_id AND a.token_id <> card_sessions.token_id), "
-            "status = 'open' AND due_at IS NOT NULL AND due_at < :overdue_before, "
-            f"count(*) FROM card_sessions WHERE {_AT_ANY_CENTER} AND created_at >= :since "
-            "GROUP BY 1, 2, 3, 4, 5, 6, 7, 8",
+            f"SELECT {_GROUPS[by]}, {_RESULT}, "
+            "coalesce(failure ->> 'type', failure ->> 'message'), count(*) FROM card_sessions "
+            f"WHERE {_AT_ANY_CENTER} AND created_at >= :since "
+            "GROUP BY 1, 2, 3 ORDER BY 1, 4 DESC, 2, 3",
             {"since": since, "overdue_before": overdue_before},
         )
-        return {
-            (str(group), SessionFacts(SessionStatus(status), failure, *map(bool, others))): sessions
-            for group, status, failure, *others, sessions in found.fetchall()
-        }
+        return [
+            CountedResult(str(group), Result(result), reason, sessions)
+            for group, result, reason, sessions in found.fetchall()
+        ]
 
     @override
     def take_due(

@@ -27,7 +27,8 @@ Noted = tuple[Actor, Action, str, Details | None]
 
 def trail(installation: Installation, **within: Any) -> list[Noted]:
     """Return what is noted, newest first."""
-    entries = installation.container.list_audit_entries()(**within)
+    with installation.storage.read() as unit:
+        entries = unit.audit_trail.latest(**within)
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 
 
@@ -47,7 +48,8 @@ def test_tokens_are_noted_with_their_caller(installation: Installation) -> None:
         (OPERATOR, Action.TOKEN_REVOKED, token[:12], {"caller": "kiosk"}),
         (OPERATOR, Action.TOKEN_ISSUED, token[:12], issued),
     ]
-    assert trail(installation, within=timedelta(seconds=59)) == trail(installation)[:1]
+    since = installation.clock.now() - timedelta(seconds=59)
+    assert trail(installation, since=since) == trail(installation)[:1]
     assert trail(installation, about="kiosk") == []
 
 
@@ -83,7 +85,8 @@ def test_a_replay_is_noted(installation: Installation) -> None:
 def test_a_card_is_noted_with_the_caller_who_removed_it(installation: Installation) -> None:
     account = installation.removed_card()
 
-    (entry,) = installation.container.list_audit_entries()()
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest()
     assert entry == AuditEntry(
         entry_id=entry.entry_id,
         happened_at=installation.clock.now(),

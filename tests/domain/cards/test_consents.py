@@ -7,6 +7,8 @@ import pytest
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
+from domain.cards.find_account import account_with
+from domain.cards.read_consent import consents_of
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import MAY_VIEW_CARDS, Caller, Permission
 from domain.psps.hosted_page import CONSENT_LANGUAGE, CONSENT_VERSION
@@ -107,4 +109,5 @@ def test_only_operators_see_the_consent_of_a_removed_card(installation: Installa
 
     with pytest.raises(PaymentAccountNotFound):
         consents(installation, account)
-    assert installation.container.show_consent()(account.account_id.upper()) == before
+    with installation.storage.read() as unit:
+        assert consents_of(unit, account_with(unit, account.account_id.upper())) == before

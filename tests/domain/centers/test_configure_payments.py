@@ -133,7 +133,8 @@ def test_each_change_is_in_the_audit_trail(installation: Installation) -> None:
         installation.clock.advance(timedelta(seconds=1))
 
     # The first and the last changed nothing.
-    removed, other = installation.container.list_audit_entries()(about=CENTER_ID)
+    with installation.storage.read() as unit:
+        removed, other = unit.audit_trail.latest(about=CENTER_ID)
     assert {each.action for each in (removed, other)} == {Action.PAYMENTS_CONFIGURED}
     assert other.details == {"provider": "fake → stripe", "merchant_account": "default → spain"}
     assert removed.details is not None

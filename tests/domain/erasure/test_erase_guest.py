@@ -341,7 +341,8 @@ def test_a_session_that_cannot_be_decoded_does_not_hold_up_other_guests(
 
 def test_it_is_in_the_audit_trail(installation: Installation) -> None:
     erase(installation)
-    (entry,) = installation.container.list_audit_entries()(about=GUEST_ID)
+    with installation.storage.read() as unit:
+        (entry,) = unit.audit_trail.latest(about=GUEST_ID)
     assert (entry.actor, entry.action) == (
         *(f"caller:{installation.caller.name}", Action.GUEST_ERASED),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from domain.errors import PaymentAccountNotFound
+from domain.cards.account import Account
+from domain.cards.consent import GivenConsent
 from tests.installation import OTHER_GOOD_CARD, Installation
 
 
@@ -25,6 +26,11 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 def forget_after(installation: Installation, days: int) -> None:
     installation.clock.advance(timedelta(days=days))
     installation.container.forget_old_records()()
+
+
+def consents(installation: Installation, account: Account) -> Sequence[GivenConsent]:
+    with installation.storage.read() as unit:
+        return unit.consents.of(account)
 
 
 def test_each_kind_goes_after_its_time(installation: Installation) -> None:
@@ -50,9 +56,9 @@ def test_each_kind_goes_after_its_time(installation: Installation) -> None:
 
 def test_the_consent_of_an_active_card_outlives_its_session(installation: Installation) -> None:
     account = installation.stored_card()
-    (before,) = installation.container.show_consent()(account.account_id)
+    (before,) = consents(installation, account)
     forget_after(installation, 11)
-    assert list(installation.container.show_consent()(account.account_id)) == [before]
+    assert consents(installation, account) == [before]
     assert before.text
 
 
@@ -60,8 +66,7 @@ def test_the_consent_of_a_removed_card_goes_with_it(installation: Installation) 
     account = installation.removed_card()
     installation.reconcile_until_idle()
     forget_after(installation, 21)
-    with pytest.raises(PaymentAccountNotFound):
-        installation.container.show_consent()(account.account_id)
+    assert consents(installation, account) == []
 
 
 def test_a_card_that_the_psp_still_holds_stays(installation: Installation) -> None:

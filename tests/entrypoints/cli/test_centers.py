@@ -230,29 +230,23 @@ class TestCenter:
             "Harbor Spa",
             *(f"Spa {number}" for number in range(1000, 1102)),
         ]
-        assert [each["takes_cards"] for each in found] == [True, *[False] * 101, True]
+        assert [each["provider"] for each in found] == ["fake", *[None] * 101, "stripe"]
 
     def test_those_that_use_a_merchant_account_are_listed(self, with_centers: CommandLine) -> None:
         listed = with_centers.succeeds("center", "list", "--account", "spain")
 
         assert listed == (
-            "ID                                    NAME      TAKES_CARDS  PROVIDER  MERCHANT_ACCOUNT\n"
-            f"{a_uuid(1101)}  Spa 1101  no           stripe    spain\n"
+            "ID                                    NAME      PROVIDER  MERCHANT_ACCOUNT\n"
+            f"{a_uuid(1101)}  Spa 1101  stripe    spain\n"
         )
         assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
 
-    def test_one_is_shown_with_what_is_set_and_what_it_lacks(
-        self, with_centers: CommandLine
-    ) -> None:
+    def test_one_is_shown_with_what_is_set(self, with_centers: CommandLine) -> None:
         shown = with_centers.succeeds("center", "show", a_uuid(1101))
 
         assert shown == (
-            "SETTING           VALUE\n"
             f"id                {a_uuid(1101)}\n"
             "name              Spa 1101\n"
-            "takes_cards       no\n"
-            "missing           stripe is not set up: set CARDONFILE_STRIPE_SPAIN_SECRET_KEY and "
-            "CARDONFILE_STRIPE_SPAIN_WEBHOOK_SECRETS\n"
             "provider          stripe\n"
             "merchant_account  spain\n"
             "avs               no\n"
@@ -268,8 +262,6 @@ class TestCenter:
         assert shown == {
             "id": CENTER_ID,
             "name": "Harbor Spa",
-            "takes_cards": True,
-            "missing": None,
             "provider": "fake",
             "merchant_account": "default",
             "avs": False,
@@ -279,13 +271,15 @@ class TestCenter:
             "link_minutes": None,
         }
 
-    def test_one_without_a_configuration_says_how_to_get_one(
-        self, with_centers: CommandLine
-    ) -> None:
+    def test_one_that_takes_no_cards_has_no_settings(self, with_centers: CommandLine) -> None:
         shown = json.loads(with_centers.succeeds("center", "show", a_uuid(1000), "--json"))
 
-        assert (shown["takes_cards"], shown["provider"]) == (False, None)
-        assert "cardonfile configure-payments" in shown["missing"]
+        assert shown == {
+            "id": a_uuid(1000),
+            "name": "Spa 1000",
+            "provider": None,
+            "merchant_account": None,
+        }
 
     def test_one_that_does_not_exist_is_refused(self, with_center: CommandLine) -> None:
         assert with_center.refuses("center", "show", a_uuid(404)).startswith("there is no center")

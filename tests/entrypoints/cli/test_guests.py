@@ -13,6 +13,7 @@ import pytest
 
 from adapters.psp.contract.samples import (
     GUEST_ID,
+    MERCHANT_ACCOUNT,
     NOW,
     OTHER_GUEST_ID,
     TOKEN_ID,
@@ -45,7 +46,11 @@ from tests.entrypoints.conftest import CommandLine
 from tests.programs import free_port
 
 ENDED = ("web-store", "failed", "created", "payment_method_already_exists")
-STATES = ("STATE", "DEFAULT", "ADDED", "REMOVED")
+CARD = (
+    *("ACCOUNT_ID", "GUEST", "CENTER", "PROVIDER", "MERCHANT_ACCOUNT"),
+    *("BRAND", "LAST_FOUR", "EXPIRY"),
+)
+OF_CARDS = (GUEST_ID, CENTER_ID, "fake", MERCHANT_ACCOUNT, "visa", "4242", "03/31")
 RENEWED = TokenId(a_uuid(299))
 PAGE = "https://psp.example/pages/secret"
 
@@ -97,18 +102,17 @@ def exported(cardonfile: CommandLine) -> Any:  # JSON
 def test_a_guest_is_shown_with_cards_and_sessions_and_without_a_name(on_file: CommandLine) -> None:
     lines = [line.split() for line in on_file.succeeds("guest", "show", GUEST_ID).splitlines()]
 
-    times = [f"{NOW:%Y-%m-%dT%H:%M:%SZ}"]
-    cards = [[an_account(n).account_id, CENTER_ID, "visa", "4242", "03/31"] for n in (2, 1)]
+    time = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    stored, removed = an_account(1), an_account(2)
     assert lines == [
-        ["ID"],
-        [GUEST_ID],
+        ["id", GUEST_ID],
         [],
-        [*("ACCOUNT_ID", "CENTER", "BRAND", "LAST_FOUR", "EXPIRY"), *STATES],
-        [*cards[0], "removed", "no", *times, *times],
-        [*cards[1], "active", "yes", *times, "-"],
+        [*CARD, *("DEFAULT", "ADDED", "REMOVED")],
+        [removed.account_id, *OF_CARDS, "no", time, time],
+        [stored.account_id, *OF_CARDS, "yes", time, "-"],
         [],
-        ["PREFIX", "CREATED", "CENTER", "CALLER", "STATUS", "PROGRESS", "REASON"],
-        [TOKEN_ID[:8], *times, CENTER_ID, *ENDED],
+        ["PREFIX", "CREATED", "GUEST", "CENTER", "CALLER", "STATUS", "PROGRESS", "REASON"],
+        [TOKEN_ID[:8], time, GUEST_ID, CENTER_ID, *ENDED],
     ]
     assert noted(on_file) == []
 
