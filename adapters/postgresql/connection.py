@@ -334,10 +334,8 @@ class Connections:
         known = (self._is_away, reason)
         if known not in self._logged:
             self._logged.add(known)
-            if self._is_away:
-                log.error("database_away", reason=reason, do=_remedy(reason))
-            else:
-                log.error("database_connections_used_up", reason=reason, do=_remedy(reason))
+            event = "database_away" if self._is_away else "database_connections_used_up"
+            log.error(event, reason=reason)
         return DatabaseUnavailable(reason, is_read_only=False)
 
     def _note_refusal(self, refusal: psycopg.Error | None) -> None:
@@ -379,20 +377,6 @@ class Connections:
             if self._pool is not None:
                 self._pool.drain()
             raise
-
-
-def _remedy(reason: str) -> str:
-    """Return what to do. Unlike the reason, it may be wrong if the server writes no English."""
-    if re.search("too many|connection slots", reason):
-        return (
-            "raise the limit of the role, the database or the server, or lower "
-            "CARDONFILE_DATABASE_CONNECTIONS"
-        )
-    if re.search("authentication|password|pg_hba|does not exist|not permitted", reason):
-        return "check user, password and database in CARDONFILE_DATABASE_URL, and pg_hba.conf"
-    if "in use" in reason:
-        return "raise CARDONFILE_DATABASE_CONNECTIONS, or look for slow statements"
-    return "see that the server runs, and can be reached from this machine"
 
 
 def connect(url: str) -> Connection:

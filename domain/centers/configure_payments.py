@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center, CenterNotFound
-from domain.centers.payment_configuration import (
-    ConfigurationChange,
-    PaymentConfiguration,
-    changes,
-)
+from domain.centers.payment_configuration import PaymentConfiguration, changed, changes
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.psps.capabilities import Capabilities
@@ -92,18 +88,22 @@ class ConfiguredPayments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurePayments:
-    """Use case: set up how a center takes cards. What the change does not name stays as it was.
+    """Use case: set up how a center takes cards. What is not named stays as it was.
 
-    Without a change the center takes no cards any more. Sessions that have begun keep the setup
-    that they began with. Raises PspNotReady, InvalidField as `ConfigurationChange.applied_to` does
-    and for a center id that is not a UUID, CenterNotFound or ConsentTooLong. May be called twice.
+    With None the center takes no cards any more. Sessions that have begun keep the setup that they
+    began with. Raises PspNotReady, InvalidField as `changed` does and for a center id that is not a
+    UUID, CenterNotFound or ConsentTooLong. May be called twice.
     """
 
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
     note_act: NoteAct
 
-    def __call__(self, center_id: str, change: ConfigurationChange | None) -> ConfiguredPayments:
+    def __call__(
+        self,
+        center_id: str,
+        named: Mapping[str, Any] | None,  # as `changed` takes it
+    ) -> ConfiguredPayments:
         """Return the center, and what has changed."""
         known_id = CenterId(parse_uuid("center_id", center_id))
 
@@ -112,16 +112,15 @@ class ConfigurePayments:
             if center is None:
                 raise CenterNotFound(known_id)
             before = unit.configurations.get_to_change(known_id)
-            now = None if change is None else change.applied_to(before)
+            now = None if named is None else changed(before, named)
             if now is None:
                 unit.configurations.remove(known_id)
             else:
                 self._require_psp(now.psp_account)
                 self._require_room_for_consent(now.provider, center)
                 unit.configurations.put(known_id, now)
-            changed = changes(before, now)
-            if changed:
-                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, changed)
+            if now != before:
+                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, changes(before, now))
             unit.commit()
             return ConfiguredPayments(center=center, before=before, now=now)
 

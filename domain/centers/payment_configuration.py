@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from domain.errors import InvalidField
 from domain.identifiers import (
@@ -23,8 +23,6 @@ MAX_SESSION_MINUTES: Final = 24 * 60
 
 MIN_LINK_MINUTES: Final = 15
 MAX_LINK_MINUTES: Final = 30 * 24 * 60
-
-Setting = TypeVar("Setting")
 
 _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -61,7 +59,7 @@ class PaymentConfiguration:
         provider: str,
         merchant_account: str,
         avs: bool,
-        cards_per_guest: CardsPerGuest,
+        cards_per_guest: str,
         redirect_origins: Iterable[str],
         session_minutes: int,
         link_minutes: int | None = None,
@@ -91,7 +89,7 @@ class PaymentConfiguration:
             provider=ProviderName(provider),
             merchant_account=MerchantAccount(merchant_account),
             avs=avs,
-            cards_per_guest=cards_per_guest,
+            cards_per_guest=CardsPerGuest(cards_per_guest),
             redirect_origins=origins,
             session_minutes=session_minutes,
             link_minutes=link_minutes,
@@ -112,47 +110,22 @@ class PaymentConfiguration:
         return timedelta(minutes=link_minutes or self.session_minutes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationChange:
-    """What an operator names of a configuration; None is not named.
+def changed(
+    before: PaymentConfiguration | None,
+    named: Mapping[str, Any],  # fields of different types, which `parse` reads
+) -> PaymentConfiguration:
+    """Return a configuration with the fields that an operator names, as they come from outside.
 
-    `without_link_minutes` takes `link_minutes` away; only one of them may be named.
+    The others stay as they were, or have their defaults at first. Raises InvalidField; also if the
+    center took no cards before, and no provider is named.
     """
-
-    provider: str | None = None
-    merchant_account: str | None = None
-    avs: bool | None = None
-    cards_per_guest: CardsPerGuest | None = None
-    redirect_origins: Sequence[str] | None = None
-    session_minutes: int | None = None
-    link_minutes: int | None = None
-    without_link_minutes: bool = False
-
-    def applied_to(self, before: PaymentConfiguration | None) -> PaymentConfiguration:
-        """Return what holds afterwards: what is not named stays as it was, by default at first.
-
-        Raises InvalidField; also if the center took no cards before, and no provider is named.
-        """
-        if before is None:
-            if self.provider is None:
-                raise InvalidField("provider", "given for a center that takes no cards yet")
-            before = PaymentConfiguration(
-                provider=ProviderName(self.provider), merchant_account=DEFAULT_MERCHANT_ACCOUNT
-            )
-        link_minutes = None if self.without_link_minutes else before.link_minutes
-        return PaymentConfiguration.parse(
-            provider=_named(self.provider, before.provider),
-            merchant_account=_named(self.merchant_account, before.merchant_account),
-            avs=_named(self.avs, before.avs),
-            cards_per_guest=_named(self.cards_per_guest, before.cards_per_guest),
-            redirect_origins=_named(self.redirect_origins, before.redirect_origins),
-            session_minutes=_named(self.session_minutes, before.session_minutes),
-            link_minutes=_named(self.link_minutes, link_minutes),
+    if before is None:
+        if "provider" not in named:
+            raise InvalidField("provider", "given for a center that takes no cards yet")
+        before = PaymentConfiguration(
+            provider=ProviderName(named["provider"]), merchant_account=DEFAULT_MERCHANT_ACCOUNT
         )
-
-
-def _named(named: Setting | None, before: Setting) -> Setting:
-    return before if named is None else named
+    return PaymentConfiguration.parse(**{**asdict(before), **named})
 
 
 def changes(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.core import ParameterSource
 from typing_extensions import override
 
 from domain.centers.center import Center, CenterNotFound
@@ -14,7 +13,6 @@ from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotRea
 from domain.centers.list_centers import ConfiguredCenter
 from domain.centers.payment_configuration import (
     CardsPerGuest,
-    ConfigurationChange,
     changes,
     in_words,
 )
@@ -91,21 +89,13 @@ class PspName(click.ParamType[str]):
 @click.option(
     "--no-link-minutes", is_flag=True, help="Clients may ask for no longer time.  [at first]"
 )
-@click.pass_context
 def configure_payments(
-    context: click.Context,
     *,
     center_id: str,
-    provider: str | None,
     none: bool,
-    merchant_account: str | None,
-    avs: bool | None,
-    cards_per_guest: str | None,
-    redirect_origins: tuple[str, ...],
     any_redirect: bool,
-    session_minutes: int | None,
-    link_minutes: int | None,
     no_link_minutes: bool,
+    **settings: Any,  # fields of PaymentConfiguration; None or () is not named
 ) -> None:
     """Set up how a center takes cards.
 
@@ -117,38 +107,23 @@ def configure_payments(
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider NAME --avs
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --none
     """
-    given = {
-        name
-        for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    if given == {"center_id"}:
-        raise click.UsageError("name what to change, or --none")
-    for option, others in (
-        ("none", given - {"center_id", "none"}),
-        ("any_redirect", given & {"redirect_origins"}),
-        ("no_link_minutes", given & {"link_minutes"}),
+    named = {name: value for name, value in settings.items() if value not in (None, ())}
+    for name, is_cleared, cleared in (
+        ("redirect_origins", any_redirect, ()),
+        ("link_minutes", no_link_minutes, None),
     ):
-        if option in given and others:
-            raise click.UsageError(f"--{option.replace('_', '-')} goes with no other such option")
+        if is_cleared and name in named:
+            raise click.UsageError("an option and its opposite are given")
+        named |= {name: cleared} if is_cleared else {}
+    if none == bool(named):
+        raise click.UsageError("name what to change, or only --none")
     with installation() as container:
-        change = None
         if not none:
-            change = ConfigurationChange(
-                provider=provider,
-                merchant_account=merchant_account,
-                avs=avs,
-                cards_per_guest=CardsPerGuest(cards_per_guest) if cards_per_guest else None,
-                redirect_origins=redirect_origins if redirect_origins or any_redirect else None,
-                session_minutes=session_minutes,
-                link_minutes=link_minutes,
-                without_link_minutes=no_link_minutes,
-            )
             # Shows here, and not to the first guest, when a package that a PSP needs is not
             # installed.
             container.psp_adapters()
         try:
-            done = container.configure_payments()(center_id, change)
+            done = container.configure_payments()(center_id, None if none else named)
         except PspNotReady as refused:
             raise click.ClickException(_how_to_get_ready(container, refused)) from refused
         except ConsentTooLong as refused:

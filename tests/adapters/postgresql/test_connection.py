@@ -389,14 +389,14 @@ def server() -> Iterator[PostgresqlServer]:
 
 
 class TestReasons:
-    """Each is logged once while it holds, with what to do."""
+    """Each is logged once while it holds."""
 
     def as_judy(self, server: PostgresqlServer, password: str) -> PostgresqlStorage:
         url = server.url.replace("postgres@", f"judy:{password}@", 1)
         return PostgresqlStorage(url, connections=2)
 
-    def logged(self, storage: PostgresqlStorage) -> tuple[str, str, str]:
-        """Use a storage that is unavailable three times; return the event, its reason, what to do."""
+    def logged(self, storage: PostgresqlStorage) -> tuple[str, str]:
+        """Use a storage that is unavailable three times; return the event, and its reason."""
         causes = set()
         with capture_logs() as lines:
             for _ in range(3):
@@ -406,15 +406,14 @@ class TestReasons:
         (line,) = lines
         assert SECRET not in repr(line)
         assert causes == {line["reason"]}
-        return line["event"], line["reason"], line["do"]
+        return line["event"], line["reason"]
 
     def test_a_password_that_is_wrong(self, server: PostgresqlServer) -> None:
         with closing(self.as_judy(server, SECRET)) as storage:
-            event, reason, remedy = self.logged(storage)
+            event, reason = self.logged(storage)
 
         assert event == "database_away"
         assert 'password authentication failed for user "judy"' in reason
-        assert "check user, password" in remedy
 
     def test_a_role_that_may_have_no_more_connections(self, server: PostgresqlServer) -> None:
         execute(server.url, "ALTER ROLE judy CONNECTION LIMIT 1")
@@ -427,9 +426,8 @@ class TestReasons:
             away = self.logged(other)
 
         assert (short[0], away[0]) == ("database_connections_used_up", "database_away")
-        for _, reason, remedy in (short, away):
+        for _, reason in (short, away):
             assert 'too many connections for role "judy"' in reason
-            assert "raise the limit of the role" in remedy
 
     def test_connections_that_are_all_in_use(self, url: str) -> None:
         with closing(PostgresqlStorage(url, connections=1)) as storage, storage.read():
@@ -438,16 +436,12 @@ class TestReasons:
         assert found == (
             "database_connections_used_up",
             "all 1 connections of this process are in use",
-            "raise CARDONFILE_DATABASE_CONNECTIONS, or look for slow statements",
         )
 
     def test_a_server_that_hangs(self, relay: Relay, relayed: PostgresqlStorage) -> None:
         relay.pause()
 
-        event, reason, remedy = self.logged(relayed)
-
-        assert (event, reason) == ("database_away", "the server does not respond")
-        assert "see that the server runs" in remedy
+        assert self.logged(relayed) == ("database_away", "the server does not respond")
 
     def test_a_server_that_is_stopped_and_one_that_is_stopped_again(
         self, server: PostgresqlServer
@@ -456,10 +450,9 @@ class TestReasons:
             for _ in range(2):
                 assert is_usable(storage)
                 server.stop()
-                event, reason, remedy = self.logged(storage)
+                event, reason = self.logged(storage)
                 assert event == "database_away"
                 assert "Connection refused" in reason
-                assert "see that the server runs" in remedy
 
                 server.start()
                 with capture_logs() as lines:
