@@ -334,8 +334,10 @@ class Connections:
         known = (self._is_away, reason)
         if known not in self._logged:
             self._logged.add(known)
-            event = "database_away" if self._is_away else "database_connections_used_up"
-            log.error(event, reason=reason)
+            if self._is_away:
+                log.error("database_away", reason=reason)
+            else:
+                log.error("database_connections_used_up", reason=reason)
         return DatabaseUnavailable(reason, is_read_only=False)
 
     def _note_refusal(self, refusal: psycopg.Error | None) -> None:
