@@ -66,18 +66,26 @@ def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
         raise DatabaseOutdated(database)
 
 
-def storage_in(database: Path | PostgresqlDatabase, *, connections: int) -> Storage:
+def storage_in(
+    database: Path | PostgresqlDatabase, *, connections: int, may_take_long: bool = False
+) -> Storage:
     """Return a storage over a database; nothing is opened before it is needed.
 
-    `connections` is the maximum for a PostgreSQL server. Raises PostgresqlNotInstalled.
+    `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
+    may take any time there. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
 
         return SqliteStorage(database)
     with _extra():
+        from adapters.postgresql.connection import STATEMENT_SECONDS
         from adapters.postgresql.storage import PostgresqlStorage
-    return PostgresqlStorage(database.url, connections=connections)
+    return PostgresqlStorage(
+        database.url,
+        connections=connections,
+        statement_seconds=None if may_take_long else STATEMENT_SECONDS,
+    )
 
 
 def name_of(database: Path | PostgresqlDatabase) -> str:

@@ -47,7 +47,7 @@ CHECK_SECONDS: Final = 1.5
 LOCK_SECONDS: Final = 5
 """How long a statement waits for a lock."""
 STATEMENT_SECONDS: Final = 8
-"""How long a statement may take, except in migrations and copies of a database. More than LOCK_SECONDS."""
+"""How long a statement may take while guests or clients wait. More than LOCK_SECONDS."""
 IN_DOUBT_SECONDS: Final = 3
 """How long to try to find out the outcome of a commit whose response was lost."""
 
@@ -117,8 +117,9 @@ class Connection(psycopg.Connection[TupleRow]):
     ) -> Self:
         """Connect as psycopg does, and call `options["note"]` with the error, or else with None.
 
-        The pool keeps such errors to itself.
+        The pool keeps such errors to itself. `options` may have `statement_seconds` too.
         """
+        seconds = options.pop("statement_seconds", cls.statement_seconds)
         note: Callable[[psycopg.Error | None], None] = options.pop("note", lambda _: None)
         try:
             connection = super().connect(conninfo, **options)
@@ -126,6 +127,7 @@ class Connection(psycopg.Connection[TupleRow]):
             note(error)
             raise
         note(None)
+        connection.statement_seconds = seconds
         return connection
 
     @override
@@ -242,9 +244,13 @@ class Transaction:
 class Connections:
     """A pool of connections, opened when it is first needed and so after any fork."""
 
-    def __init__(self, url: str, *, connections: int) -> None:
-        """Take the address of the database, and the maximum number of connections."""
+    def __init__(self, url: str, *, connections: int, statement_seconds: float | None) -> None:
+        """Take the address of the database, and the maximum number of connections.
+
+        `statement_seconds` is how long a statement may take; None means as long as it does.
+        """
         self._url = url
+        self._statement_seconds = statement_seconds
         self._max_connections = connections
         self._pool: ConnectionPool[Connection] | None = None
         self._opening = threading.Lock()
@@ -354,6 +360,7 @@ class Connections:
                         "autocommit": True,
                         "connect_timeout": CONNECT_SECONDS,
                         "note": self._note_refusal,
+                        "statement_seconds": self._statement_seconds,
                     },
                     min_size=1,
                     max_size=self._max_connections,

@@ -10,7 +10,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from adapters.postgresql.connection import Conflict, Connections, Error
+from adapters.postgresql.connection import STATEMENT_SECONDS, Conflict, Connections, Error
 from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.unit_of_work import unit_of_work
 from domain.errors import ServiceUnavailable
@@ -23,11 +23,20 @@ BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 class PostgresqlStorage(Storage):
     """Records in the database at `url`, which `migrations.migrate` has prepared.
 
-    At most `connections` are open at once. None is opened before it is needed.
+    At most `connections` are open at once. None is opened before it is needed. A statement may take
+    `statement_seconds`, or as long as it does if that is None.
     """
 
-    def __init__(self, url: str, *, connections: int = 10) -> None:
-        self._connections = Connections(url, connections=connections)
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 10,
+        statement_seconds: float | None = STATEMENT_SECONDS,
+    ) -> None:
+        self._connections = Connections(
+            url, connections=connections, statement_seconds=statement_seconds
+        )
 
     @override
     @contextmanager

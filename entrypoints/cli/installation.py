@@ -33,9 +33,12 @@ def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
 
 @contextmanager
 def installation(
-    read: Callable[[Mapping[str, str]], Settings] = Settings.read,
+    read: Callable[[Mapping[str, str]], Settings] = Settings.read, *, may_take_long: bool = True
 ) -> Iterator[Container]:
     """Yield the container of the installation that the environment describes, ready for use.
+
+    `may_take_long` is whether statements may: some commands read a whole table, and only the operator
+    waits for them.
 
     Errors of the installation and refusals of the domain become sentences.
     """
@@ -53,6 +56,7 @@ def installation(
         configure_logs(settings.log_format, at_least=LogLevel.ERROR)
         databases.require_up_to_date(settings.database)
         container = build(settings)
+        container.storage.add_kwargs(may_take_long=may_take_long)
         try:
             yield container
         except InvalidField as error:

@@ -51,7 +51,8 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
     with (
         plain_errors(service.ServeError),
         installation(
-            lambda environment: Settings.read_to_serve(environment, host=host, port=port)
+            lambda environment: Settings.read_to_serve(environment, host=host, port=port),
+            may_take_long=False,
         ) as container,
     ):
         settings = container.settings()
@@ -76,7 +77,7 @@ def work() -> None:
 
     with (
         plain_errors(service.ServeError),
-        installation(service.settings_with_base_url) as container,
+        installation(service.settings_with_base_url, may_take_long=False) as container,
     ):
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
@@ -94,7 +95,7 @@ def reconcile() -> None:
     Example:
       cardonfile reconcile
     """
-    with installation() as container:
+    with installation(may_take_long=False) as container:
         from domain.worker.jobs import End
         from entrypoints.logs import configure_logs
         from entrypoints.worker.run_until_idle import run_until_idle

@@ -36,7 +36,8 @@ from domain.identifiers import TokenId
 from domain.permissions import Permission
 from domain.psps.hosted_page import WebhookDelivery
 from domain.sessions.session import CardSession, SessionStatus
-from entrypoints.databases import in_a_sentence, refuse_read_only
+from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
+from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
 from tests.databases import make_database
@@ -667,3 +668,24 @@ class TestOutage:
 
     def link_of(self, session: CardSession) -> str:
         return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
+
+
+def test_a_command_may_read_for_longer_than_a_request(
+    on_postgresql: CommandLine, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STATEMENT_SECONDS", 1)
+    execute(own_url, "ALTER TABLE event_deliveries RENAME TO many_deliveries")
+    execute(
+        own_url,
+        "CREATE VIEW event_deliveries AS SELECT many_deliveries.* "
+        "FROM pg_sleep(2) LEFT JOIN many_deliveries ON true",
+    )
+    database = Settings.read(on_postgresql.environment).database
+    with (
+        closing(storage_in(database, connections=1)) as storage,
+        storage.read() as unit,
+        pytest.raises(psycopg.OperationalError),
+    ):
+        unit.event_deliveries.counts()
+
+    assert on_postgresql.succeeds("events", "list").startswith("ENDPOINT")
