@@ -271,7 +271,12 @@ class Container(DeclarativeContainer):
         clock=clock,
     )
     finish_erasures = ThreadSafeSingleton(
-        FinishErasures, storage=storage, providers=worker_psps, clock=clock, ids=ids
+        FinishErasures,
+        storage=storage,
+        providers=worker_psps,
+        psps=settings.provided.psps,
+        clock=clock,
+        ids=ids,
     )
     notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
     forget_old_records = ThreadSafeSingleton(

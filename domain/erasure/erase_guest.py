@@ -24,7 +24,8 @@ class EraseGuest:
 
     One commit ends the guest's open sessions, removes the cards, and blanks names and addresses; the
     worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents stay.
-    The guest is noted in `file` before, so that one whose erasure failed is there as well. Raises
+    The guest is noted in `file` just before it: one whose erasure is not committed, because the
+    process dies right then, is there as well, and is erased by `EraseAgain`. Raises
     UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, or
     GuestNotFound when nothing is on file.
     """
@@ -44,12 +45,12 @@ class EraseGuest:
         with self.storage.read() as unit:
             if not _is_on_file(unit, known_id):
                 raise GuestNotFound
-        self.file.note(known_id, now)
 
         def erase(unit: WriteUnit) -> None:
             unit.erasures.add(Erasure(guest_id=known_id, erased_at=now, due_at=now))
             end_and_blank(unit, self.ids, known_id, now)
             self.note_act(unit, Action.GUEST_ERASED, known_id, caller=caller)
+            self.file.note(known_id, now)
             unit.commit()
 
         # Another request may have erased the guest at the same time.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from domain.cards.account import AccountFilter
+from domain.centers.configure_payments import LoadedPsp
 from domain.erasure.blank import MAX_ACCOUNTS, end_and_blank
-from domain.identifiers import CardToken, GuestId, GuestReference, PspAccount
+from domain.identifiers import CardToken, GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock, Ids
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 100
@@ -30,12 +32,14 @@ class FinishErasures:
 
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
     guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
-    the database. What cannot be done now is due again later. May be called at any time, by several
+    the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
+    turns up there late can only be discarded by it. What cannot be done now is due again later. May be called at any time, by several
     processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
     providers: Providers
+    psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
     ids: Ids
 
@@ -66,7 +70,7 @@ class FinishErasures:
             is_known = _at_psps(unit, guest_id) <= at_psps
             is_left = not are_over or not is_known or _is_discarding(unit, at_psps)
             if not is_left:
-                _blank_the_rest(unit, guest_id, at_psps)
+                self._blank_the_rest(unit, guest_id, at_psps)
             unit.commit()
             return not is_left
 
@@ -96,6 +100,29 @@ class FinishErasures:
             return False
         return True
 
+    def _blank_the_rest(
+        self, unit: WriteUnit, guest_id: GuestId, at_psps: Collection[_AtPsp]
+    ) -> None:
+        """Blank references and tokens, which no PSP knows any more."""
+        for token_id in sorted(unit.sessions.of_guest(guest_id)):
+            session = unit.sessions.get(token_id)
+            if session is not None and (session.is_settled or self._forgets(session)):
+                unit.sessions.update(session.without_references())
+        for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS):
+            unit.accounts.update(
+                replace(
+                    account, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
+                )
+            )
+        for psp_account, reference in sorted(at_psps):
+            for discard in unit.discards.of_guest(*psp_account, reference):
+                unit.discards.remove(discard)
+            unit.guest_references.remove(guest_id, psp_account)
+
+    def _forgets(self, session: CardSession) -> bool:
+        psp = self.psps.get(session.configuration.provider)
+        return psp is not None and psp.capabilities.forgets_guests
+
 
 def _at_psps(unit: UnitOfWork, guest_id: GuestId) -> set[_AtPsp]:
     """Return every reference of the guest at any PSP."""
@@ -124,21 +151,3 @@ def _is_discarding(unit: UnitOfWork, at_psps: Collection[_AtPsp]) -> bool:
         for guest in at_psps
         for discard in unit.discards.of_guest(*guest.psp_account, guest.reference)
     )
-
-
-def _blank_the_rest(unit: WriteUnit, guest_id: GuestId, at_psps: set[_AtPsp]) -> None:
-    """Blank references and tokens, which no PSP knows any more, and where the guest came from."""
-    for token_id in sorted(unit.sessions.of_guest(guest_id)):
-        session = unit.sessions.get(token_id)
-        if session is not None:
-            unit.sessions.update(session.without_references())
-    for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS):
-        unit.accounts.update(
-            replace(
-                account, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
-            )
-        )
-    for psp_account, reference in sorted(at_psps):
-        for discard in unit.discards.of_guest(*psp_account, reference):
-            unit.discards.remove(discard)
-        unit.guest_references.remove(guest_id, psp_account)

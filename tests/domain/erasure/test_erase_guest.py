@@ -141,6 +141,16 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
+def receive_webhook(installation: Installation) -> None:
+    """Receive the webhook about the card."""
+    now = installation.clock.now()
+    event = installation.psp.take_due_event(now, until=now)
+    assert event is not None
+    signature = signatures.sign(event.body, secret=installation.psp.webhook_secret, now=now)
+    delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
+    installation.use_cases.receive_webhook(FAKE, delivery)
+
+
 def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +166,25 @@ def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     finish(installation)
     assert is_done(installation)
     assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = expired_session_with_card(installation)
+    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
+    finish_erasures = replace(installation.container.finish_erasures(), psps={})
+    erase(installation)
+    installation.clock.advance(timedelta(minutes=5))
+    finish_erasures()
+    assert is_done(installation)
+    assert len(installation.tokens_at_psp()) == 1
+
+    receive_webhook(installation)
+    installation.reconcile_until_idle()
+
+    assert installation.tokens_at_psp() == frozenset()
+    assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
 def test_an_answer_that_comes_after_the_erasure_changes_nothing(
@@ -183,16 +212,9 @@ def test_an_answer_that_comes_after_the_erasure_changes_nothing(
 
 def test_a_webhook_after_the_erasure_is_not_kept(installation: Installation) -> None:
     session = expired_session_with_card(installation)
-    event = installation.psp.take_due_event(
-        installation.clock.now(), until=installation.clock.now()
-    )
-    assert event is not None
     erase(installation)
     finish(installation)
-    now = installation.clock.now()
-    signature = signatures.sign(event.body, secret=installation.psp.webhook_secret, now=now)
-    delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
-    installation.use_cases.receive_webhook(FAKE, delivery)
+    receive_webhook(installation)
 
     with installation.storage.read() as unit:
         assert list(unit.evidence.of(session.token_id)) == []
