@@ -92,6 +92,7 @@ simulate: .venv/dev.stamp ## Run the whole service through random faults and cra
 
 torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each storage, and count what is lost
 	@$(BIN)/python -m tests.entrypoints.torture --rounds $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.entrypoints.erasing --kills $(KILLS) --seed $(SEED)
 
 test-stripe: stripe-test-key .venv/dev.stamp ## Test the adapter with Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m pytest adapters/psp/contract tests/browser/stripe_in_test_mode.py \

@@ -121,8 +121,8 @@ class Machine(Server):
 class Machines:
     """Machines on one database and one fake PSP, and an installation that looks into both."""
 
-    def __init__(self, folder: Path, url: str, *, machines: int) -> None:
-        """Take the URL of a migrated database, or of a new file `cards.db`."""
+    def __init__(self, folder: Path, url: str, *, machines: int, **settings: str) -> None:
+        """Take the URL of a migrated database, or of a new file `cards.db`, and further settings."""
         ports = [free_port() for _ in range(machines)]
         # Any, because they are keywords too. Clients choose the machine and ignore the base URL.
         environment: dict[str, Any] = {
@@ -132,6 +132,7 @@ class Machines:
             "CARDONFILE_LOG_FORMAT": "json",
             "CARDONFILE_CARD_TESTING_LIMITS": "off",
             "CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8",
+            **settings,
         }
         self.url = url
         self.psp_database = folder / "fake-psp.db"
@@ -167,9 +168,9 @@ class Machines:
         self.installation.close()
 
 
-def one_machine_on_sqlite(folder: Path) -> Machines:
+def one_machine_on_sqlite(folder: Path, **settings: str) -> Machines:
     """Return one machine with an SQLite file, not started yet."""
-    return Machines(folder, f"sqlite:///{folder / 'cards.db'}", machines=1)
+    return Machines(folder, f"sqlite:///{folder / 'cards.db'}", machines=1, **settings)
 
 
 # The clients.

@@ -240,9 +240,9 @@ def _ask_again(clients: Clients, known: Collection[int]) -> None:
 
 
 @contextmanager
-def on_sqlite(folder: Path) -> Iterator[Storage]:
+def on_sqlite(folder: Path, **settings: str) -> Iterator[Storage]:
     """Lend an installation on SQLite."""
-    with closing(one_machine_on_sqlite(folder)) as machines:
+    with closing(one_machine_on_sqlite(folder, **settings)) as machines:
         files = [machines.installation.database, machines.psp_database]
 
         def damage() -> list[str]:
@@ -252,12 +252,12 @@ def on_sqlite(folder: Path) -> Iterator[Storage]:
 
 
 @contextmanager
-def on_postgresql(folder: Path) -> Iterator[Storage]:
+def on_postgresql(folder: Path, **settings: str) -> Iterator[Storage]:
     """Lend an installation on PostgreSQL. Its fake PSP has an SQLite file."""
     with (
         own_server() as server,
         new_database(server.url) as url,
-        closing(Machines(folder, url, machines=1)) as machines,
+        closing(Machines(folder, url, machines=1, **settings)) as machines,
     ):
 
         def damage() -> list[str]:
@@ -276,7 +276,7 @@ def damage_of(file: Path) -> list[str]:
     return [each for each in found if each != "ok"] + orphans + too_large
 
 
-STORAGES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Storage]]]] = {
+STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = {
     "SQLite": on_sqlite,
     "PostgreSQL": on_postgresql,
 }

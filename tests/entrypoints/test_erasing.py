@@ -1,0 +1,20 @@
+"""A service that is killed while it erases guests; `make torture` does it a hundred times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.entrypoints.erasing import erase_on
+
+
+# Shows I12.
+@pytest.mark.parametrize("storage", ["SQLite", "PostgreSQL"])
+def test_nothing_of_an_erased_guest_is_left_however_often_the_service_is_killed(
+    storage: str, tmp_path: Path
+) -> None:
+    erased = erase_on(storage, tmp_path, kills=2, seed=1)
+
+    assert erased.left == []
+    assert erased.guests == 2
