@@ -228,7 +228,8 @@ that the PSP does not tell, or no longer.
 """
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
-_REFUSAL_CODE: Final = re.compile(r"[!-~]{1,100}")
+# No @, as in an e-mail address.
+_REFUSAL_CODE: Final = re.compile(r"[A-Za-z0-9._:/|+-]{1,100}")
 _LAST_FOUR: Final = re.compile(r"[0-9]{4}")
 _YEARS: Final = range(2000, 2100)
 

@@ -112,7 +112,10 @@ def test_a_refusal_code_is_a_word(code: str | None) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    [*NO_TEXT, "x" * 101, "the bank said no", "4242424242424242", "no:4242-4242-4242-4242", 51],
+    [
+        *(*NO_TEXT, "x" * 101, "the bank said no", "mia@mail.example", "\x1b[2J", 51),
+        *("4242424242424242", "no:4242-4242-4242-4242"),
+    ],
 )
 def test_a_refusal_code_that_is_none_is_left_out_and_the_rest_counts(code: Any) -> None:
     assert without_false_code(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
