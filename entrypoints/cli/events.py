@@ -64,7 +64,7 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count deliveries that are on record: those of 30 days.
+    PENDING and FAILED count deliveries that are on record, of 30 days unless set otherwise.
 
     \b
     Example:
@@ -128,7 +128,7 @@ def roll_secret(endpoint_id: str) -> None:
 @limit_option
 @json_option
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
-    """List deliveries, newest first. They are kept for 30 days, and while they are due.
+    """List deliveries, newest first. Old ones are deleted unless they are due.
 
     RESULT is the HTTP status of the last attempt, or why there was no response.
 
