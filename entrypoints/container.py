@@ -59,10 +59,6 @@ from domain.erasure.erase_guest import EraseAgain, EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
-from domain.events.list_event_deliveries import (
-    ListEventDeliveries,
-    ListEventEndpoints,
-)
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent
 from domain.guests.put_guest import PutGuest
@@ -212,8 +208,6 @@ class Container(DeclarativeContainer):
     roll_event_secret = ThreadSafeSingleton(
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
-    list_event_endpoints = ThreadSafeSingleton(ListEventEndpoints, storage=storage)
-    list_event_deliveries = ThreadSafeSingleton(ListEventDeliveries, storage=storage)
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act

@@ -29,6 +29,7 @@ from domain.access.token import AccessToken
 from domain.cards.account import Account
 from domain.centers.center import Center
 from domain.centers.payment_configuration import PaymentConfiguration
+from domain.events.event import EventDelivery, EventEndpoint
 from domain.guests.guest import Guest
 from domain.identifiers import (
     AccountId,
@@ -427,6 +428,16 @@ class Installation:
         """Read the active accounts of a guest."""
         with self.storage.read() as unit:
             return unit.accounts.page(guest_id, None, PageRequest(size=100)).items
+
+    def deliveries(self, *, failed: bool = False) -> Sequence[EventDelivery]:
+        """Read the deliveries of events, newest first, or only those that failed."""
+        with self.storage.read() as unit:
+            return unit.event_deliveries.latest(limit=1_000, only_failed=failed)
+
+    def event_endpoints(self) -> Sequence[EventEndpoint]:
+        """Read the endpoints that are not removed, oldest first."""
+        with self.storage.read() as unit:
+            return unit.event_endpoints.all()
 
     def tokens_at_psp(self) -> frozenset[CardToken]:
         """Return the tokens that the PSP could charge."""

@@ -127,7 +127,7 @@ def _week(it: Installation, endpoints: Endpoints) -> Iterator[str]:
 
     yield from (card.account_id, card.token_id, declined.token_id, again.token_id)
     yield from (removed.account_id, removed.token_id, silent.token_id)
-    for delivery in it.container.list_event_deliveries()(limit=100):
+    for delivery in it.deliveries():
         yield delivery.event.event_id.removeprefix("evt_")
 
 

@@ -111,7 +111,9 @@ def _issue_token(container: Container, name: str, permissions: frozenset[Permiss
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
     """Have all events sent to the shop, and return the endpoint."""
-    for endpoint in container.list_event_endpoints()():
+    with container.storage().read() as unit:
+        known = unit.event_endpoints.all()
+    for endpoint in known:
         # An earlier run was killed. The secret is not kept anywhere else.
         if endpoint.url == url:
             container.remove_event_endpoint()(endpoint.endpoint_id)

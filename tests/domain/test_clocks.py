@@ -118,7 +118,7 @@ def test_work_is_done_within_its_longest_wait_after_a_clock_was_ahead(
 
     statuses = [installation.session(each.token_id).status for each in (silent, opened)]
     assert SessionStatus.OPEN not in statuses
-    (delivery,) = installation.container.list_event_deliveries()(limit=9)
+    (delivery,) = installation.deliveries()
     assert delivery.attempts or jump < LONGEST_WAIT
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
@@ -179,7 +179,7 @@ def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
         installation.container.forget_old_records()()
 
     assert installation.account(account.account_id) == account
-    (kept,) = installation.container.list_event_deliveries()(limit=9)
+    (kept,) = installation.deliveries()
     assert kept.status is DeliveryStatus.FAILED
 
 

@@ -80,7 +80,7 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     """Return the reasons of all notices of expiry so far, after the work of this day."""
     installation.clock.advance(day - installation.clock.now())
     installation.container.notice_expiry()()
-    deliveries = installation.container.list_event_deliveries()(limit=100)
+    deliveries = installation.deliveries()
     return [each.event.reason for each in reversed(deliveries)]
 
 

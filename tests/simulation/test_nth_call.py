@@ -34,10 +34,6 @@ from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event_sender import EventNotSent
-from domain.events.list_event_deliveries import (
-    ListEventDeliveries,
-    ListEventEndpoints,
-)
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent
 from domain.guests.put_guest import PutGuest
@@ -524,7 +520,6 @@ READ_ONLY: Final = frozenset(
     {
         *(FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters),
-        *(ListEventDeliveries, ListEventEndpoints),
         *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
         *(
             ReadAccount,

@@ -67,7 +67,7 @@ def added(
 
 
 def deliveries(installation: Installation, *, failed: bool = False) -> Sequence[EventDelivery]:
-    return installation.container.list_event_deliveries()(limit=1_000, only_failed=failed)
+    return installation.deliveries(failed=failed)
 
 
 class TestWhatIsTold:
@@ -301,7 +301,7 @@ class TestDelivery:
         installation.reconcile_until_idle()
 
         assert len(receiver.received) == 1
-        (listed,) = installation.container.list_event_endpoints()()
+        (listed,) = installation.event_endpoints()
         assert not listed.is_active
         assert [each.event.type for each in deliveries(installation)] == ["account.stored"]
 
@@ -325,7 +325,7 @@ class TestDelivery:
         receiver.before = lambda _: rolled.append(roll(endpoint.endpoint_id))
         installation.reconcile()
 
-        (listed,) = installation.container.list_event_endpoints()()
+        (listed,) = installation.event_endpoints()
         assert not listed.is_active
         assert listed.secrets == rolled[0].secrets
 
@@ -538,7 +538,7 @@ class TestEndpoints:
         with pytest.raises(InvalidField) as refused:
             added(public, url)
         assert refused.value.field == "url"
-        assert public.container.list_event_endpoints()() == ()
+        assert public.event_endpoints() == ()
         public.close()
 
     def test_are_added_once_and_again_after_their_removal(
@@ -548,7 +548,7 @@ class TestEndpoints:
             added(installation, endpoint.url)
         installation.container.remove_event_endpoint()(endpoint.endpoint_id)
         again = added(installation, endpoint.url)
-        assert [*installation.container.list_event_endpoints()()] == [again]
+        assert [*installation.event_endpoints()] == [again]
 
     def test_may_take_types_of_a_newer_release(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint

@@ -302,7 +302,7 @@ def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
     worker = Worker(container, base_url="http://127.0.0.1:1")
 
     def told() -> list[str]:
-        deliveries = container.list_event_deliveries()(limit=9)
+        deliveries = installation.deliveries()
         return [delivery.event.type for delivery in deliveries]
 
     with capture_logs() as lines:
