@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Final
 
 from adapters.postgresql.connection import Connection, connect, translated
-from adapters.sql.migrations import CONSENTS, QUEUES, pending_migrations
+from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, pending_migrations
 
 WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
@@ -233,56 +233,9 @@ MIGRATIONS: Final = {
         );
         {QUEUES}
     """,
-    "m006_records_for_operators": f"""
-        CREATE TABLE consent_texts (
-            text_id text PRIMARY KEY,
-            version text NOT NULL,
-            language text NOT NULL,
-            text text NOT NULL
-        );
-        CREATE TABLE consents (
-            account_id uuid NOT NULL,
-            token_id uuid NOT NULL,
-            text_id text NOT NULL,
-            agreed_at timestamptz NOT NULL,
-            PRIMARY KEY (account_id, token_id)
-        );
-        {CONSENTS.format(text_id=_TEXT_ID)};
-        CREATE TABLE workers (
-            worker_id text PRIMARY KEY,
-            host text NOT NULL,
-            pid integer NOT NULL,
-            release text NOT NULL,
-            state text NOT NULL,
-            since timestamptz NOT NULL,
-            seen_at timestamptz NOT NULL
-        );
-        DROP TABLE worker_heartbeats;
-        CREATE TABLE audit_entries (
-            entry_id text PRIMARY KEY,
-            happened_at timestamptz NOT NULL,
-            actor text NOT NULL,
-            action text NOT NULL,
-            about text NOT NULL,
-            details jsonb
-        );
-        CREATE TABLE erasures (
-            guest_id uuid PRIMARY KEY,
-            erased_at timestamptz NOT NULL,
-            due_at timestamptz,
-            done_at timestamptz
-        );
-        CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
-        CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
-            WHERE removed_at IS NOT NULL;
-        CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
-        CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
-        CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);
-        ALTER TABLE card_sessions ADD COLUMN opened_at timestamptz;
-        ALTER TABLE card_sessions ADD COLUMN returned_at timestamptz;
-        ALTER TABLE refused_cards ADD COLUMN code text;
-        ALTER TABLE access_tokens ADD COLUMN used_at timestamptz;
-    """,
+    "m006_records_for_operators": RECORDS_FOR_OPERATORS.format(
+        uuid="uuid", time="timestamptz", json="jsonb", strict="", text_id=_TEXT_ID
+    ),
 }
 
 

@@ -47,6 +47,61 @@ CONSENTS: Final = f"""
 """
 """Statements that keep these with the accounts; `text_id` stands for the function below."""
 
+RECORDS_FOR_OPERATORS: Final = f"""
+    CREATE TABLE consent_texts (
+        text_id text PRIMARY KEY,
+        version text NOT NULL,
+        language text NOT NULL,
+        text text NOT NULL
+    ){{strict}};
+    CREATE TABLE consents (
+        account_id {{uuid}} NOT NULL,
+        token_id {{uuid}} NOT NULL,
+        text_id text NOT NULL,
+        agreed_at {{time}} NOT NULL,
+        PRIMARY KEY (account_id, token_id)
+    ){{strict}};
+    {CONSENTS};
+    CREATE TABLE workers (
+        worker_id text PRIMARY KEY,
+        host text NOT NULL,
+        pid integer NOT NULL,
+        release text NOT NULL,
+        state text NOT NULL,
+        since {{time}} NOT NULL,
+        seen_at {{time}} NOT NULL
+    ){{strict}};
+    DROP TABLE worker_heartbeats;
+    CREATE TABLE audit_entries (
+        entry_id text PRIMARY KEY,
+        happened_at {{time}} NOT NULL,
+        actor text NOT NULL,
+        action text NOT NULL,
+        about text NOT NULL,
+        details {{json}}
+    ){{strict}};
+    CREATE TABLE erasures (
+        guest_id {{uuid}} PRIMARY KEY,
+        erased_at {{time}} NOT NULL,
+        due_at {{time}},
+        done_at {{time}}
+    ){{strict}};
+    CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
+    CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
+        WHERE removed_at IS NOT NULL;
+    CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
+    CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
+    CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);
+    ALTER TABLE card_sessions ADD COLUMN opened_at {{time}};
+    ALTER TABLE card_sessions ADD COLUMN returned_at {{time}};
+    ALTER TABLE refused_cards ADD COLUMN code text;
+    ALTER TABLE access_tokens ADD COLUMN used_at {{time}}
+"""
+"""What operators look into: consents, workers, the audit trail, erasures, times and codes.
+
+The databases have their own types, and SQLite's new tables are strict.
+"""
+
 
 def text_id(version: str, language: str | None, text: str | None) -> str:
     """Return the id of a consent text: equal texts have equal ids."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlite_utils import Database, Migrations
 
-from adapters.sql.migrations import CONSENTS, QUEUES, pending_migrations, text_id
+from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, pending_migrations, text_id
 from adapters.sqlite.connection import connect, translated
 
 MIGRATIONS: Final = Migrations("cardonfile")
@@ -427,72 +427,14 @@ def _extend_payment_accounts(db: Database) -> None:
 
 @MIGRATIONS()
 def m006_records_for_operators(db: Database) -> None:
-    """Create what operators look into: consents, workers, the audit trail, times and codes."""
-    _create(
-        db,
-        "consent_texts",
-        {"text_id": str, "version": str, "language": str, "text": str},
-        key="text_id",
-    )
-    _create(
-        db,
-        "consents",
-        {"account_id": str, "token_id": str, "text_id": str, "agreed_at": str},
-        key=("account_id", "token_id"),
-    )
+    """Create what operators look into."""
     db.register_function(text_id)
-    for statement in CONSENTS.format(text_id="text_id(version, language, text)").split(";"):
+    statements = RECORDS_FOR_OPERATORS.format(
+        uuid="text",
+        time="text",
+        json="text",
+        strict=" STRICT",
+        text_id="text_id(version, language, text)",
+    )
+    for statement in statements.split(";"):
         db.execute(statement)
-    _create(
-        db,
-        "workers",
-        {
-            "worker_id": str,
-            "host": str,
-            "pid": int,
-            "release": str,
-            "state": str,
-            "since": str,
-            "seen_at": str,
-        },
-        key="worker_id",
-    )
-    db.table("worker_heartbeats").drop()
-    _create(
-        db,
-        "audit_entries",
-        {
-            "entry_id": str,
-            "happened_at": str,
-            "actor": str,
-            "action": str,
-            "about": str,
-            "details": str,
-        },
-        key="entry_id",
-        optional={"details"},
-    )
-    _create(
-        db,
-        "erasures",
-        {"guest_id": str, "erased_at": str, "due_at": str, "done_at": str},
-        key="guest_id",
-        optional={"due_at", "done_at"},
-    )
-    db.execute(
-        "CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL"
-    )
-    db.execute(
-        "CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at) "
-        "WHERE removed_at IS NOT NULL"
-    )
-    db.execute("CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL")
-    db.table("audit_entries").create_index(["happened_at", "entry_id"])
-    db.table("audit_entries").create_index(["about", "happened_at", "entry_id"])
-    for table, column in (
-        ("card_sessions", "opened_at"),
-        ("card_sessions", "returned_at"),
-        ("refused_cards", "code"),
-        ("access_tokens", "used_at"),
-    ):
-        db.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
