@@ -11,8 +11,8 @@ import click
 
 from tests.benchmarks.add_card import CONNECTIONS
 from tests.benchmarks.goals import Goal, goals, ratios
-from tests.benchmarks.guests import ROWS, SHELL
 from tests.benchmarks.guests import OURS as OUR_IMPORT
+from tests.benchmarks.guests import ROWS, SHELL
 from tests.benchmarks.load import GUESTS_AT_ONCE
 from tests.benchmarks.pipeline import REQUESTS
 from tests.benchmarks.products import OFFSET, PAGES
