@@ -32,7 +32,9 @@ class Erasure:
 
     def looked_at(self, now: datetime) -> Erasure:
         """Note that something is left: in a session under way, or at a PSP that does not respond."""
-        return replace(self, due_at=next_retry(self.erased_at, now))
+        # A clock that was ahead may have set the time.
+        erased_at = min(self.erased_at, now)
+        return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
 
     def done(self, now: datetime) -> Erasure:
         """Note that nothing is left."""

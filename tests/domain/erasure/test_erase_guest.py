@@ -303,6 +303,15 @@ def test_while_the_psp_is_away_nothing_is_lost(installation: Installation) -> No
     assert installation.session(session.token_id).redirect_uri == ""
 
 
+def test_a_clock_that_was_a_year_ahead_holds_nothing_up(installation: Installation) -> None:
+    installation.stored_card(GOOD_CARD)
+    installation.clock.advance(timedelta(days=365))
+    erase(installation)
+    installation.clock.advance(timedelta(days=-365))
+    finish(installation)
+    assert is_done(installation)
+
+
 def test_what_proves_the_payment_stays(installation: Installation) -> None:
     account = installation.stored_card(GOOD_CARD)
     erase(installation)
