@@ -25,9 +25,9 @@ class ExportGuest:
     """Use case: return all that is on file about a guest, by name and in nested records.
 
     That is what is kept about the person, and nothing that gives access: of the token of a session
-    only the beginning, of a card not the PSP's token, and no address of a PSP's page. The audit
-    trail notes each export before it is returned. Raises InvalidField, or GuestNotFound when nothing
-    is on file under this id.
+    only the beginning, of a card not the PSP's token, no address of a PSP's page, and of evidence not
+    the content, in which some PSPs send a card's token. The audit trail notes each export before it
+    is returned. Raises InvalidField, or GuestNotFound when nothing is on file under this id.
     """
 
     storage: Storage
@@ -97,7 +97,9 @@ def _session(unit: UnitOfWork, session: CardSession) -> dict[str, object]:
     shown = asdict(session)
     if session.attempt and session.attempt.page:
         del shown["attempt"]["page"]["address"]
-    return {**shown, "evidence": list(map(asdict, unit.evidence.of(session.token_id)))}
+    evidence = unit.evidence.of(session.token_id)
+    times = [{"origin": each.origin, "received_at": each.received_at} for each in evidence]
+    return {**shown, "evidence": times}
 
 
 def _shortened(value: object, tokens: Collection[TokenId]) -> object:

@@ -76,7 +76,7 @@ def on_file(cardonfile: CommandLine) -> CommandLine:
         unit.guests.put_many([a_guest()])
         unit.sessions.add(failed_session())
         unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
-        unit.evidence.add(TOKEN_ID, an_evidence(content=f"event of {TOKEN_ID}"), at_most=9)
+        unit.evidence.add(TOKEN_ID, an_evidence(content=f"{TOKEN_ID} unkept-token"), at_most=9)
         unit.refused_cards.add(
             [a_refused_card(), a_refused_card(number=2, guest_id=OTHER_GUEST_ID)]
         )
@@ -135,7 +135,7 @@ def test_an_export_has_everything_about_the_guest_and_nothing_about_others(
     assert session["billing_info"]["address"] == "1 Harbor Road"
     assert session["failure"]["type"] == "payment_method_already_exists"
     assert session["attempt"]["page"]["reference"] == "page-1"
-    assert [each["content"] for each in session["evidence"]] == [f"event of {TOKEN_ID[:8]}"]
+    assert [each["origin"] for each in session["evidence"]] == [an_evidence().origin]
     assert [each["removed_at"] is None for each in export["accounts"]] == [False, True]
     assert [each["text"] for each in export["consents"]] == [a_consent().text]
     assert [each["guest_reference"] for each in export["psp_references"]] == ["guest-at-psp"]
@@ -148,7 +148,8 @@ def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLin
     printed = on_file.succeeds("guest", "export", GUEST_ID)
 
     tokens = [an_account(number).token_id for number in (1, 2)]
-    secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, *(an_account(number).token for number in (1, 2))]
+    secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, "unkept-token"]
+    secrets += (an_account(number).token for number in (1, 2))
     assert TOKEN_ID[:8] in printed
     assert [secret for secret in secrets if secret in printed] == []
 
