@@ -42,7 +42,6 @@ from adapters.psp_calls.outages import OutageLog
 from adapters.session_log import LinesOfSessions
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
-from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
 from domain.audit.note_act import NoteAct, NotePersonalDataShown
 from domain.cards.choose_default_card import ChooseDefaultCard
@@ -192,7 +191,6 @@ class Container(DeclarativeContainer):
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
-    list_tokens = ThreadSafeSingleton(ListTokens, storage=storage, clock=clock)
     revoke_token = ThreadSafeSingleton(RevokeToken, storage=storage, clock=clock, note_act=note_act)
     add_event_endpoint = ThreadSafeSingleton(
         AddEventEndpoint,

@@ -325,7 +325,8 @@ class Installation:
 
     def access_tokens(self) -> Sequence[AccessToken]:
         """Return the stored access tokens."""
-        return self.container.list_tokens()()
+        with self.storage.read() as unit:
+            return unit.access_tokens.all()
 
     def client(self) -> testing.TestClient:
         """Return a client of the HTTP application."""

@@ -76,6 +76,10 @@ class AccessToken:
             return TokenState.REVOKED
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
+    def expires_within(self, time: timedelta, now: datetime) -> bool:
+        """Return whether it lets its caller in now, but not after this time."""
+        return self.state(now) is TokenState.ACTIVE and self.expires_at - now <= time
+
     def hour_to_note(self, now: datetime) -> datetime | None:
         """Return the hour of a use at this time, or None when that or a later one is noted."""
         hour = now.replace(minute=0, second=0, microsecond=0)

@@ -9,7 +9,7 @@ import click
 
 from domain.access.token import AccessToken
 from domain.permissions import Permission
-from entrypoints.cli.installation import installation
+from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import Duration, echo_records, json_option, listed
 
 
@@ -87,16 +87,23 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
     Example:
       cardonfile token list --expires-within 14d
     """
-    with installation() as container:
-        now = container.clock().now()
-        echo_records(
-            ("prefix", "caller", "permissions", "centers", "issued", "expires", "used", "state"),
-            (
-                _record(token, now)
-                for token in container.list_tokens()(expires_within=expires_within)
-            ),
-            as_json=as_json,
+    with reading() as (unit, now):
+        columns = (
+            "prefix",
+            "caller",
+            "permissions",
+            "centers",
+            "issued",
+            "expires",
+            "used",
+            "state",
         )
+        found = (
+            _record(each, now)
+            for each in unit.access_tokens.all()
+            if expires_within is None or each.expires_within(expires_within, now)
+        )
+        echo_records(columns, found, as_json=as_json)
 
 
 @token.command()

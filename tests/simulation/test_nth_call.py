@@ -15,7 +15,6 @@ from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
-from domain.access.list_tokens import ListTokens
 from domain.access.revoke_token import RevokeToken
 from domain.audit.note_act import NoteAct, NotePersonalDataShown
 from domain.cards.choose_default_card import ChooseDefaultCard
@@ -520,7 +519,7 @@ READ_ONLY: Final = frozenset(
     {
         *(FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters),
-        *(ListExpiringCards, ListProducts, ListSessions, ListTokens),
+        *(ListExpiringCards, ListProducts, ListSessions),
         *(
             ReadAccount,
             ReadCenter,
