@@ -65,11 +65,6 @@ def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
     return "all" if centers is None else sorted(centers)
 
 
-def shown(time: datetime) -> str:
-    """Return the cell of a time, in UTC."""
-    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def row_of(columns: Collection[str], record: object) -> dict[str, object]:
     """Return the values of a record, an object or a mapping, by the names of the columns.
 
@@ -105,8 +100,12 @@ def echo_records(
     if as_json:
         echo_json(rows)
     else:
-        header = tuple(column.partition("=")[0].upper() for column in columns)
-        echo_table(header, (tuple(map(cell_of, row.values())) for row in rows))
+        header = [column.partition("=")[0].upper() for column in columns]
+        lines = [header, *([cell_of(value) for value in row.values()] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            click.echo("  ".join(cells).rstrip())
     if len(rows) == limit:
         click.echo(f"no more than {limit} are listed; see --limit", err=True)
 
@@ -123,15 +122,6 @@ def echo_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def echo_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print rows under a header, in columns that are as wide as their widest cell."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-
-
 def cell_of(value: object) -> str:
     """Return the cell of a value."""
     if value is None:
@@ -139,7 +129,7 @@ def cell_of(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return shown(value)
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {cell_of(each)}" for name, each in sorted(value.items()))
     if isinstance(value, list | tuple | frozenset):
