@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,24 +22,25 @@ from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import Account
+from domain.cards.account import Account, AccountFilter
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     InvalidProductId,
     PaymentAccountNotFound,
     PaymentMethodAlreadyExists,
+    Refusal,
     ServiceUnavailable,
 )
 from domain.events.event import EventType
 from domain.guests.guest import Guest
-from domain.identifiers import TokenId
+from domain.identifiers import GuestId, TokenId
 from domain.permissions import Permission
 from domain.psps.hosted_page import WebhookDelivery
 from domain.sessions.session import CardSession, SessionStatus
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import make_database
 from tests.entrypoints.conftest import ROOT, CommandLine
 from tests.installation import (
@@ -455,6 +456,61 @@ class TestAtOnce:
         assert all(each and each.account_id == account.account_id for each in settled)
         installation.reconcile_until_idle()
         assert installation.tokens_at_psp() == {account.token}
+
+    # Shows I12.
+    def test_nothing_that_is_done_while_a_guest_is_erased_outlives_the_guest(
+        self, installation: Installation
+    ) -> None:
+        for number in range(5):
+            guest = a_guest(id=GuestId(a_uuid(3_000 + number)))
+            installation.has_guest(guest)
+            account = installation.stored_card(guest_id=guest.id)
+            session = installation.session_with_card(OTHER_GOOD_CARD, guest_id=guest.id)
+            caller, use_cases = installation.caller, installation.use_cases
+            erase = installation.container.erase_guest()
+            acts: Sequence[Callable[[], object]] = (
+                *[partial(erase, caller, guest_id=guest.id)] * 2,
+                *[
+                    partial(
+                        use_cases.put_guest,
+                        caller,
+                        guest_id=guest.id,
+                        first_name="Grace",
+                        last_name="Hopper",
+                        email=None,
+                    )
+                ]
+                * 2,
+                *[partial(installation.add_card, guest_id=guest.id)] * 2,
+                partial(installation.settle, session.token_id),
+                partial(
+                    use_cases.remove_account,
+                    caller,
+                    guest_id=guest.id,
+                    account_id=account.account_id,
+                ),
+            )
+
+            def act(which: int, acts: Sequence[Callable[[], object]] = acts) -> None:
+                with suppress(Refusal):
+                    acts[which]()
+
+            at_once(len(acts), act)
+
+        for _ in range(4):
+            installation.clock.advance(timedelta(minutes=2))
+            installation.reconcile_until_idle()
+            installation.container.finish_erasures()()
+        assert installation.tokens_at_psp() == frozenset()
+        with installation.storage.read() as unit:
+            assert unit.accounts.search(AccountFilter(are_removed=False), limit=9) == ()
+            assert unit.erasures.due(installation.clock.now() + timedelta(days=1), at_most=9) == ()
+            for number in range(5):
+                guest_id = GuestId(a_uuid(3_000 + number))
+                assert unit.guests.get(guest_id) is None
+                assert unit.erasures.among([guest_id]) == {guest_id}
+                sessions = [unit.sessions.get(each) for each in unit.sessions.of_guest(guest_id)]
+                assert all(each and each.is_over and not each.redirect_uri for each in sessions)
 
     # Shows F26.
     def test_a_hundred_webhooks_store_one_card(self, installation: Installation) -> None:
