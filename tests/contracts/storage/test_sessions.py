@@ -297,6 +297,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         {"status": SessionStatus.FAILED, "failure": failure},
         {"status": SessionStatus.FAILED, "failure": failure},
         overdue,
+        overdue,
         {"due_at": None},
         {"status": SessionStatus.EXPIRED},
     ]
@@ -324,10 +325,10 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         }
     assert counted[None] == [
         ("", "open", None, 2),
+        ("", "overdue", None, 2),
         ("", "abandoned", None, 1),
         ("", "declined", None, 1),
         ("", "never_opened", None, 1),
-        ("", "overdue", None, 1),
         ("", "refused_by_rule", "An old one", 1),
         ("", "refused_by_rule", "incorrect_billing_address", 1),
         ("", "renewed", None, 1),
@@ -339,7 +340,7 @@ def test_sessions_are_counted_by_what_has_become_of_them(storage: Storage) -> No
         for by, found in counted.items()
     }
     assert in_groups == {
-        None: {"": 11},
-        CountedBy.CENTER: {CENTER_ID: 10, OTHER_CENTER_ID: 1},
-        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 10, "fake/two": 1},
+        None: {"": 12},
+        CountedBy.CENTER: {CENTER_ID: 11, OTHER_CENTER_ID: 1},
+        CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 11, "fake/two": 1},
     }
