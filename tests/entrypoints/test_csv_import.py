@@ -627,4 +627,4 @@ def test_memory_does_not_grow_with_the_rows(cardonfile: CommandLine) -> None:
 
     peak(1)
     # Eight bytes for each row would be more.
-    assert peak(16_000) < peak(2_000) + 100_000
+    assert peak(32_000) < peak(2_000) + 200_000
