@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
@@ -42,7 +42,7 @@ from tests.builders import (
     an_evidence,
 )
 from tests.databases import make_database, transaction_of
-from tests.postgresql import empty_database
+from tests.postgresql import new_database
 
 SECOND_PAGE: Final = PageRequest(page=2, size=1)
 TOKEN: Final = CardToken("token-1")
@@ -182,9 +182,16 @@ def steps_of(plan: Plan) -> list[Plan]:
     return [plan, *(step for below in plan.get("Plans", ()) for step in steps_of(below))]
 
 
+@pytest.fixture(scope="module")
+def database(postgresql_server: str) -> Iterator[str]:
+    """A database that no other test has filled: plans follow from what was in its tables."""
+    with new_database(postgresql_server) as url:
+        yield url
+
+
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_postgresql_searches_an_index(
-    postgresql_server: str, use: Callable[[WriteUnit], object], monkeypatch: pytest.MonkeyPatch
+    database: str, use: Callable[[WriteUnit], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[tuple[str, Values | None]] = []
     execute = Transaction.execute
@@ -193,11 +200,7 @@ def test_postgresql_searches_an_index(
         statements.append((statement, values))
         return execute(transaction, statement, values)
 
-    with (
-        empty_database(postgresql_server) as url,
-        closing(PostgresqlStorage(url)) as storage,
-        storage.write() as unit,
-    ):
+    with closing(PostgresqlStorage(database)) as storage, storage.write() as unit:
         fill(unit)
         with monkeypatch.context() as patch:
             patch.setattr(Transaction, "execute", note)
