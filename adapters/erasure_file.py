@@ -15,6 +15,13 @@ from domain.errors import ServiceUnavailable
 from domain.identifiers import GuestId, plain_uuid
 
 
+class ErasureFileUnusable(Exception):
+    """The file cannot be written, so nobody is erased."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"CARDONFILE_ERASURES_FILE, {path.absolute()}: {reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
     """Lines of a guest's id and a time, at `path`; None remembers nothing."""
@@ -32,12 +39,13 @@ class TextErasureFile(ErasureFile):
             try:
                 line = f"\n{guest_id} {now.isoformat()}\n".encode()
                 if os.write(file, line) < len(line):
-                    raise ServiceUnavailable
+                    raise ServiceUnavailable from ErasureFileUnusable(self.path, "it is full")
                 os.fsync(file)
             finally:
                 os.close(file)
         except OSError as error:
-            raise ServiceUnavailable from error
+            reason = error.strerror or "it cannot be written"
+            raise ServiceUnavailable from ErasureFileUnusable(self.path, reason)
 
     @override
     def guest_ids(self) -> Collection[GuestId]:

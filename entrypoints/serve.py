@@ -278,7 +278,13 @@ def check(container: Container) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError when guests are back who were erased. OSError if the file cannot be read."""
+    """Raise ServeError when guests are back who were erased, or nothing would tell of them.
+
+    Raises OSError if the file cannot be read.
+    """
+    file = container.settings().erasures_file
+    if file is not None and not file.absolute().parent.is_dir():
+        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {file.absolute()}")
     found = container.erase_again().found()
     if found:
         raise ServeError(

@@ -162,7 +162,10 @@ def _run(it: Installation, *arguments: str) -> str:
         _share(it, container)
         return container
 
-    environment = {"CARDONFILE_DATABASE_URL": f"sqlite:///{it.database}"}
+    environment = {
+        "CARDONFILE_DATABASE_URL": f"sqlite:///{it.database}",
+        "CARDONFILE_ERASURES_FILE": str(it.database.with_name("erasures.txt")),
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(entrypoints.container, "build", build)
         result = CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)

@@ -96,7 +96,8 @@ def _account(account: Account) -> dict[str, object]:
 def _session(unit: UnitOfWork, session: CardSession) -> dict[str, object]:
     shown = asdict(session)
     if session.attempt and session.attempt.page:
-        del shown["attempt"]["page"]["address"]
+        # Some PSPs' pages are opened by their reference.
+        del shown["attempt"]["page"]["address"], shown["attempt"]["page"]["reference"]
     evidence = unit.evidence.of(session.token_id)
     times = [{"origin": each.origin, "received_at": each.received_at} for each in evidence]
     return {**shown, "evidence": times}

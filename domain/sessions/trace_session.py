@@ -46,7 +46,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
         (session.created_at, "created", {"caller": session.caller}),
         (opened_at, "opened", {"pages": request and request.attempt}),
         *(
-            (card.refused_at, "card_refused", {"code": card.code, "page": card.attempt})
+            (card.refused_at, "card_declined", {"code": card.code, "page": card.attempt})
             for card in unit.refused_cards.of(session.token_id)
             if card.is_refused_by_psp
         ),

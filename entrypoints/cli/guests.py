@@ -53,9 +53,12 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
             known = unit.guests.get(known_id)
             accounts = unit.accounts.search(AccountFilter(guest_id=known_id), limit=MAX_SIZE)
             latest = unit.sessions.search(SessionFilter(guest_id=known_id), limit=MAX_SIZE)
-        if not (known or accounts or latest):
+            erasure = unit.erasures.get(known_id)
+        if not (known or accounts or latest or erasure):
             raise GuestNotFound
         fields: dict[str, object] = {"id": known_id}
+        if erasure is not None:
+            fields |= {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}
         if personal and known is not None:
             container.note_personal_data_shown()(known_id)
             fields |= {"name": f"{known.first_name} {known.last_name}", "email": known.email}
@@ -101,9 +104,18 @@ def erase(*, guest_id: str | None, again: bool) -> None:
     if again == (guest_id is not None):
         raise click.UsageError("give either ID or --again")
     with installation() as container:
+        is_remembered = container.settings().erasures_file is not None
+        if again and not is_remembered:
+            raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")
         if guest_id is not None:
             container.erase_guest()(None, guest_id=guest_id)
             click.echo(f"erased {guest_id}")
+            if not is_remembered:
+                click.echo(
+                    "Warning: a backup from before brings the guest back; CARDONFILE_ERASURES_FILE, "
+                    "which is not set, would prevent that",
+                    err=True,
+                )
             return
         erased = container.erase_again()()
         for each in erased:

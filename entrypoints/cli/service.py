@@ -97,11 +97,14 @@ def reconcile() -> None:
     """
     with installation(may_take_long=False) as container:
         from domain.worker.jobs import End
+        from entrypoints import serve as service
         from entrypoints.logs import configure_logs
         from entrypoints.worker.run_until_idle import run_until_idle
 
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level)
+        with plain_errors(service.ServeError):
+            service.refuse_erased_guests(container)
         # This process does not live long enough to see whether the clock is steady.
         container.clock.add_kwargs(steady_after=timedelta(0))
         rounds = run_until_idle(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -134,7 +134,7 @@ def test_an_export_has_everything_about_the_guest_and_nothing_about_others(
     (session,) = export["sessions"]
     assert session["billing_info"]["address"] == "1 Harbor Road"
     assert session["failure"]["type"] == "payment_method_already_exists"
-    assert session["attempt"]["page"]["reference"] == "page-1"
+    assert session["attempt"]["page"]["guest_reference"] == "guest-at-psp"
     assert [each["origin"] for each in session["evidence"]] == [an_evidence().origin]
     assert [each["removed_at"] is None for each in export["accounts"]] == [False, True]
     assert [each["text"] for each in export["consents"]] == [a_consent().text]
@@ -148,7 +148,7 @@ def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLin
     printed = on_file.succeeds("guest", "export", GUEST_ID)
 
     tokens = [an_account(number).token_id for number in (1, 2)]
-    secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, "unkept-token"]
+    secrets = [TOKEN_ID, RENEWED, *tokens, PAGE, "page-1", "unkept-token"]
     secrets += (an_account(number).token for number in (1, 2))
     assert TOKEN_ID[:8] in printed
     assert [secret for secret in secrets if secret in printed] == []
@@ -265,3 +265,36 @@ class TestErase:
             process.send_signal(SIGTERM)
             process.communicate(timeout=60)
         assert process.returncode == 0
+
+    def test_a_guest_who_was_erased_is_shown_as_such(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        on_file.succeeds("guest", "erase", GUEST_ID)
+        shown = json.loads(on_file.succeeds("guest", "show", GUEST_ID, "--json"))
+        assert datetime.fromisoformat(shown["erased"]) <= datetime.now(UTC)
+        assert shown["erased_everywhere"] is None
+
+    def test_without_the_file_a_guest_is_erased_with_a_warning(self, on_file: CommandLine) -> None:
+        result = on_file.run("guest", "erase", GUEST_ID)
+        assert (result.exit_code, result.stdout) == (0, f"erased {GUEST_ID}\n")
+        assert result.stderr.startswith("Warning: a backup from before brings the guest back")
+        assert on_file.refuses("guest", "erase", "--again") == "CARDONFILE_ERASURES_FILE is not set"
+
+    def test_a_file_that_cannot_be_written_is_named_and_nobody_is_erased(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        file.mkdir()
+        sentence = on_file.refuses("guest", "erase", GUEST_ID)
+        assert f"CARDONFILE_ERASURES_FILE, {file}: Is a directory" in sentence
+        with on_file.storage.read() as unit:
+            assert unit.guests.get(GUEST_ID) is not None
+
+    def test_neither_the_service_nor_reconcile_works_while_it_cannot_tell_who_was_erased(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n")
+        assert "has guests whom CARDONFILE_ERASURES_FILE names" in on_file.refuses("reconcile")
+        missing = file.parent / "missing" / file.name
+        assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
+            f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing}"
+        )

@@ -185,9 +185,9 @@ def test_the_life_of_a_session_is_shown_in_order(
     expected = [
         (at[0], "created", {"caller": "web-shop"}),
         (at[1], "opened", {"pages": 1}),
-        (at[2], "card_refused", {"code": "declined", "page": 1}),
+        (at[2], "card_declined", {"code": "declined", "page": 1}),
         (at[2], "returned", {}),
-        (at[4], "card_refused", {"code": "declined", "page": 1}),
+        (at[4], "card_declined", {"code": "declined", "page": 1}),
         (at[4], "completed", {"account": account}),
     ]
     told = seen["steps"].pop()
@@ -204,7 +204,7 @@ def test_the_life_of_a_session_is_shown_in_order(
     }
     lines = cardonfile.succeeds("session", "show", session.token_id.upper()).splitlines()
     assert lines[lines.index("") + 4].split(maxsplit=2) == [
-        *(f"{at[2]:%Y-%m-%dT%H:%M:%SZ}", "card_refused", "code: declined, page: 1")
+        *(f"{at[2]:%Y-%m-%dT%H:%M:%SZ}", "card_declined", "code: declined, page: 1")
     ]
 
 
@@ -236,7 +236,7 @@ def test_why_a_session_ended_without_a_card_is_shown(
     assert end(renewed)["details"] == {"account": stored.account_id}
     assert end(cancelled)["details"] == {"reason": "cancelled"}
     steps = [step["step"] for step in shown(cardonfile, cancelled)["steps"]]
-    assert sorted(steps) == ["cancelled", "card_refused", "created", "expired", "opened"]
+    assert sorted(steps) == ["cancelled", "card_declined", "created", "expired", "opened"]
 
 
 def test_since_when_the_psp_is_silent_is_shown(
