@@ -24,8 +24,8 @@ EXTRAS ?=
 # How many times the generated inputs of `make test` does `make fuzz` try.
 TIMES ?= 50
 
-# Processes that share the tests; on two cores, more than two starve the browsers.
-WORKERS ?= 2
+# Processes that share the tests. They often wait, so three keep two cores busy.
+WORKERS ?= 3
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
