@@ -86,6 +86,13 @@ RECORDS_FOR_OPERATORS: Final = f"""
         due_at {{time}},
         done_at {{time}}
     ){{strict}};
+    CREATE TABLE former_guest_references (
+        provider text NOT NULL,
+        merchant_account text NOT NULL,
+        guest_id {{uuid}} NOT NULL,
+        reference text NOT NULL,
+        PRIMARY KEY (provider, merchant_account, guest_id, reference)
+    ){{strict}};
     CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
     CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
         WHERE removed_at IS NOT NULL;

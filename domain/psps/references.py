@@ -23,11 +23,14 @@ class GuestReferences(Protocol):
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
-        """Return every reference of a guest and where it is, each once; reads those of all guests."""
+        """Return every reference of a guest and where it is, each once, also those that were replaced.
+
+        Reads those of all guests.
+        """
         ...
 
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:
-        """Store a reference; it replaces the one before."""
+        """Store a reference; it replaces the one before, which stays known to the PSP."""
         ...
 
     def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:

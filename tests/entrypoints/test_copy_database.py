@@ -293,6 +293,7 @@ class TestCopied:
             "consents                           5           5\n"
             "audit_entries                      0           0\n"
             "erasures                           0           0\n"
+            "former_guest_references            0           0\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

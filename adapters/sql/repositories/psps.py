@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from typing_extensions import override
 
@@ -10,6 +11,9 @@ from adapters.sql.repositories.repository import Repository
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import PspGuest
 from domain.psps.references import GuestReferences, MerchantIdentities
+
+_TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
+"""The present references, those that were replaced, and those of the release 0.1.0."""
 
 
 class SqlGuestReferences(Repository, GuestReferences):
@@ -29,8 +33,8 @@ class SqlGuestReferences(Repository, GuestReferences):
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
         columns = "SELECT provider, merchant_account, reference FROM"
         found = self._transaction.execute(
-            f"{columns} psp_guests WHERE guest_id = :guest_id UNION "
-            f"{columns} guest_references WHERE guest_id = :guest_id ORDER BY 1, 2, 3",
+            " UNION ".join(f"{columns} {table} WHERE guest_id = :guest_id" for table in _TABLES)
+            + " ORDER BY 1, 2, 3",
             {"guest_id": guest_id},
         )
         return [
@@ -40,18 +44,28 @@ class SqlGuestReferences(Repository, GuestReferences):
 
     @override
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:
+        values = {**guest._asdict(), "reference": reference}
+        self._transaction.lock("guest at PSP", *map(str, guest))
+        self._transaction.execute(
+            "INSERT INTO former_guest_references "
+            "SELECT provider, merchant_account, guest_id, reference FROM psp_guests "
+            "WHERE provider = :provider AND merchant_account = :merchant_account "
+            "AND guest_id = :guest_id AND center_id = :center_id AND prefill = :prefill "
+            "AND reference <> :reference ON CONFLICT DO NOTHING",
+            values,
+        )
         self._transaction.execute(
             "INSERT INTO psp_guests "
             "(provider, merchant_account, guest_id, center_id, prefill, reference) VALUES "
             "(:provider, :merchant_account, :guest_id, :center_id, :prefill, :reference) "
             "ON CONFLICT (provider, merchant_account, guest_id, center_id, prefill) "
             "DO UPDATE SET reference = excluded.reference",
-            {**guest._asdict(), "reference": reference},
+            values,
         )
 
     @override
     def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:
-        for table in ("psp_guests", "guest_references"):
+        for table in _TABLES:
             self._transaction.execute(
                 f"DELETE FROM {table} WHERE provider = :provider "
                 "AND merchant_account = :merchant_account AND guest_id = :guest_id",

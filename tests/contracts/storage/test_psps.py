@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, OTHER_GUEST_ID
-from domain.identifiers import GuestReference, MerchantAccount, ProviderName
+from domain.identifiers import GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import Prefill
 from domain.storage import Storage
 from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest
@@ -73,3 +73,20 @@ def test_one_of_many_merchant_identities_claimed_at_once_is_kept(storage: Storag
             return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
 
     assert len(set(at_once(8, claim))) == 1
+
+
+def test_a_reference_that_was_replaced_is_still_found_until_all_are_removed(
+    storage: Storage,
+) -> None:
+    guest = a_psp_guest()
+    here = PspAccount(guest.provider, guest.merchant_account)
+    with committed(storage) as unit:
+        for reference in ("first", "second", "second", "third"):
+            unit.guest_references.keep(guest, GuestReference(reference))
+    with storage.read() as reading:
+        found = reading.guest_references.of(guest.guest_id)
+    assert found == [(here, reference) for reference in ("first", "second", "third")]
+    with committed(storage) as unit:
+        unit.guest_references.remove(guest.guest_id, here)
+    with storage.read() as reading:
+        assert reading.guest_references.of(guest.guest_id) == []
