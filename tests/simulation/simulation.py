@@ -691,14 +691,15 @@ class Simulation:
         types = choices.sample(list(EventType), choices.randrange(1, len(EventType)))
         centers = choices.choice((None, [choices.choice(CENTERS).id]))
         url = f"https://shop.example/{self.steps}/{len(self._stored.endpoints)}"
-        add = process.container.add_event_endpoint()
+        add, rolls = process.container.add_event_endpoint(), self._rolls
         added = self._call(
             f"the operator adds an endpoint of {', '.join(sorted(types))} at "
             f"{NAMES[centers[0]] if centers else 'all centers'}",
             process,
             lambda: add(url=url, types=types, centers=centers),
         )
-        if isinstance(added, EventEndpoint):
+        # Another operator may have rolled the secret before this one was told of it.
+        if isinstance(added, EventEndpoint) and rolls == self._rolls:
             self._known.secrets[added.endpoint_id] = [added.secrets.current]
 
     def _replay(self, process: Process, event_id: str) -> None:
