@@ -64,8 +64,7 @@ _UNAVAILABLE: Final = (
 
 _DIALECT: Final = Dialect(
     page_reference="attempt #>> '{page,reference}'",
-    among_centers="= ANY(:centers::uuid[])",
-    among_guests="= ANY(:guests::uuid[])",
+    among_ids="= ANY(:ids::uuid[])",
     order_of_creation="sequence",
     skip_locked=" FOR UPDATE SKIP LOCKED",
     now="now()",

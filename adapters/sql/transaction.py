@@ -17,11 +17,8 @@ class Dialect:
     page_reference: str
     """The reference of a session's current page, written as in its index."""
 
-    among_centers: str
-    """The condition that the column before it is in `:centers`, a list."""
-
-    among_guests: str
-    """The condition that the column before it is in `:guests`, a list."""
+    among_ids: str
+    """The condition that the column before it is in `:ids`, a list."""
 
     order_of_creation: str
     """The column that orders rows with the same time."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from adapters.sql.errors import DatabaseUnusable
 from adapters.sqlite.connection import connect, translated
 
-WAIT_SECONDS = 60
+WAIT_SECONDS: Final = 60
 """How long to wait for another program that has locked the file."""
 
 

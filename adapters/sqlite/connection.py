@@ -47,8 +47,7 @@ QUEUE_FULL_SECONDS: Final = 0.5
 
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
-    among_centers="IN (SELECT value FROM json_each(:centers))",
-    among_guests="IN (SELECT value FROM json_each(:guests))",
+    among_ids="IN (SELECT value FROM json_each(:ids))",
     order_of_creation="rowid",
     # A write transaction locks the whole database.
     skip_locked="",

@@ -11,10 +11,8 @@ from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
 from domain.identifiers import GuestId
 from domain.outside import Ids
+from domain.pagination import ALL
 from domain.storage import WriteUnit
-
-MAX_ACCOUNTS = 10_000
-"""More than a guest ever has."""
 
 
 def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -> bool:
@@ -37,7 +35,7 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
             unit.evidence.remove(token_id)
         are_over = are_over and blank.is_over
     active = AccountFilter(guest_id=guest_id, are_removed=False)
-    centers = {account.center_id for account in unit.accounts.search(active, limit=MAX_ACCOUNTS)}
+    centers = {account.center_id for account in unit.accounts.search(active, limit=ALL)}
     for center_id in sorted(centers):
         for account in unit.accounts.active_at(guest_id, center_id):
             removed = account.removed(now)

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 from domain.cards.account import AccountFilter
 from domain.centers.configure_payments import LoadedPsp
-from domain.erasure.blank import MAX_ACCOUNTS, end_and_blank
+from domain.erasure.blank import end_and_blank
 from domain.identifiers import CardToken, GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock, Ids
+from domain.pagination import ALL
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
@@ -33,8 +34,8 @@ class FinishErasures:
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
     guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
     the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
-    turns up there late can only be discarded by it. What cannot be done now is due again later. May be called at any time, by several
-    processes at once. Raises ServiceUnavailable.
+    turns up there late can only be discarded by it. What cannot be done now is due again later. May
+    be called at any time, by several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -108,7 +109,7 @@ class FinishErasures:
             session = unit.sessions.get(token_id)
             if session is not None and (session.is_settled or self._forgets(session)):
                 unit.sessions.update(session.without_references())
-        for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS):
+        for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL):
             unit.accounts.update(
                 replace(
                     account, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
@@ -131,7 +132,7 @@ def _at_psps(unit: UnitOfWork, guest_id: GuestId) -> set[_AtPsp]:
         for token_id in unit.sessions.of_guest(guest_id)
         if (session := unit.sessions.get(token_id)) is not None
     ]
-    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=MAX_ACCOUNTS)
+    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL)
     found = {
         *(_AtPsp(account.psp_account, account.guest_reference) for account in accounts),
         *(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, Repository, where
+from adapters.sql.repositories.repository import Repository, where
 from adapters.sql.rows import Rows
 from domain.audit.entry import AuditEntry, AuditTrail
 
@@ -23,13 +23,8 @@ class SqlAuditTrail(Repository, AuditTrail):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        forgotten = self._transaction.execute(
-            "DELETE FROM audit_entries WHERE entry_id IN ("
-            "SELECT entry_id FROM audit_entries WHERE happened_at < :before "
-            f"ORDER BY happened_at LIMIT :limit{self._dialect.skip_locked})",
-            {"before": before, "limit": MAX_FORGOTTEN},
-        )
-        return forgotten.rowcount
+        condition = "happened_at < :before ORDER BY happened_at"
+        return self._forget("audit_entries", "entry_id", condition, before=before)
 
     @override
     def latest(

@@ -27,8 +27,8 @@ class SqlCenters(ById[CenterId, Center], Centers):
 
     @override
     def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
-        condition = "" if centers is None else f"WHERE id {self._dialect.among_centers} "
-        values = {"centers": sorted(centers or ())}
+        condition = "" if centers is None else f"WHERE id {self._dialect.among_ids} "
+        values = {"ids": sorted(centers or ())}
         return self._page(condition, values, order="name, id", request=request)
 
 

@@ -25,8 +25,8 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
     @override
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
         found = self._transaction.execute(
-            f"SELECT guest_id FROM erasures WHERE guest_id {self._dialect.among_guests}",
-            {"guests": sorted(guest_ids)},
+            f"SELECT guest_id FROM erasures WHERE guest_id {self._dialect.among_ids}",
+            {"ids": sorted(guest_ids)},
         )
         return frozenset(GuestId(guest_id) for (guest_id,) in found.fetchall())
 

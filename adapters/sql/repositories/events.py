@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import Queues
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById
+from adapters.sql.repositories.repository import ById
 from adapters.sql.rows import Rows
 from domain.events.event import (
     DeliveryCounts,
@@ -135,10 +135,5 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        forgotten = self._transaction.execute(
-            "DELETE FROM event_deliveries WHERE (event_id, endpoint_id) IN ("
-            "SELECT event_id, endpoint_id FROM event_deliveries WHERE occurred_at < :before "
-            f"AND due_at IS NULL ORDER BY occurred_at LIMIT :limit{self._dialect.skip_locked})",
-            {"before": before, "limit": MAX_FORGOTTEN},
-        )
-        return forgotten.rowcount
+        condition = "occurred_at < :before AND due_at IS NULL ORDER BY occurred_at"
+        return self._forget("event_deliveries", "event_id, endpoint_id", condition, before=before)

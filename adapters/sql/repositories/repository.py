@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 from adapters.sql.rows import Record, Rows
@@ -32,6 +33,15 @@ class Repository:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._dialect = transaction.dialect
+
+    def _forget(self, table: str, key: str, condition: str, *, before: datetime) -> int:
+        """Delete a bounded number of rows that a condition on `:before` selects; return how many."""
+        forgotten = self._transaction.execute(
+            f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {condition} "
+            f"LIMIT :limit{self._dialect.skip_locked})",
+            {"before": before, "limit": MAX_FORGOTTEN},
+        )
+        return forgotten.rowcount
 
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None
@@ -87,10 +97,10 @@ class Table(Repository, Generic[Record]):
         request: PageRequest,
     ) -> Page[Record]:
         """Return a page of a guest's records at these centers; None means all centers."""
-        at_centers = "" if centers is None else f"AND center_id {self._dialect.among_centers} "
+        at_centers = "" if centers is None else f"AND center_id {self._dialect.among_ids} "
         return self._page(
             f"WHERE {condition} {at_centers}",
-            {"guest_id": guest_id, "centers": sorted(centers or ())},
+            {"guest_id": guest_id, "ids": sorted(centers or ())},
             order=order,
             request=request,
         )

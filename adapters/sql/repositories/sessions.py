@@ -414,10 +414,5 @@ class SqlIdempotencyKeys(Repository, IdempotencyKeys):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        forgotten = self._transaction.execute(
-            "DELETE FROM idempotency_keys WHERE (caller, key) IN ("
-            "SELECT caller, key FROM idempotency_keys WHERE used_at < :before "
-            f"ORDER BY used_at LIMIT :limit{self._dialect.skip_locked})",
-            {"before": before, "limit": MAX_FORGOTTEN},
-        )
-        return forgotten.rowcount
+        condition = "used_at < :before ORDER BY used_at"
+        return self._forget("idempotency_keys", "caller, key", condition, before=before)
