@@ -43,7 +43,7 @@ from adapters.session_log import LinesOfSessions
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
-from domain.audit.note_act import NoteAct, NotePersonalDataShown
+from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
@@ -185,8 +185,8 @@ class Container(DeclarativeContainer):
     note_act = ThreadSafeSingleton(
         NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
     )
-    note_personal_data_shown = ThreadSafeSingleton(
-        NotePersonalDataShown, storage=storage, note_act=note_act
+    note_operators_act = ThreadSafeSingleton(
+        NoteOperatorsAct, storage=storage, note_act=note_act
     )
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act

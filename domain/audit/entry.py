@@ -31,6 +31,7 @@ class Action(StrEnum):
     SESSIONS_CANCELLED = "sessions.cancelled"
     IMPORT_BEGUN = "import.begun"
     IMPORT_COMPLETED = "import.completed"
+    BACKUP_COMPLETED = "backup.completed"
     GUEST_ERASED = "guest.erased"
     GUEST_EXPORTED = "guest.exported"
     PERSONAL_DATA_SHOWN = "personal_data.shown"
@@ -41,7 +42,7 @@ class AuditEntry:
     """Something that was done.
 
     `about` is what it was done to, as other commands name it: an id, the prefix of a token, the
-    name of a caller.
+    name of a caller; or what is made or shown, such as `backup`.
     """
 
     entry_id: str

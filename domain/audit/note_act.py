@@ -44,19 +44,19 @@ class NoteAct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotePersonalDataShown:
-    """Use case: note that the operator is about to see names or addresses of guests.
+class NoteOperatorsAct:
+    """Use case: note an act of the operator that stores nothing else.
 
-    To be called before they are shown. `about` is the id of what is shown, or the command when it
-    shows a list. Each call adds an entry. Raises ServiceUnavailable.
+    Before names or addresses of guests are shown, and once a backup is checked. `about` is the id of
+    what is shown, or the command. Each call adds an entry. Raises ServiceUnavailable.
     """
 
     storage: Storage
     note_act: NoteAct
 
-    def __call__(self, about: str) -> None:
+    def __call__(self, action: Action, about: str, details: Details | None = None) -> None:
         def note(unit: WriteUnit) -> None:
-            self.note_act(unit, Action.PERSONAL_DATA_SHOWN, about)
+            self.note_act(unit, action, about, details)
             unit.commit()
 
         self.storage.transact(note)

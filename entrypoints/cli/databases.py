@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from domain.audit.entry import Action
 from entrypoints.cli.installation import installation
 from entrypoints.csv_import import KINDS, CsvImport, CsvRefused
 from entrypoints.plain_errors import plain_errors
@@ -54,8 +55,8 @@ def migrate() -> None:
 def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER while the service runs, and check the copies.
 
-    The files are named after the time in UTC, and only their owner may read them. PostgreSQL needs
-    its programs pg_dump and pg_restore.
+    The files are named after the time in UTC, and only their owner may read them. The audit trail
+    notes each backup. PostgreSQL needs its programs pg_dump and pg_restore.
 
     \b
     Example:
@@ -64,8 +65,11 @@ def backup(*, folder: Path, keep: int | None) -> None:
     from entrypoints.backup import BackupExists, back_up, prune
 
     with installation() as container, plain_errors(BackupExists):
-        for file in back_up(container.settings(), folder, container.clock().now()):
+        files = back_up(container.settings(), folder, container.clock().now())
+        for file in files:
             click.echo(f"wrote {file}")
+        details = {"folder": click.format_filename(folder.absolute()), "files": len(files)}
+        container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", details)
         for file in prune(folder, keep) if keep else ():
             click.echo(f"deleted {file}")
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from domain.audit.entry import Action
 from domain.cards.account import AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
@@ -60,7 +61,7 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
         if erasure is not None:
             fields |= {"erased": erasure.erased_at, "erased_everywhere": erasure.done_at}
         if personal and known is not None:
-            container.note_personal_data_shown()(known_id)
+            container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, known_id)
             fields |= {"name": f"{known.first_name} {known.last_name}", "email": known.email}
         if as_json:
             fields["cards"] = [row_of(_CARDS, each) for each in accounts]

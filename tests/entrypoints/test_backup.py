@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from pysqlite3 import dbapi2
 from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import NOW
+from adapters.system import operating_system_user
 from domain.sessions.session import SessionStatus
 from entrypoints.backup import BackupExists, back_up
 from tests.adapters.http.api import ACCOUNTS, Api
@@ -148,6 +150,20 @@ def test_it_copies_every_file_for_its_owner_only(cardonfile: CommandLine, tmp_pa
     for file, table in zip(files, ("payment_accounts", "pages"), strict=True):
         with closing(dbapi2.connect(str(file))) as copy:
             assert copy.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
+
+
+def test_its_time_is_in_the_audit_trail(cardonfile: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    cardonfile.succeeds("backup", str(folder))
+    (entry,) = json.loads(cardonfile.succeeds("audit", "list", "--about", "backup", "--json"))
+    (named,) = {file.stem.rpartition("-")[2] for file in folder.iterdir()}
+    assert datetime.fromisoformat(entry.pop("time")) >= datetime.fromisoformat(named)
+    assert entry == {
+        "actor": operating_system_user(),
+        "action": "backup.completed",
+        "about": "backup",
+        "details": {"folder": str(folder), "files": 2},
+    }
 
 
 def test_it_copies_what_there_is_without_the_fake_psp(

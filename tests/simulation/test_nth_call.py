@@ -16,7 +16,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
-from domain.audit.note_act import NoteAct, NotePersonalDataShown
+from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
@@ -534,7 +534,7 @@ READ_ONLY: Final = frozenset(
 ONE_UNIT: Final = frozenset(
     {
         *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
-        *(IssueToken, LeaveHeartbeat, NotePersonalDataShown),
+        *(IssueToken, LeaveHeartbeat, NoteOperatorsAct),
         *(PutGuest, PutProduct, RevokeToken),
     }
 )

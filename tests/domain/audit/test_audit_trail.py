@@ -111,7 +111,7 @@ def test_cancelling_the_sessions_of_a_caller_is_noted_once(installation: Install
 
 def test_personal_data_that_was_shown_is_noted_each_time(installation: Installation) -> None:
     for _ in range(2):
-        installation.container.note_personal_data_shown()(GUEST_ID)
+        installation.container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, GUEST_ID)
 
     assert trail(installation) == [(OPERATOR, Action.PERSONAL_DATA_SHOWN, GUEST_ID, None)] * 2
 
