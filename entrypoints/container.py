@@ -185,9 +185,7 @@ class Container(DeclarativeContainer):
     note_act = ThreadSafeSingleton(
         NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
     )
-    note_operators_act = ThreadSafeSingleton(
-        NoteOperatorsAct, storage=storage, note_act=note_act
-    )
+    note_operators_act = ThreadSafeSingleton(NoteOperatorsAct, storage=storage, note_act=note_act)
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
