@@ -68,8 +68,11 @@ def backup(*, folder: Path, keep: int | None) -> None:
         files = back_up(container.settings(), folder, container.clock().now())
         for file in files:
             click.echo(f"wrote {file}")
-        details = {"folder": click.format_filename(folder.absolute()), "files": len(files)}
-        container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", details)
+        container.note_operators_act()(
+            Action.BACKUP_COMPLETED,
+            "backup",
+            {"folder": click.format_filename(folder.absolute()), "files": len(files)},
+        )
         for file in prune(folder, keep) if keep else ():
             click.echo(f"deleted {file}")
 
