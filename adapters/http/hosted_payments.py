@@ -24,7 +24,6 @@ from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFro
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
-    LinkAltered,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
@@ -38,12 +37,13 @@ _LINK_TOKEN: Final = parameter(
 )
 
 _LINK_PROBLEMS: Final = {
+    400: "Malformed request.",
     404: "The link is not known.",
     503: "Try again in a moment.",
     500: "A fault of the service.",
 }
 
-_WAY_BACK: Final = {303: "Back to redirect_uri.", 400: "Malformed request.", **_LINK_PROBLEMS}
+_WAY_BACK: Final = {303: "Back to redirect_uri.", **_LINK_PROBLEMS}
 
 _LINK: Final = Operation(
     method="get",
@@ -57,8 +57,7 @@ _LINK: Final = Operation(
         parameter(
             "redirect_uri",
             "query",
-            "The redirect_uri of the add-card request.",
-            required=True,
+            "Not read: the stored one is used.",
             type="string",
             format="uri",
         ),
@@ -66,7 +65,6 @@ _LINK: Final = Operation(
     pages={
         200: "After 24 hours: a page with a button, which sends the same address as a POST.",
         303: "To the hosted page, or back to redirect_uri once the session is settled.",
-        400: "The link has been changed.",
         410: "The link has expired.",
         429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
         **_LINK_PROBLEMS,
@@ -117,11 +115,6 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         status=404,
         title="This link is not known",
         advice="Please go back to where you started, and ask for a new link there.",
-    ),
-    LinkAltered: Problem(
-        status=400,
-        title="This link has been changed",
-        advice="For your safety it was not followed. Please go back and start again.",
     ),
     ClickedElsewhere: Problem(
         status=403,
@@ -198,12 +191,7 @@ class HostedPayments:
         self._open(req, resp, by_click=True)
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
-        query = Query(req)
-        address = self.open_hosted_page(
-            token_id=query.only("token_id"),
-            redirect_uri=query.only("redirect_uri"),
-            by_click=by_click,
-        )
+        address = self.open_hosted_page(token_id=Query(req).only("token_id"), by_click=by_click)
         self.wake_reconciler()
         _redirect(resp, address)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import quote
 
 from domain.errors import CardLimitReached
@@ -18,7 +19,10 @@ class HostedLinks:
     base_url: str
 
     def hosted_payment_uri(self, session: CardSession) -> str:
-        """Return the address to which a client redirects the guest (interface, `openHostedPage`)."""
+        """Return the address to which a client redirects the guest (interface, `openHostedPage`).
+
+        Its `redirect_uri` is for clients to see; the token alone opens the same page.
+        """
         redirect_uri = quote(session.redirect_uri, safe="")
         return (
             f"{self.base_url}/hosted-payments?token_id={session.token_id}"
@@ -38,10 +42,6 @@ class LinkUnknown(Exception):
     """No session has this token, or its guest or center is gone."""
 
 
-class LinkAltered(Exception):
-    """The redirect_uri in the link is not the one of the add-card request."""
-
-
 class LinkExpired(Exception):
     """The session is past its end, or has had its last page."""
 
@@ -58,9 +58,17 @@ class ClickNeeded(Exception):
     """The link is older than 24 hours, so only the guest's click opens it."""
 
 
+AFTER_LINKS: Final = ".,;:)>]\"'"
+"""What programs that find links in a text take for a part of them."""
+
+
 def session_of_link(storage: Storage, token_id: str) -> CardSession:
-    """Return the session with this token. Raises LinkUnknown when there is none."""
-    known_id = plain_uuid(token_id)
+    """Return the session with this token. Raises LinkUnknown when there is none.
+
+    Forgives `AFTER_LINKS` behind the token, and everything from a `&` on, as in `&amp;`: programs
+    damage links so, and the token alone says which session is meant.
+    """
+    known_id = plain_uuid(token_id.partition("&")[0].rstrip(AFTER_LINKS))
     with storage.read() as unit:
         session = unit.sessions.get(TokenId(known_id)) if known_id else None
     # A session of an erased guest leads nowhere.

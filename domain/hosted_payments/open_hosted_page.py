@@ -10,7 +10,6 @@ from domain.errors import CardLimitReached
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
-    LinkAltered,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
@@ -41,7 +40,7 @@ class OpenHostedPage:
     The first opening starts an attempt; from then on the session lives at least as long as its
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
-    Raises LinkUnknown, LinkAltered, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
+    Raises LinkUnknown, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
     when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those
     on refused cards count here too: sessions started in advance get no page once one is reached.
     """
@@ -54,19 +53,19 @@ class OpenHostedPage:
     clock: Clock
     log: SessionLog
 
-    def __call__(self, *, token_id: str, redirect_uri: str, by_click: bool = False) -> str:
+    def __call__(self, *, token_id: str, by_click: bool = False) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
         `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
         written and the PSP was not called.
         """
         session, now = session_of_link(self.storage, token_id), self.clock.now()
-        if redirect_uri != session.redirect_uri:
-            raise LinkAltered
         if not by_click and session.needs_click(now):
             raise ClickNeeded
         if self._begin_question(session, now):
             self.settle(session.token_id)
+        # An erasure may take the address away meanwhile.
+        redirect_uri = session.redirect_uri
         session = self._with_page(self._with_attempt(session))
         return redirect_uri if session.is_settled else self._page_of(session)
 

@@ -204,7 +204,7 @@ def test_only_what_a_browser_or_a_psp_sends_and_an_erasure_have_no_example() -> 
         for parameter in operation.get("parameters", ())
         if parameter["required"] and not {"examples", "example"} & parameter.keys()
     }
-    assert without == {"token_id", "redirect_uri", "provider", "account"}
+    assert without == {"token_id", "provider", "account"}
     paths = {
         path
         for path, operations in DOCUMENT["paths"].items()

@@ -18,10 +18,10 @@ from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, U
 from domain.identifiers import GuestId
 from domain.permissions import Permission
 from domain.psps.hosted_page import Outcome, WebhookDelivery
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from tests.builders import CENTER_ID, a_guest
 from tests.databases import transaction_of
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
 NAME, EMAIL, STREET = "Wilhelmina", "wilhelmina@guests.example", "Kaiserallee"
 GUEST = a_guest(first_name=NAME, last_name="Ohnesorg", email=EMAIL)
@@ -424,3 +424,17 @@ class TestRefusals:
         caller = installation.a_caller(centers=frozenset({CENTER_ID}))
         with pytest.raises(UserNotAuthorized):
             installation.container.erase_guest()(caller, guest_id=GUEST_ID)
+
+
+def test_a_link_opened_during_the_erasure_leads_back(installation: Installation) -> None:
+    session = installation.session_with_card()
+    installation.clock.advance(ASK_AGAIN_AFTER)
+
+    def erase_meanwhile(provider: object, call: object) -> None:
+        installation.provider.before = lambda _, __: None
+        erase(installation)
+        finish(installation)
+
+    installation.provider.before = erase_meanwhile
+
+    assert installation.open_page(session) == REDIRECT_URI
