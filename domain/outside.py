@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -27,6 +28,11 @@ class Clock(Protocol):
 def time_before(now: datetime, ago: timedelta) -> datetime:
     """Return the time so long ago, or the first that can be stored if it was longer ago."""
     return now - min(ago, now - _FIRST)
+
+
+def time_after(now: datetime, wait: timedelta) -> datetime:
+    """Return the time after so long, or the last that can be stored if it is later."""
+    return now + min(wait, _LAST - now)
 
 
 class Ids(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
@@ -13,6 +13,16 @@ CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
 """How far the clocks of two machines may be apart."""
 ALARM_AFTER: Final = timedelta(hours=24)
 """A PSP that has not responded for so long needs a person's attention."""
+
+
+class Waiting(NamedTuple):
+    """How many pieces of work wait, and since when the oldest of them does.
+
+    `since` is None if none waits, or if a clock that was ahead has set its time.
+    """
+
+    items: int = 0
+    since: datetime | None = None
 
 
 def next_retry(unanswered_since: datetime, now: datetime) -> datetime:

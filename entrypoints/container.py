@@ -83,6 +83,7 @@ from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
+from domain.worker.read_status import ReadStatus
 from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
 from entrypoints.plain_errors import SettingsError
@@ -350,6 +351,7 @@ class Container(DeclarativeContainer):
             IsWorkerMissing, storage=storage, clock=clock, watching_since=clock.provided.now.call()
         ),
     )
+    read_status = ThreadSafeSingleton(ReadStatus, storage=storage, clock=clock)
     work_for_reconciler = ThreadSafeSingleton(Event)
     wake_reconciler = ThreadSafeSingleton(waking, work_for_reconciler, workers)
 

@@ -99,6 +99,17 @@ RECORDS_FOR_OPERATORS: Final = f"""
     CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
     CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);
+    CREATE INDEX card_sessions_unanswered ON card_sessions (
+        (coalesce(configuration ->> 'provider', '') || '/' ||
+        coalesce(configuration ->> 'merchant_account', '')), unanswered_since
+    ) WHERE unanswered_since IS NOT NULL;
+    CREATE INDEX discards_unanswered ON discards (
+        (provider || '/' || merchant_account), unanswered_since
+    ) WHERE unanswered_since IS NOT NULL;
+    CREATE INDEX event_deliveries_not_taken ON event_deliveries (endpoint_id, status, occurred_at)
+        WHERE status <> 'delivered';
+    CREATE INDEX access_tokens_expiring ON access_tokens (expires_at, token_hash)
+        WHERE revoked_at IS NULL;
     ALTER TABLE card_sessions ADD COLUMN opened_at {{time}};
     ALTER TABLE card_sessions ADD COLUMN returned_at {{time}};
     ALTER TABLE refused_cards ADD COLUMN code text;

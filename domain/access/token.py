@@ -17,6 +17,8 @@ MARK: Final = "cof_"
 PREFIX_LENGTH: Final = 12
 """How much of a token is kept in the clear; at least 128 random bits remain unknown."""
 
+EXPIRES_SOON: Final = timedelta(days=14)
+"""Operators are told of a token that expires in this time."""
 
 _FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{22,100}}")
 
@@ -76,10 +78,6 @@ class AccessToken:
             return TokenState.REVOKED
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
-    def expires_within(self, time: timedelta, now: datetime) -> bool:
-        """Return whether it lets its caller in now, but not after this time."""
-        return self.state(now) is TokenState.ACTIVE and self.expires_at - now <= time
-
     def hour_to_note(self, now: datetime) -> datetime | None:
         """Return the hour of a use at this time, or None when that or a later one is noted."""
         hour = now.replace(minute=0, second=0, microsecond=0)
@@ -109,6 +107,10 @@ class AccessTokens(Protocol):
 
     def all(self) -> Sequence[AccessToken]:
         """Return every token that can be decoded, oldest first."""
+        ...
+
+    def expiring(self, now: datetime, *, until: datetime) -> Sequence[AccessToken]:
+        """Return the active tokens that expire by then and can be decoded, soonest first."""
         ...
 
     def revoke(self, token_hash: str, at: datetime) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from domain.cards.account import Account
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName, PspAccount
-from domain.retries import next_retry
+from domain.retries import Waiting, next_retry
 
 
 class UnkeptToken(NamedTuple):
@@ -115,6 +115,14 @@ class Discards(Protocol):
         self, provider: ProviderName, merchant_account: MerchantAccount, reference: GuestReference
     ) -> Sequence[Discard]:
         """Return the discards of a guest at a PSP, done or not. Locks nothing."""
+        ...
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the discards that `take_due` could take now, one after the other."""
+        ...
+
+    def unanswered(self) -> Mapping[PspAccount, Waiting]:
+        """Count those whose PSP has not responded, and since when, by merchant account."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

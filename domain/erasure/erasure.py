@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import GuestId
-from domain.retries import CLOCKS_DIFFER_BY, next_retry
+from domain.retries import CLOCKS_DIFFER_BY, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
 """A request that has read the guest before the erasure has stored what it stores by then."""
@@ -62,6 +62,10 @@ class Erasures(Protocol):
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
         """Return erasures that are due, those first that have been due the longest."""
+        ...
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the erasures that are due."""
         ...
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from domain.errors import InvalidField
 from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
 from domain.redirects import redirect_origin
+from domain.retries import Waiting
 
 MAX_ENDPOINTS: Final = 50
 """How many endpoints there may be: the worker has a thread for each, so none waits for another."""
@@ -216,14 +217,14 @@ class EventDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """What has become of the deliveries to an endpoint that are on record.
+    """The deliveries to an endpoint that it has not taken.
 
-    `last_success` is when the endpoint took an event last.
+    `pending` ones are still tried, `pending_since` is when the oldest of their events happened.
     """
 
     pending: int = 0
+    pending_since: datetime | None = None
     failed: int = 0
-    last_success: datetime | None = None
 
 
 def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
@@ -294,7 +295,11 @@ class EventDeliveries(Protocol):
         ...
 
     def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
-        """Return the counts of each endpoint that has deliveries. It reads all of them."""
+        """Return the counts of each endpoint that has not taken all of its events."""
+        ...
+
+    def last_successes(self) -> Mapping[EndpointId, datetime]:
+        """Return when each endpoint took an event last. It reads every delivery."""
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
@@ -306,6 +311,10 @@ class EventDeliveries(Protocol):
 
     def update(self, delivery: EventDelivery) -> None:
         """Store a delivery that exists."""
+        ...
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the deliveries that `take_due` could take now, one after the other."""
         ...
 
     def is_any_due(self, now: datetime, *, except_to: Collection[EndpointId] = ()) -> bool:

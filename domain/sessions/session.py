@@ -33,7 +33,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.hosted_page import Evidence, HostedPage, HostedPageRequest, PageAttempt, PspGuest
-from domain.retries import next_retry
+from domain.retries import Waiting, next_retry
 from domain.sessions.result import CountedBy, CountedResult
 
 MAX_ATTEMPTS: Final = 20
@@ -545,6 +545,14 @@ class CardSessions(Protocol):
         An open one that was due before `overdue_before` is overdue. A group is the id of a center, or
         PSP and merchant account as `fake/default`; or "" for all. Reads each of these sessions.
         """
+        ...
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the sessions that `take_due` could take now, one after the other."""
+        ...
+
+    def unanswered(self) -> Mapping[PspAccount, Waiting]:
+        """Count those whose PSP has not responded, and since when, by merchant account."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from domain.identifiers import WorkerId
+
+BEAT_EVERY: Final = timedelta(seconds=20)
+"""How often a worker stores a heartbeat. It is missing after three times that."""
+MISSED_AFTER: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,16 @@ class SeenWorker:
     state: WorkerState
     since: datetime
     age: timedelta
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it has not been seen for a minute, or only in a time to come."""
+        return is_missed(self.age)
+
+
+def is_missed(age: timedelta) -> bool:
+    """Return whether a last heartbeat of this age is over a minute old, or as far ahead."""
+    return abs(age) > MISSED_AFTER
 
 
 class Workers(Protocol):

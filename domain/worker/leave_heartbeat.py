@@ -9,11 +9,8 @@ from typing import Final
 
 from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
-from domain.worker.heartbeat import WorkerProcess, WorkerState
+from domain.worker.heartbeat import WorkerProcess, WorkerState, is_missed
 
-BEAT_EVERY: Final = timedelta(seconds=20)
-"""How often a worker stores a heartbeat. It is missing after three times that."""
-MISSED_AFTER: Final = timedelta(minutes=1)
 KEPT_FOR: Final = timedelta(days=1)
 """How long a worker that is not seen any more stays in the storage."""
 
@@ -36,13 +33,13 @@ class LeaveHeartbeat:
         now = self.clock.now()
 
         def leave(unit: WriteUnit) -> Sequence[WorkerProcess]:
-            seen = {each.worker: each.age for each in unit.workers.seen(now)}
+            seen = unit.workers.seen(now)
             unit.workers.leave_heartbeat(worker, now, state)
-            missing = [each for each, age in seen.items() if _is_missing(age)]
-            is_witness = worker in seen and worker not in missing
+            missing = {each.worker: each.age for each in seen if each.is_missing}
+            is_witness = worker not in missing and any(each.worker == worker for each in seen)
             lost = [each for each in missing if is_witness and unit.workers.lose(each.worker_id)]
-            for each in missing:
-                if abs(seen[each]) > KEPT_FOR and each != worker:
+            for each, age in missing.items():
+                if abs(age) > KEPT_FOR and each != worker:
                     unit.workers.forget(each.worker_id)
             unit.commit()
             return lost
@@ -65,9 +62,5 @@ class IsWorkerMissing:
     def __call__(self) -> bool:
         now = self.clock.now()
         with self.storage.read() as unit:
-            ages = [each.age for each in unit.workers.seen(now)]
-        return all(map(_is_missing, (*ages, now - self.watching_since)))
-
-
-def _is_missing(age: timedelta) -> bool:
-    return abs(age) > MISSED_AFTER
+            are_missing = all(each.is_missing for each in unit.workers.seen(now))
+        return are_missing and is_missed(now - self.watching_since)

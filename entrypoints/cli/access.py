@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import click
 
 from domain.access.token import AccessToken
+from domain.outside import time_after
 from domain.permissions import Permission
 from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import Duration, echo_records, json_option, listed
@@ -79,7 +80,7 @@ def issue(
 )
 @json_option
 def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
-    """List the issued tokens, oldest first.
+    """List the issued tokens, oldest first; or those that expire, soonest first.
 
     PREFIX is the beginning of a token, USED the hour of its last use.
 
@@ -98,12 +99,13 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
             "used",
             "state",
         )
+        tokens = unit.access_tokens
         found = (
-            _record(each, now)
-            for each in unit.access_tokens.all()
-            if expires_within is None or each.expires_within(expires_within, now)
+            tokens.all()
+            if expires_within is None
+            else tokens.expiring(now, until=time_after(now, expires_within))
         )
-        echo_records(columns, found, as_json=as_json)
+        echo_records(columns, (_record(each, now) for each in found), as_json=as_json)
 
 
 @token.command()

@@ -72,6 +72,7 @@ def list_endpoints(*, as_json: bool) -> None:
     """
     with reading() as (unit, _):
         counts = unit.event_deliveries.counts()
+        last_successes = unit.event_deliveries.last_successes()
         columns = (
             *("endpoint=endpoint_id", "url", "types", "centers", "added=created_at"),
             *("pending", "failed", "last_success", "state"),
@@ -82,6 +83,7 @@ def list_endpoints(*, as_json: bool) -> None:
                 {
                     **asdict(each),
                     **asdict(counts.get(each.endpoint_id, DeliveryCounts())),
+                    "last_success": last_successes.get(each.endpoint_id),
                     "centers": listed(each.centers),
                     "state": "active" if each.is_active else "disabled",
                 }

@@ -16,9 +16,8 @@ import structlog
 from domain.errors import ServiceUnavailable
 from domain.events.event import MAX_ENDPOINTS
 from domain.identifiers import WorkerId
-from domain.worker.heartbeat import WorkerProcess, WorkerState
+from domain.worker.heartbeat import BEAT_EVERY, WorkerProcess, WorkerState
 from domain.worker.jobs import jobs_at_endpoints, jobs_at_psps
-from domain.worker.leave_heartbeat import BEAT_EVERY
 from entrypoints.container import Container
 from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import CardTestingLog, WorkLog

@@ -111,6 +111,14 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "audit entries about a card": lambda unit: unit.audit_trail.latest(
         since=NOW, about=an_audit_entry().about
     ),
+    "due sessions": lambda unit: unit.sessions.count_due(NOW),
+    "due discards": lambda unit: unit.discards.count_due(NOW),
+    "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
+    "due erasures": lambda unit: unit.erasures.count_due(NOW),
+    "unanswered sessions": lambda unit: unit.sessions.unanswered(),
+    "unanswered discards": lambda unit: unit.discards.unanswered(),
+    "deliveries not taken": lambda unit: unit.event_deliveries.counts(),
+    "expiring tokens": lambda unit: unit.access_tokens.expiring(NOW, until=NOW),
     "access token": lambda unit: unit.access_tokens.get(an_access_token().token_hash),
 }
 
@@ -123,6 +131,11 @@ SEARCHED_IN_SQLITE: Final = {
     "due session": "<expr>=? AND due_at>? AND due_at<?",
     "due discard": "<expr>=? AND due_at>? AND due_at<?",
     "due delivery": "<expr>=? AND due_at>? AND due_at<?",
+    "due sessions": "COVERING INDEX card_sessions_due (<expr>=? AND due_at<?",
+    "unanswered sessions": "INDEX card_sessions_unanswered (<expr>>?)",
+    "unanswered discards": "INDEX discards_unanswered (<expr>>?)",
+    "deliveries not taken": "COVERING INDEX event_deliveries_not_taken (endpoint_id>?)",
+    "expiring tokens": "access_tokens_expiring",
 }
 """Indexes or conditions that SQLite must search for, though another index would fit somehow."""
 

@@ -60,6 +60,7 @@ from domain.settling.receive_webhook import ReceiveWebhook
 from domain.settling.settle_session import SettleSession
 from domain.worker.forget_old_records import ForgetOldRecords
 from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
+from domain.worker.read_status import ReadStatus
 from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
@@ -526,6 +527,7 @@ READ_ONLY: Final = frozenset(
             ReadConsent,
             ReadGuest,
             ReadSession,
+            ReadStatus,
         ),
     }
 )

@@ -25,6 +25,15 @@ class SqlAccessTokens(ById[str, AccessToken], AccessTokens):
         return _ACCESS_TOKENS.find_readable(self._transaction, order, {})
 
     @override
+    def expiring(self, now: datetime, *, until: datetime) -> Sequence[AccessToken]:
+        return _ACCESS_TOKENS.find_readable(
+            self._transaction,
+            "WHERE revoked_at IS NULL AND expires_at > :now AND expires_at <= :until "
+            "ORDER BY expires_at, token_hash",
+            {"now": now, "until": until},
+        )
+
+    @override
     def revoke(self, token_hash: str, at: datetime) -> None:
         self._transaction.execute(
             "UPDATE access_tokens SET revoked_at = :at "

@@ -195,7 +195,8 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
     """Tokens to discard at their PSP, and those that have been discarded."""
 
     _rows = _DISCARDS
-    _name = "(provider || '/' || merchant_account || '/')"
+    _account = "provider || '/' || merchant_account"
+    _name = f"({_account} || '/')"
     _latest = ":silent"
 
     @override

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from adapters.sql.repositories.repository import ById
+from adapters.sql.repositories.repository import ById, waiting
 from adapters.sql.rows import Rows
 from domain.erasure.erasure import Erasure, Erasures
 from domain.identifiers import GuestId
-from domain.retries import MAX_BACKOFF, latest_due
+from domain.retries import MAX_BACKOFF, Waiting, latest_due
 
 _ERASURES = Rows("erasures", Erasure, key=("guest_id",))
 
@@ -35,9 +35,19 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         return _ERASURES.find_readable(
             self._transaction,
             "WHERE due_at <= :now OR due_at > :latest ORDER BY due_at, guest_id LIMIT :at_most",
-            {
-                "now": now,
-                "latest": latest_due(now, longest_wait=MAX_BACKOFF),
-                "at_most": at_most,
-            },
+            {**_times(now), "at_most": at_most},
         )
+
+    @override
+    def count_due(self, now: datetime) -> Waiting:
+        items, since = self._transaction.one(
+            "SELECT (SELECT count(*) FROM erasures WHERE due_at <= :now) "
+            "+ (SELECT count(*) FROM erasures WHERE due_at > :latest), "
+            "(SELECT min(due_at) FROM erasures WHERE due_at <= :now)",
+            _times(now),
+        )
+        return waiting(items, since)
+
+
+def _times(now: datetime) -> dict[str, datetime]:
+    return {"now": now, "latest": latest_due(now, longest_wait=MAX_BACKOFF)}

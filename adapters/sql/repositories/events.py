@@ -97,17 +97,28 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
     def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
         found = self._transaction.execute(
             "SELECT endpoint_id, count(CASE status WHEN 'pending' THEN 1 END), "
-            "count(CASE status WHEN 'failed' THEN 1 END), "
-            "max(CASE status WHEN 'delivered' THEN attempted_at END) "
-            "FROM event_deliveries GROUP BY endpoint_id"
+            "min(CASE status WHEN 'pending' THEN occurred_at END), "
+            "count(CASE status WHEN 'failed' THEN 1 END) FROM event_deliveries "
+            "WHERE status <> 'delivered' AND endpoint_id > '' GROUP BY endpoint_id"
         )
         return {
-            EndpointId(str(endpoint_id)): DeliveryCounts(
+            EndpointId(endpoint_id): DeliveryCounts(
                 pending=pending,
+                pending_since=msgspec.convert(since, datetime | None),
                 failed=failed,
-                last_success=msgspec.convert(last_success, datetime | None),
             )
-            for endpoint_id, pending, failed, last_success in found.fetchall()
+            for endpoint_id, pending, since, failed in found.fetchall()
+        }
+
+    @override
+    def last_successes(self) -> Mapping[EndpointId, datetime]:
+        found = self._transaction.execute(
+            "SELECT endpoint_id, max(attempted_at) FROM event_deliveries "
+            "WHERE status = 'delivered' GROUP BY endpoint_id"
+        )
+        return {
+            EndpointId(endpoint_id): msgspec.convert(time, datetime)
+            for endpoint_id, time in found.fetchall()
         }
 
     @override

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from adapters.sql.repositories.repository import Table
+from adapters.sql.repositories.repository import Table, waiting
 from adapters.sql.rows import Record
+from adapters.sql.transaction import Cursor
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import PspAccount
-from domain.retries import MAX_BACKOFF, latest_due
+from domain.retries import MAX_BACKOFF, Waiting, latest_due
 from domain.sessions.session import POLL_EVERY
 
 
@@ -33,21 +34,22 @@ class Queues(Table[Record]):
     _name: str
     _latest: str
 
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the due rows of all queues."""
+        counts = f"SELECT count(*) {self._with_due_at}"
+        found = self._of_queues(
+            f"sum(({counts} <= :now) + ({counts} > {self._latest})), min(({self._first} <= :now "
+            "ORDER BY due_at LIMIT 1))",
+            now,
+        )
+        return waiting(*found.fetchall()[0])
+
     def _due(self, now: datetime, except_to: Collection[str]) -> list[Queue]:
         """Return the queues with a due row by name, except for those to some targets."""
-        first = f"SELECT due_at FROM {self._rows.table} WHERE {self._name} = queue AND due_at"
-        found = self._transaction.execute(
-            "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
-            f"SELECT {self._name} FROM {self._rows.table} WHERE due_at IS NOT NULL "
-            f"AND {self._name} > queue ORDER BY {self._name} LIMIT 1) "
-            f"FROM queues WHERE queue IS NOT NULL) SELECT queue, ({first} <= :now ORDER BY due_at "
-            f"LIMIT 1), ({first} > {self._latest} ORDER BY due_at LIMIT 1) FROM queues",
-            {
-                "now": now,
-                "silent": latest_due(now, longest_wait=MAX_BACKOFF),
-                "opened": latest_due(now, longest_wait=POLL_EVERY),
-                "undelivered": latest_due(now, longest_wait=LONGEST_WAIT),
-            },
+        found = self._of_queues(
+            f"queue, ({self._first} <= :now ORDER BY due_at LIMIT 1), "
+            f"({self._first} > {self._latest} ORDER BY due_at LIMIT 1)",
+            now,
         )
         queues = [
             Queue(*name.rsplit("/", 1), *((due, now) if due else (ahead, ahead)))
@@ -55,6 +57,29 @@ class Queues(Table[Record]):
             if due or ahead
         ]
         return [queue for queue in queues if queue.target not in except_to]
+
+    @property
+    def _with_due_at(self) -> str:
+        return f"FROM {self._rows.table} WHERE {self._name} = queue AND due_at"
+
+    @property
+    def _first(self) -> str:
+        return f"SELECT due_at {self._with_due_at}"
+
+    def _of_queues(self, selected: str, now: datetime) -> Cursor:
+        """Select from the names of all queues, of which the first is empty and the last NULL."""
+        return self._transaction.execute(
+            "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("
+            f"SELECT {self._name} FROM {self._rows.table} WHERE due_at IS NOT NULL "
+            f"AND {self._name} > queue ORDER BY {self._name} LIMIT 1) "
+            f"FROM queues WHERE queue IS NOT NULL) SELECT {selected} FROM queues",
+            {
+                "now": now,
+                "silent": latest_due(now, longest_wait=MAX_BACKOFF),
+                "opened": latest_due(now, longest_wait=POLL_EVERY),
+                "undelivered": latest_due(now, longest_wait=LONGEST_WAIT),
+            },
+        )
 
     def _take(self, queues: Iterable[Queue], returning: str, until: datetime) -> Any:
         """Lease the first due row of these queues, and return its columns, or None."""
@@ -74,6 +99,19 @@ class Queues(Table[Record]):
 
 class QueuesAtPsps(Queues[Record]):
     """Work at merchant accounts, whose queues take turns."""
+
+    _account: str
+
+    def unanswered(self) -> Mapping[PspAccount, Waiting]:
+        """Count the rows whose PSP has not responded, by merchant account."""
+        found = self._transaction.execute(
+            f"SELECT ({self._account}), count(*), min(unanswered_since) FROM {self._rows.table} "
+            f"WHERE unanswered_since IS NOT NULL AND ({self._account}) > '' GROUP BY 1"
+        )
+        return {
+            PspAccount(*name.split("/", 1)): waiting(items, since)
+            for name, items, since in found.fetchall()
+        }
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
         """Return whether there is any work, except at some merchant accounts."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain.identifiers import (
@@ -13,6 +15,7 @@ from domain.identifiers import (
     GuestId,
 )
 from domain.pagination import Page, PageRequest
+from domain.retries import Waiting
 from domain.storage import AlreadyStored
 
 MAX_FORGOTTEN: Final = 1_000
@@ -25,6 +28,11 @@ def where(conditions: Mapping[str, object]) -> str:
     """Return WHERE with the conditions whose value is not None, or nothing if it is of all."""
     given = [condition for condition, value in conditions.items() if value is not None]
     return f"WHERE {' AND '.join(given)} " if given else ""
+
+
+def waiting(items: object, since: object) -> Waiting:
+    """Return what a row tells of work that waits. A sum may be a decimal, or None over nothing."""
+    return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))
 
 
 class Repository:

@@ -76,13 +76,16 @@ _AT_ANY_CENTER: Final = (
     "SELECT id FROM centers_of_sessions WHERE id IS NOT NULL)"
 )
 
+_ACCOUNT: Final = (
+    # A configuration that cannot be decoded may lack the names.
+    "coalesce(configuration ->> 'provider', '') || '/' || "
+    "coalesce(configuration ->> 'merchant_account', '')"
+)
+
 _GROUPS: Final[Mapping[CountedBy | None, str]] = {
     None: "''",
     CountedBy.CENTER: "center_id",
-    CountedBy.MERCHANT: (
-        "coalesce(configuration ->> 'provider', '') || '/' || "
-        "coalesce(configuration ->> 'merchant_account', '')"
-    ),
+    CountedBy.MERCHANT: _ACCOUNT,
 }
 
 _RESULT: Final = f"""
@@ -116,11 +119,9 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
     """Card-addition sessions."""
 
     _rows = _SESSIONS
-    # A configuration that cannot be decoded may lack the names.
+    _account = _ACCOUNT
     _name = (
-        "(coalesce(configuration ->> 'provider', '') || '/' || "
-        "coalesce(configuration ->> 'merchant_account', '') || "
-        "CASE WHEN unanswered_since IS NOT NULL THEN '/silent' "
+        f"({_ACCOUNT} || CASE WHEN unanswered_since IS NOT NULL THEN '/silent' "
         "WHEN attempt -> 'over' = 'false' OR due_at > expires_at THEN '/opened' ELSE '/link' END)"
     )
     _latest = (

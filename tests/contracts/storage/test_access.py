@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from adapters.psp.contract.samples import NOW
 from domain.storage import Storage
@@ -15,6 +16,19 @@ def test_all_access_tokens_are_listed_oldest_first(storage: Storage) -> None:
             unit.access_tokens.add(token)
         listed = unit.access_tokens.all()
     assert list(listed) == [an_access_token(), an_access_token(token_hash="0"), late]
+
+
+def test_active_tokens_that_expire_are_found_soonest_first(storage: Storage) -> None:
+    ends = {"late": 3 * MINUTE, "last": 2 * MINUTE, "next": MINUTE, "over": timedelta(0)}
+    tokens = {
+        name: an_access_token(token_hash=name, expires_at=NOW + wait) for name, wait in ends.items()
+    }
+    revoked = an_access_token(token_hash="revoked", expires_at=NOW + MINUTE, revoked_at=NOW)
+    with storage.write() as unit:
+        for token in (*tokens.values(), revoked):
+            unit.access_tokens.add(token)
+        found = unit.access_tokens.expiring(NOW, until=NOW + 2 * MINUTE)
+    assert list(found) == [tokens["next"], tokens["last"]]
 
 
 def test_a_token_keeps_the_time_when_it_was_revoked_first(storage: Storage) -> None:

@@ -69,6 +69,8 @@ def test_those_that_are_due_come_first_come_first_served(storage: Storage) -> No
         due = unit.erasures.due(NOW, at_most=3)
         assert due == (erasure_of(3, soon), ERASURE, ahead)
         assert unit.erasures.due(NOW, at_most=1) == due[:1]
+        assert unit.erasures.count_due(NOW) == (3, soon)
+        assert unit.erasures.count_due(soon - timedelta(minutes=1)) == (1, None)
 
 
 def test_a_guest_is_removed_alone(storage: Storage) -> None:

@@ -83,16 +83,17 @@ def test_the_latest_deliveries_come_first(deliveries: EventDeliveries) -> None:
 def test_deliveries_are_counted_by_endpoint(deliveries: EventDeliveries) -> None:
     first, second = DELIVERED.endpoint_id, PENDING.endpoint_id
     assert deliveries.counts() == {
-        first: DeliveryCounts(failed=3, last_success=NOW),
-        second: DeliveryCounts(pending=1),
+        first: DeliveryCounts(failed=3),
+        second: DeliveryCounts(pending=1, pending_since=PENDING.event.occurred_at),
     }
+    assert deliveries.last_successes() == {first: NOW}
     deliveries.update(PENDING.delivered("200", NOW + MINUTE))
     deliveries.update(FAILED[0].delivered("200", NOW - MINUTE))
     deliveries.update(FAILED[1].replayed(NOW))
     assert deliveries.counts() == {
-        first: DeliveryCounts(pending=1, failed=1, last_success=NOW),
-        second: DeliveryCounts(last_success=NOW + MINUTE),
+        first: DeliveryCounts(pending=1, pending_since=FAILED[1].event.occurred_at, failed=1),
     }
+    assert deliveries.last_successes() == {first: NOW, second: NOW + MINUTE}
 
 
 def test_the_deliveries_of_a_session_are_found_oldest_first(deliveries: EventDeliveries) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import NOW, TOKEN_ID, a_uuid
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import (
     CardToken,
@@ -21,9 +21,10 @@ from domain.identifiers import (
     PspAccount,
     TokenId,
 )
-from domain.retries import MAX_BACKOFF, latest_due
+from domain.retries import MAX_BACKOFF, Waiting, latest_due
 from domain.storage import AlreadyStored, Storage, WriteUnit
 from tests.builders import (
+    PROVIDER,
     a_configuration,
     a_discard,
     a_session,
@@ -39,6 +40,7 @@ class DueRecords:
 
     add: Callable[[WriteUnit, str, datetime | None], None]
     take: Callable[[WriteUnit, datetime, datetime], str | None]
+    count: Callable[[WriteUnit, datetime], Waiting]
 
 
 def take_session(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
@@ -69,12 +71,14 @@ DUE: Final = [
     DueRecords(
         lambda unit, each, at: unit.sessions.add(a_session(token_id=TokenId(each), due_at=at)),
         take_session,
+        lambda unit, now: unit.sessions.count_due(now),
     ),
     DueRecords(
         lambda unit, each, at: unit.discards.add(a_discard(token=CardToken(each), due_at=at)),
         take_discard,
+        lambda unit, now: unit.discards.count_due(now),
     ),
-    DueRecords(add_delivery, take_delivery),
+    DueRecords(add_delivery, take_delivery, lambda unit, now: unit.event_deliveries.count_due(now)),
 ]
 
 
@@ -92,6 +96,18 @@ def test_due_records_are_taken_in_the_order_of_their_times(
         due.add(unit, a_uuid(4), None)
         taken = [due.take(unit, NOW, NOW + MINUTE) for _ in range(4)]
     assert taken == [a_uuid(0), a_uuid(1), a_uuid(2), None]
+
+
+@each_queue
+def test_due_records_are_counted(storage: Storage, due: DueRecords) -> None:
+    with storage.write() as unit:
+        assert due.count(unit, NOW) == Waiting()
+        for number, wait in enumerate((timedelta(0), -MINUTE, MICROSECOND)):
+            due.add(unit, a_uuid(number), NOW + wait)
+        due.add(unit, a_uuid(3), None)
+        assert due.count(unit, NOW) == Waiting(2, NOW - MINUTE)
+        due.take(unit, NOW, NOW + MINUTE)
+        assert due.count(unit, NOW) == Waiting(1, NOW)
 
 
 @each_queue
@@ -176,9 +192,31 @@ def test_a_record_due_later_than_it_ever_waits_is_due_now(
         due.add(unit, a_uuid(1), latest)
         assert due.take(unit, NOW, NOW + MINUTE) is None
         due.add(unit, a_uuid(2), latest + 365 * DAY)
+        assert due.count(unit, NOW) == Waiting(1, None)
         due.add(unit, a_uuid(3), NOW)
+        assert due.count(unit, NOW) == Waiting(2, NOW)
         taken = [due.take(unit, NOW, NOW + MINUTE) for _ in range(3)]
     assert taken == [a_uuid(3), a_uuid(2), None]
+
+
+def test_unanswered_records_are_counted_by_merchant_account(storage: Storage) -> None:
+    spain = MerchantAccount("spain")
+    waits = [(MERCHANT_ACCOUNT, None), (spain, 2 * MINUTE), (spain, DAY), (MERCHANT_ACCOUNT, DAY)]
+    with storage.write() as unit:
+        for number, (account, wait) in enumerate(waits):
+            configuration = a_configuration(merchant_account=account)
+            silent = {"unanswered_since": None if wait is None else NOW - wait}
+            token_id, token = TokenId(a_uuid(number)), CardToken(f"token-{number}")
+            unit.sessions.add(a_session(token_id=token_id, configuration=configuration, **silent))
+            unit.discards.add(a_discard(token=token, merchant_account=account, **silent))
+        for repository in (unit.sessions, unit.discards):
+            assert repository.unanswered() == {
+                PspAccount(PROVIDER, MERCHANT_ACCOUNT): Waiting(1, NOW - DAY),
+                PspAccount(PROVIDER, spain): Waiting(2, NOW - DAY),
+            }
+            assert repository.count_due(NOW + DAY) == Waiting(
+                4, NOW if repository is unit.discards else NOW + 30 * MINUTE
+            )
 
 
 def test_merchant_accounts_take_turns_however_long_one_has_waited(storage: Storage) -> None:

@@ -136,17 +136,6 @@ def test_a_use_is_noted_by_its_hour_which_only_moves_on() -> None:
     assert used.hour_to_note(hour - MICROSECOND) is None
 
 
-def test_valid_tokens_that_expire_soon_are_found(installation: Installation) -> None:
-    issue(installation, lifetime=HOUR)
-    installation.clock.advance(HOUR)
-    revoked, soon, _ = (issue(installation, lifetime=2 * HOUR + n * MICROSECOND) for n in (0, 0, 1))
-    installation.container.revoke_token()(revoked)
-
-    now, tokens = installation.clock.now(), installation.access_tokens()
-    found = [token.prefix for token in tokens if token.expires_within(2 * HOUR, now)]
-    assert found == [soon[:12]]
-
-
 class TestRevoke:
     @pytest.mark.parametrize("length", [8, 12, 14, 46, 999])
     def test_a_token_is_named_by_its_beginning_or_the_whole_of_it(

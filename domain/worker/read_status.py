@@ -1,0 +1,80 @@
+"""Read how an installation is doing: its workers, and what waits for them, PSPs and endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from domain.access.token import EXPIRES_SOON, AccessToken
+from domain.events.event import DeliveryCounts, EventEndpoint
+from domain.identifiers import PspAccount
+from domain.outside import Clock
+from domain.retries import Waiting
+from domain.storage import Storage
+from domain.worker.heartbeat import SeenWorker
+from domain.worker.jobs import Kind
+
+DueKind: TypeAlias = Kind | Literal["erasures"]
+"""What may be due: the jobs of the worker, and erasures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How an installation is doing at one time.
+
+    `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
+    `unanswered` are sessions and discards whose PSP has not responded. `endpoints` are those for
+    events, with what they have not taken. `expiring` are the access tokens that expire in 14 days.
+    """
+
+    workers: Sequence[SeenWorker]
+    due: Mapping[DueKind, Waiting]
+    unanswered: Mapping[PspAccount, Waiting]
+    endpoints: Sequence[tuple[EventEndpoint, DeliveryCounts]]
+    expiring: Sequence[AccessToken]
+
+    @property
+    def is_worker_missing(self) -> bool:
+        """Whether no worker has been seen for a minute."""
+        return all(each.is_missing for each in self.workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStatus:
+    """Use case: read the status, from indexes alone. Raises ServiceUnavailable."""
+
+    storage: Storage
+    clock: Clock
+
+    def __call__(self) -> Status:
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            counts = unit.event_deliveries.counts()
+            return Status(
+                workers=unit.workers.seen(now),
+                due={
+                    "sessions": unit.sessions.count_due(now),
+                    "discards": unit.discards.count_due(now),
+                    "events": unit.event_deliveries.count_due(now),
+                    "erasures": unit.erasures.count_due(now),
+                },
+                unanswered=_together(unit.sessions.unanswered(), unit.discards.unanswered()),
+                endpoints=[
+                    (each, counts.get(each.endpoint_id, DeliveryCounts()))
+                    for each in unit.event_endpoints.all()
+                ],
+                expiring=unit.access_tokens.expiring(now, until=now + EXPIRES_SOON),
+            )
+
+
+def _together(
+    one: Mapping[PspAccount, Waiting], other: Mapping[PspAccount, Waiting]
+) -> Mapping[PspAccount, Waiting]:
+    both = {}
+    for account in sorted({*one, *other}):
+        waiting = [each[account] for each in (one, other) if account in each]
+        both[account] = Waiting(
+            sum(each.items for each in waiting), min(each.since for each in waiting if each.since)
+        )
+    return both

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.events.event import DeliveryCounts
+from domain.identifiers import MerchantAccount, PspAccount
+from domain.retries import Waiting
+from domain.worker.heartbeat import WorkerState
+from tests.builders import CENTER_ID, PROVIDER, a_worker, an_event_endpoint
+from tests.installation import MERCHANT, Installation, Trouble
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_nothing_waits_in_a_new_installation_and_no_worker_is_seen(
+    installation: Installation,
+) -> None:
+    status = installation.container.read_status()()
+
+    assert status.is_worker_missing
+    assert set(status.due.values()) == {Waiting()}
+    assert not status.unanswered
+    assert not status.endpoints
+    assert not status.expiring
+
+
+def test_a_worker_is_missing_a_minute_after_it_was_seen(installation: Installation) -> None:
+    leave = installation.container.leave_heartbeat()
+    leave(a_worker(1))
+    installation.clock.advance(MINUTE)
+    leave(a_worker(2), WorkerState.STOPPED)
+    assert not installation.container.read_status()().is_worker_missing
+
+    installation.clock.advance(timedelta(microseconds=1))
+    status = installation.container.read_status()()
+    assert [each.is_missing for each in status.workers] == [True, False]
+    assert not status.is_worker_missing
+    installation.clock.advance(MINUTE)
+    assert installation.container.read_status()().is_worker_missing
+
+
+def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -> None:
+    with installation.storage.write() as unit:
+        unit.event_endpoints.add(an_event_endpoint())
+        unit.commit()
+    installation.session_with_card()
+    account = installation.stored_card()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    told_at = installation.clock.now()
+    installation.container.erase_guest()(None, guest_id=GUEST_ID)
+    installation.clock.advance(timedelta(hours=1))
+    status = installation.container.read_status()()
+
+    assert {kind: waiting.items for kind, waiting in status.due.items()} == {
+        "sessions": 1,
+        "discards": 1,
+        "events": 1,
+        "erasures": 1,
+    }
+    assert all(
+        waiting.since and waiting.since <= told_at + MINUTE for waiting in status.due.values()
+    )
+    assert status.endpoints == [
+        (an_event_endpoint(), DeliveryCounts(pending=1, pending_since=told_at))
+    ]
+
+
+def test_sessions_count_as_unanswered_with_discards_of_their_merchant_account(
+    installation: Installation,
+) -> None:
+    account = installation.stored_card()
+    installation.opened_session()
+    began = installation.clock.now()
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+    )
+    installation.configure(CENTER_ID, merchant_account=MerchantAccount("other"))
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.reconcile()
+    installation.clock.advance(MINUTE)
+    installation.reconcile()
+
+    status = installation.container.read_status()()
+    assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(2, began)}
+
+
+def test_active_tokens_that_expire_within_14_days_are_named(installation: Installation) -> None:
+    caller, day = installation.a_caller(), timedelta(days=1)
+    later, soon = (installation.token_for(caller, ttl=ttl) for ttl in (15 * day, 14 * day))
+
+    assert [each.prefix for each in installation.container.read_status()().expiring] == [soon[:12]]
+    installation.clock.advance(day)
+    found = [each.prefix for each in installation.container.read_status()().expiring]
+    assert found == [soon[:12], later[:12]]
