@@ -51,9 +51,10 @@ class Running(Server):
         address = ("127.0.0.1", self.port)
         with closing(socket.create_connection(address, timeout=DEADLINE_SECONDS)) as raw:
             received = b""
-            # The server may close the connection before it has read everything.
+            # The server may answer and close the connection before it has read everything.
             with suppress(ConnectionResetError, BrokenPipeError):
                 raw.sendall(request)
+            with suppress(ConnectionResetError):
                 while part := raw.recv(65536):
                     received += part
             return received

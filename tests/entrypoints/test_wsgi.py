@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -101,18 +102,19 @@ def test_every_line_of_a_request_has_the_id_that_its_response_has(serving: Servi
 def test_no_body_is_read_beyond_what_its_route_takes(
     serving: Serving, path: str, limit: int
 ) -> None:
-    def status(body: bytes, *, chunked: bool) -> int:
-        parts = iter([body[at : at + 1024] for at in range(0, len(body), 1024)])
+    def status(body: bytes | Iterator[bytes]) -> int:
         with closing(serving.connect()) as connection:
-            sent = parts if chunked else body
-            connection.request("POST", path, sent, serving.headers, encode_chunked=chunked)
+            # The server may answer and close the connection before it has read all.
+            with suppress(ConnectionError):
+                connection.request("POST", path, body, serving.headers)
             return connection.getresponse().status
 
-    assert status(b"x" * limit, chunked=False) == 400
-    assert status(b"x" * (limit + 1024), chunked=False) == 413
-    assert status(b"x" * (limit + 1024), chunked=True) == 413
+    assert status(b"x" * limit) == 400
+    assert status(b"x" * (limit + 1024)) == 413
+    # Without a length, and larger than what the buffers between the two hold.
+    assert status(repeat(b"x" * 1024, 64 * 1024)) == 413
     if path == ACCOUNTS:
-        assert status(BODY, chunked=True) == 200
+        assert status(iter([BODY[:9], BODY[9:]])) == 200
 
 
 # Shows S18.
