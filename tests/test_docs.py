@@ -90,12 +90,12 @@ def code_blocks(wanted: str, *, but: Sequence[Path] = ()) -> list[object]:
 
 
 class TestHttpApi:
-    def test_every_operation_body_and_refusal_is_described(self) -> None:
+    def test_every_generated_part_is_on_the_page_once(self) -> None:
         generated = generated_docs.BLOCK.findall(doc("http-api.md"))
 
         assert sorted(name for _, name, _ in generated) == sorted(generated_docs.blocks())
 
-    def test_an_operation_and_a_body_have_a_heading_of_their_name(self) -> None:
+    def test_each_part_has_a_heading_of_its_name(self) -> None:
         headings = {each[2] for each in _HEADING.finditer(without_fences(doc("http-api.md")))}
 
         assert generated_docs.blocks().keys() - {"refusals"} <= headings
@@ -208,7 +208,7 @@ def commands(
 
 
 class TestReliability:
-    def test_every_promise_has_a_number_and_tests(self) -> None:
+    def test_every_promise_has_tests_under_its_number(self) -> None:
         promises = re.findall(r"^- \*\*([IFS])([0-9]+)\*\* \w", doc("reliability.md"), re.MULTILINE)
 
         numbers = defaultdict(list)
@@ -249,7 +249,7 @@ def test_a_generated_page_is_up_to_date(path: Path) -> None:
 
 
 class TestFakePsp:
-    def test_its_test_cards_and_wrong_postal_code_are_listed(self) -> None:
+    def test_its_test_data_is_listed(self) -> None:
         described = section(doc("fake-psp.md"), "Test cards")
 
         assert {
@@ -316,7 +316,7 @@ def package_names(requirements: Iterable[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
-def test_links_and_paths_lead_somewhere(path: Path) -> None:
+def test_every_link_or_path_leads_somewhere(path: Path) -> None:
     text = path.read_text()
     for target in chain.from_iterable(_LINK.findall(without_fences(text))):
         if not target or "://" in target:

@@ -36,7 +36,7 @@ def sessions(server: Server) -> dict[str, dict[str, object]]:
     return {str(UUID(str(row["token_id"]))): row for row in rows}
 
 
-def test_a_session_is_stored_and_its_link_answered(server: Server) -> None:
+def test_the_link_of_a_stored_session_is_answered(server: Server) -> None:
     before = sessions(server)
 
     status, text = server.add_card()

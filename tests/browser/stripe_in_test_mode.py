@@ -24,7 +24,7 @@ PAGE_SECONDS = 60
 CARD = "4242424242424242"
 
 
-def test_a_card_is_typed_on_checkout_and_discarded(browser: Browser) -> None:
+def test_a_card_that_was_typed_on_checkout_is_discarded(browser: Browser) -> None:
     keys = StripeKeys(secret_key=key_of_test_mode(), webhook_secrets=("whsec_unused",))
     provider = StripeProvider({MERCHANT_ACCOUNT: keys}, clock=SystemClock(), api_base=api_base())
     now = datetime.now(UTC)

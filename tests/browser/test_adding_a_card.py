@@ -91,7 +91,7 @@ def expect_wrong(field: Locator, message: str) -> None:
 
 
 # Shows S9.
-def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
+def test_a_card_is_listed_until_it_is_removed(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     page.get_by_role("link", name="Ada Sample").click()
     page.get_by_role("button", name=f"Add a card for {SPA}").click()
@@ -117,9 +117,7 @@ def test_a_card_is_added_and_listed(demo: Demo, page: Page) -> None:
     expect_cards(page)
 
 
-def test_a_new_guest_adds_a_card_and_the_shop_shows_the_verified_event(
-    demo: Demo, open_page: OpenPage
-) -> None:
+def test_the_shop_shows_the_verified_event_of_a_new_guest(demo: Demo, open_page: OpenPage) -> None:
     page = open_page(viewport=PHONE)
     page.goto(demo.shop)
     for label, text in (
@@ -202,7 +200,7 @@ def test_a_card_number_is_taken_as_people_write_it(demo: Demo, page: Page) -> No
     expect(page.locator("#number-error")).to_be_hidden()
 
 
-def test_number_and_expiry_are_corrected_in_their_middle(demo: Demo, page: Page) -> None:
+def test_a_field_that_formats_itself_is_corrected_in_its_middle(demo: Demo, page: Page) -> None:
     add_a_card(page, demo)
     number, expiry = page.get_by_label("Card number"), page.get_by_label("Expiry date")
 
@@ -253,7 +251,7 @@ def test_what_is_wrong_is_said_in_place(
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_challenge_is_failed_and_passed(
+def test_a_challenge_that_failed_may_be_passed(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(viewport=PHONE, java_script_enabled=java_script_enabled)
@@ -272,9 +270,7 @@ def test_a_challenge_is_failed_and_passed(
     expect_cards(page, "3220")
 
 
-def test_a_postal_code_is_corrected_before_and_after_the_card_is_sent(
-    demo: Demo, page: Page
-) -> None:
+def test_a_postal_code_is_corrected_whoever_refuses_it(demo: Demo, page: Page) -> None:
     add_a_card(page, demo, CLINIC)
     postal_code = page.get_by_label("Postal code")
     postal_code.press("ControlOrMeta+a")
@@ -376,7 +372,7 @@ def test_two_tabs_lead_to_one_card(demo: Demo, open_page: OpenPage) -> None:
         "{api}/fake-psp/pages/nowhere",
     ],
 )
-def test_every_other_page_is_accessible_and_fits(demo: Demo, page: Page, path: str) -> None:
+def test_every_other_page_is_accessible_on_every_screen(demo: Demo, page: Page, path: str) -> None:
     page.goto(path.format(shop=demo.shop, api=demo.api))
 
     for viewport in (DESKTOP, PHONE):

@@ -95,7 +95,9 @@ def expect_card(page: Page, demo: Demo, ending: str) -> None:
     expect(page.get_by_role("button", name=f"ending in {ending}")).to_be_visible()
 
 
-def test_a_card_is_added_and_removed(demo: Demo, page: Page, stripe: FakeStripeServer) -> None:
+def test_a_card_is_kept_until_it_is_removed(
+    demo: Demo, page: Page, stripe: FakeStripeServer
+) -> None:
     token_id = open_checkout(page, demo)
     expect(page.locator("body")).to_contain_text(f"you allow {SPA.center.name} to keep it on file")
     type_card(page)

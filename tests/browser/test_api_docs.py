@@ -35,7 +35,7 @@ def execute(page: Page, operation: str) -> Locator:
     return block.locator(".live-responses-table .response")
 
 
-def test_a_visitor_lists_centers_and_adds_a_card(page: Page, demo: Demo) -> None:
+def test_a_visitor_tries_the_api(page: Page, demo: Demo) -> None:
     # Another origin than the public base URL: requests must go to where the page came from.
     origin = demo.api.replace("127.0.0.1", "localhost")
     requests: list[str] = []

@@ -65,7 +65,7 @@ def test_a_page_that_refuses_something_is_no_problem(context: BrowserContext) ->
     assert watch.problems == []
 
 
-def test_axe_names_the_rule_and_the_element_that_breaks_it(context: BrowserContext) -> None:
+def test_axe_names_the_element_that_breaks_a_rule(context: BrowserContext) -> None:
     answer_with(context, "<label>Card number</label><input name='number'>", "default-src *")
     page = context.new_page()
     page.goto(PAGE)

@@ -117,7 +117,7 @@ def site(
         assert serving.stop() == [0] * len(serving.programs)
 
 
-def test_the_api_in_the_browser_comes_whole_and_is_not_sent_again(site: Site) -> None:
+def test_the_api_in_the_browser_comes_whole_once(site: Site) -> None:
     page, html = site.ask("GET", "/docs")
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
@@ -233,7 +233,7 @@ def is_cut_off(connection: ssl.SSLSocket) -> bool:
 
 
 # Shows F41.
-def test_slow_bodies_keep_nobody_waiting_and_are_cut_off(site: Site) -> None:
+def test_slow_bodies_keep_nobody_waiting_until_they_are_cut_off(site: Site) -> None:
     head = (
         f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"

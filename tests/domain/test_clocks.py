@@ -162,7 +162,7 @@ def test_an_idempotency_key_outlasts_a_clock_that_is_ahead(
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_notices_and_deliveries_outlast_a_clock_that_is_ahead(
+def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
     installation: Installation, ahead: Ahead, jump: timedelta
 ) -> None:
     add_endpoint = installation.container.add_event_endpoint()

@@ -72,7 +72,7 @@ def test_a_session_in_it_settles_again(api: Api) -> None:
 
 
 # Shows F11.
-def test_a_card_that_was_stored_and_removed_since_stays_removed(api: Api) -> None:
+def test_a_card_that_came_since_stays_removed(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -173,7 +173,7 @@ def test_it_copies_what_there_is_without_the_fake_psp(
     assert names_in(tmp_path / "backups") == ["cardonfile-TIME.db"]
 
 
-def test_a_damaged_file_is_named_and_no_backup_is_left(
+def test_no_backup_is_left_of_a_damaged_file(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:
     file = tmp_path / "cards-fake-psp.db"

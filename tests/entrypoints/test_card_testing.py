@@ -113,7 +113,7 @@ def test_pages_of_a_guest_opened_before_try_no_more_cards_than_the_limit(tmp_pat
 
 
 # Shows S27.
-def test_cancelling_the_sessions_of_a_caller_stops_its_links_and_pages(tmp_path: Path) -> None:
+def test_cancelling_the_sessions_of_a_caller_stops_its_open_pages(tmp_path: Path) -> None:
     with service(tmp_path, "off") as installation:
         criminal = Criminal(installation)
         token = installation.token_for(installation.caller)

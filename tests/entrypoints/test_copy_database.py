@@ -267,7 +267,7 @@ class TestCopied:
         assert copied == records(filled.storage)
         assert None not in copied.values()
 
-    def test_the_rows_of_every_table_are_counted_for_the_user_and_the_planner(
+    def test_the_rows_of_every_table_are_counted_for_the_planner_too(
         self, filled: CommandLine, target: str
     ) -> None:
         printed = copies(filled, target)
@@ -449,7 +449,7 @@ class TestInterrupted:
             (signal.SIGKILL, -signal.SIGKILL, b""),
         ],
     )
-    def test_a_copy_that_is_ended_leaves_an_empty_target_and_can_be_repeated(
+    def test_a_copy_that_is_ended_can_be_repeated(
         self,
         filled: CommandLine,
         migrated_target: str,
@@ -472,7 +472,7 @@ class TestInterrupted:
         assert is_empty(migrated_target)
         copies(filled, migrated_target)
 
-    def test_ctrl_c_is_ignored_from_the_commit_on_and_works_afterwards(
+    def test_ctrl_c_is_ignored_from_the_commit_to_the_end(
         self, filled: CommandLine, migrated_target: str
     ) -> None:
         def interrupt_at_commit() -> None:
@@ -562,7 +562,7 @@ FAULTS: Final = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_and_leaves_the_target_as_it_was(
+def test_a_fault_leaves_the_target_as_it_was(
     filled: CommandLine, postgresql_server: str, fault: Fault
 ) -> None:
     with closing(sqlite3.connect(filled.database)) as db:

@@ -112,7 +112,7 @@ def product_row(**changes: str) -> str:
 
 class TestCommand:
     @pytest.mark.parametrize("rows", [0, 1, 2])
-    def test_the_rows_are_counted_and_noted(self, cardonfile: CommandLine, rows: int) -> None:
+    def test_the_rows_are_counted(self, cardonfile: CommandLine, rows: int) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(GUESTS + "".join(f"{a_uuid(number)},A,B,\n" for number in range(rows)))
 
@@ -123,7 +123,7 @@ class TestCommand:
             noted = [each.details for each in unit.audit_trail.latest(about="guests")]
         assert noted == [{"rows": rows}] * (rows > 0)
 
-    def test_a_guest_who_was_erased_is_skipped_and_counted(self, cardonfile: CommandLine) -> None:
+    def test_a_guest_who_was_erased_is_skipped(self, cardonfile: CommandLine) -> None:
         with cardonfile.storage.write() as unit:
             unit.erasures.add(Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW))
             unit.commit()
@@ -138,9 +138,7 @@ class TestCommand:
         with cardonfile.storage.read() as unit:
             assert unit.guests.get(OTHER_GUEST_ID) is not None
 
-    def test_a_fault_is_named_by_file_line_and_column_and_nothing_is_stored(
-        self, cardonfile: CommandLine
-    ) -> None:
+    def test_nothing_is_stored_of_a_file_with_a_fault(self, cardonfile: CommandLine) -> None:
         file = cardonfile.folder / "guests.csv"
         file.write_text(f"{GUESTS}{GUEST}harbor,Bo,Li,\n")
 
@@ -345,7 +343,7 @@ class TestHeader:
 class TestCells:
     # Shows S22.
     @pytest.mark.parametrize("column", ["center_id", "id", "code", "name", "amount", "currency"])
-    def test_one_of_another_form_is_named_by_line_and_column(
+    def test_one_of_another_form_is_named_by_its_place(
         self, with_centers: CommandLine, column: str
     ) -> None:
         rows = product_row() + product_row(**{"id": a_uuid(2), column: ""})
@@ -385,7 +383,7 @@ class TestCells:
         ],
         ids=["missing", "one", "extra", "many"],
     )
-    def test_missing_and_extra_ones_are_named(
+    def test_one_too_many_or_too_few_is_named(
         self, cardonfile: CommandLine, row: str, expected: str
     ) -> None:
         assert refusal(cardonfile, "guests", GUESTS + row) == expected

@@ -163,7 +163,7 @@ def test_requests_go_on_while_the_log_cannot_be_written(machines: Machines) -> N
 
 
 # Shows F12.
-def test_a_write_lock_that_is_held_too_long_is_a_503_and_reads_go_on(
+def test_a_write_lock_that_is_held_too_long_is_a_503_while_reads_go_on(
     machines: Machines,
 ) -> None:
     (machine,), clients = machines.each, Clients(machines, "lock", 1)

@@ -240,7 +240,7 @@ def test_curl(given: Given) -> None:
     ("language", "verify", "right", "wrong"),
     [("python", "on_event", 204, 400), ("js", "verify", True, False)],
 )
-def test_python_and_javascript(
+def test_the_examples_of_a_language_work(
     language: str, verify: str, right: object, wrong: object, given: Given
 ) -> None:
     with given.examples(language) as examples:
@@ -281,7 +281,7 @@ END_WAITS: Final = {
 
 
 @pytest.mark.parametrize(("language", "read"), [("python", "how_it_ended"), ("js", "howItEnded")])
-def test_a_session_is_read_again_only_once_the_guest_is_back_and_for_a_minute(
+def test_a_session_is_read_again_for_a_minute_once_the_guest_is_back(
     language: str, read: str, given: Given
 ) -> None:
     with given.examples(language) as examples:

@@ -65,7 +65,7 @@ def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
+def test_of_a_fault_the_text_is_never_written(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format)
@@ -82,7 +82,7 @@ def test_of_a_fault_its_kind_and_place_are_written_and_never_its_text(
     assert "Traceback" not in written
 
 
-def test_of_a_fault_in_an_adapter_the_psp_and_the_module_are_written(
+def test_of_a_fault_in_an_adapter_the_module_is_written(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()

@@ -339,7 +339,7 @@ class TestComplaints:
 
 
 class TestHttp:
-    def test_a_card_is_added_listed_and_removed(self, api: Api) -> None:
+    def test_a_card_lives_from_its_link_to_its_removal(self, api: Api) -> None:
         added = api.post({**GOOD_BODY, "source": 5})
         assert added.status_code == 200
         token_id = added.json["token_id"]

@@ -71,7 +71,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
 
 # Shows S18.
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_the_address_of_a_server_is_kept_as_it_is_and_shown_nowhere(scheme: str) -> None:
+def test_the_address_of_a_server_is_shown_nowhere(scheme: str) -> None:
     postgresql = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
     redis = "rediss://cardonfile:s3cret@[::1]:6380/0"
     settings = Settings.read(
@@ -201,7 +201,7 @@ def test_a_setting_that_cannot_be_used_is_named(name: str, value: str) -> None:
         ),
     ],
 )
-def test_limits_against_card_testing_are_on_and_each_may_be_set(value: str, expected: str) -> None:
+def test_each_limit_against_card_testing_may_be_set(value: str, expected: str) -> None:
     limits = Settings.read({"CARDONFILE_CARD_TESTING_LIMITS": value}).card_testing_limits
     at_most = {(each.per, each.counted): str(each.at_most) for each in limits}
     assert len(at_most) == len(limits)
@@ -275,7 +275,7 @@ def test_a_setting_that_was_replaced_names_its_successor() -> None:
     assert sentence.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
 
 
-def test_settings_of_tests_and_variables_of_an_orchestration_are_known() -> None:
+def test_variables_of_an_orchestration_are_no_unknown_settings() -> None:
     # As Kubernetes sets them for a service called cardonfile and one called cardonfile-db.
     orchestration = {
         "CARDONFILE_SERVICE_HOST": "10.0.0.11",
@@ -330,9 +330,7 @@ class TestLiveKeys:
         ],
         ids=["live", "test"],
     )
-    def test_are_served_at_a_public_address_and_test_keys_anywhere(
-        self, environment: dict[str, str]
-    ) -> None:
+    def test_of_either_mode_are_served_where_they_may_be(self, environment: dict[str, str]) -> None:
         settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
 
         assert (settings.live_key is None) is (fake(settings) is not None)
@@ -415,7 +413,7 @@ class TestStripe:
             ),
         ],
     )
-    def test_half_set_and_ambiguous_ones_are_refused_and_not_repeated(
+    def test_half_set_or_ambiguous_ones_are_refused_without_showing_them(
         self, settings: dict[str, str], named: str
     ) -> None:
         environment = {f"CARDONFILE_STRIPE_{name}": value for name, value in settings.items()}

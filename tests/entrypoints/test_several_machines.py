@@ -49,7 +49,7 @@ def ask_all(machines: Machines, name: str) -> Clients:
 
 
 # Shows I1, F15.
-def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_away(
+def test_nothing_is_lost_or_doubled_by_a_kill_or_an_outage(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     def go_on(counted: Callable[[], int], more: int = ANSWERS) -> None:
@@ -98,7 +98,7 @@ def test_nothing_is_lost_or_doubled_when_a_machine_is_killed_and_postgresql_is_a
 
 
 # Shows F18.
-def test_while_postgresql_is_away_a_hammered_machine_refuses_and_stays_alive(
+def test_a_hammered_machine_stays_alive_while_postgresql_is_away(
     server: PostgresqlServer, tmp_path: Path
 ) -> None:
     stop, is_away, statuses = Event(), Event(), list[int]()

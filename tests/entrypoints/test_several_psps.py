@@ -70,7 +70,7 @@ def test_each_center_takes_cards_with_its_own(both: Installation, stripe: FakeSt
     assert at_stripe.token_id == session.token_id
 
 
-def test_the_same_card_again_is_refused_and_discarded_at_stripe(
+def test_the_same_card_again_is_discarded_at_stripe(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
     first, second = (card_typed_at_stripe(both, stripe) for _ in range(2))
@@ -112,7 +112,7 @@ def test_one_psp_that_is_away_keeps_no_guest_of_the_other_waiting(
     assert both.stored_card().provider == FAKE
 
 
-def test_a_link_account_is_discarded_and_the_link_leads_to_a_page_that_takes_a_card(
+def test_a_link_account_gives_way_to_a_page_that_takes_a_card(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
     session = both.add_card(center_id=OTHER_CENTER_ID)

@@ -138,7 +138,7 @@ def test_no_secret_is_in_the_log_or_in_the_list_of_processes(serving: Serving) -
 
 
 # Shows S18.
-def test_the_log_tells_the_life_of_a_session_without_its_token_and_the_guest(
+def test_the_log_tells_the_life_of_a_session_without_its_token_or_guest(
     serving: Serving,
 ) -> None:
     address = {"address": "17 Canary Wharf", "city": "Seattle", "zipcode": "98101"}
@@ -381,7 +381,7 @@ sys.exit(f"open: {wrong}" if wrong else 0)
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "postgresql"])
-def test_an_import_reads_no_setting_and_nothing_is_open_over_a_fork(
+def test_an_import_leaves_nothing_open_over_a_fork(
     tmp_path: Path, storage: str, request: pytest.FixtureRequest
 ) -> None:
     with ExitStack() as stack:

@@ -118,7 +118,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
 
 
 class TestStart:
-    def test_a_page_has_a_reference_a_web_address_and_a_guest(self, session: Session) -> None:
+    def test_no_part_of_a_page_is_empty(self, session: Session) -> None:
         assert session.page.reference
         assert session.page.address.startswith(("https://", "http://"))
         assert session.page.guest_reference
@@ -142,7 +142,7 @@ class TestStart:
 
         assert session.adapter.start(session.request).reference == session.page.reference
 
-    def test_every_attempt_and_session_has_a_page_of_its_own(self, session: Session) -> None:
+    def test_no_two_attempts_share_a_page(self, session: Session) -> None:
         pages = [each.page for each in (session, session.next_attempt(), session.another())]
 
         assert len({page.reference for page in pages}) == 3
@@ -232,7 +232,7 @@ class TestPage:
         assert psp.tokens(MAIN) == frozenset()
 
     @pytest.mark.parametrize("name", ["Zoë Null", ""])
-    def test_it_gets_name_email_address_and_language(self, session: Session, name: str) -> None:
+    def test_it_gets_what_is_known_of_the_guest(self, session: Session, name: str) -> None:
         named = session.another(guest_name=name)
         expected = GuestDetails(
             name=name or None, email=named.request.guest_email, language=CONSENT_LANGUAGE
@@ -288,7 +288,7 @@ class TestGuestReference:
             {"guest_name": "", "guest_email": None},
         ],
     )
-    def test_another_guest_has_another_one_and_a_guest_at_another_center_or_without_a_name(
+    def test_another_guest_center_or_lack_of_a_name_has_another_one(
         self, session: Session, changes: Mapping[str, Any]
     ) -> None:
         assert session.another(**changes).page.guest_reference != session.page.guest_reference
@@ -489,7 +489,7 @@ class TestCard:
 
 @needs(Ability.STAND_IN, Ability.COUNTS_REFUSALS)
 class TestRefusedCards:
-    def test_are_told_at_once_and_with_the_card_that_follows(self, session: Session) -> None:
+    def test_are_told_in_every_outcome_that_follows(self, session: Session) -> None:
         for _ in range(2):
             session.type_card(GuestCard.REFUSED)
         assert session.outcome().refused_cards == 2
@@ -584,7 +584,7 @@ class TestForgetGuest:
 
 @needs(Ability.STAND_IN, Ability.FORGETS_GUESTS)
 class TestForgottenGuest:
-    def test_is_gone_with_every_card_and_may_be_forgotten_twice(
+    def test_is_gone_with_every_card_however_often_forgotten(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         kept = session.another(guest_id=OTHER_GUEST_ID).collect(GuestCard.ANOTHER_GOOD).card
@@ -620,7 +620,7 @@ class TestForgottenGuest:
 
 @needs(Ability.STAND_IN)
 class TestDiscardedToken:
-    def test_it_alone_is_gone_and_may_be_discarded_twice(self, session: Session) -> None:
+    def test_it_alone_is_gone_however_often_discarded(self, session: Session) -> None:
         kept = session.another().collect(GuestCard.ANOTHER_GOOD).card
         card = session.collect().card
 
@@ -686,7 +686,7 @@ def assert_rejected(adapter: PaymentProvider, deliveries: Iterable[WebhookDelive
 
 class TestWebhook:
     @for_each("kind", lambda facts: facts.telling_events)
-    def test_one_about_a_session_names_it_and_no_guest(
+    def test_one_about_a_session_names_it_without_its_guest(
         self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
         body = session.event(kind)
@@ -832,7 +832,7 @@ class TestSignature:
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     # Shows F34.
-    def test_while_secrets_change_the_old_and_the_new_are_accepted(
+    def test_either_secret_is_accepted_while_they_change(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         adapter = psp.adapter(["a new secret", SECRET])
@@ -1044,7 +1044,7 @@ class TestPspInTrouble:
     @pytest.mark.parametrize(
         "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
     )
-    def test_is_not_called_again_and_again(
+    def test_is_called_a_few_times_at_most(
         self, psp: PspUnderTest, session: Session, trouble: Trouble, method: Method
     ) -> None:
         act, before = session.prepare(method), psp.count_calls()
@@ -1261,9 +1261,7 @@ class TestMerchantAccountWithoutKeys:
 class TestIdentity:
     """None is fine: not every PSP identifies the merchant of a key."""
 
-    def test_it_is_always_the_same_for_a_merchant_and_another_for_any_other(
-        self, psp: PspUnderTest, adapter: PaymentProvider
-    ) -> None:
+    def test_it_stands_for_one_merchant(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
         main, other = (adapter.identity(account) for account in (MAIN, OTHER))
         psp.clock.advance(MINUTE)
 
@@ -1290,7 +1288,7 @@ class TestIdentity:
 
 
 class TestPlugin:
-    def test_it_has_a_name_that_settings_and_addresses_can_hold(self, psp: PspUnderTest) -> None:
+    def test_its_name_is_a_word_in_lower_case(self, psp: PspUnderTest) -> None:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
     def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
@@ -1317,7 +1315,7 @@ class TestSettings:
             assert is_address(value) or value not in f"{settings!r} {settings}"
 
     @needs(Ability.SIGNED_WEBHOOKS)
-    def test_an_adapter_made_from_them_accepts_each_secret_and_nothing_shorter(
+    def test_an_adapter_made_from_them_accepts_whole_secrets_only(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         def accepts(secret: str, given: Mapping[str, str]) -> bool:

@@ -184,7 +184,7 @@ class TestAddresses:
             ("fe80::1%lo", "fe80::/10", False),
         ],
     )
-    def test_ipv4_in_ipv6_counts_as_ipv4_and_a_zone_is_refused(
+    def test_an_ipv6_address_is_judged_by_what_it_leads_to(
         self, attempts: list[str], address: str, network: str, *, is_allowed: bool
     ) -> None:
         info = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (address, 443, 0, 0))
@@ -315,7 +315,7 @@ class TestResponse:
         ],
         ids=["nothing", "SSH", "no status", "interim", "endless head", "bytes"],
     )
-    def test_what_is_none_is_named_in_a_few_words_and_not_quoted(
+    def test_what_is_none_is_named_without_a_quotation(
         self, receiver: ListeningServer, written: bytes, reason: str
     ) -> None:
         def act(handler: Handler) -> None:
@@ -335,7 +335,7 @@ class TestResponse:
     @pytest.mark.parametrize(
         ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
     )
-    def test_answers_a_request_for_the_path_and_query_of_the_endpoint(
+    def test_answers_a_request_for_the_whole_address_of_the_endpoint(
         self, receiver: ListeningServer, rest: str, target: str
     ) -> None:
         assert send(receiver.url + rest) == 200
@@ -394,7 +394,7 @@ class TestConnection:
 
 
 class TestTls:
-    def test_the_certificate_is_trusted_and_of_the_host(self, authority: trustme.CA) -> None:
+    def test_a_trusted_certificate_of_the_host_is_accepted(self, authority: trustme.CA) -> None:
         with receiving(authority, NAME) as (url, asked_for):
             assert send(url, tls=trusting(authority), look_up=finding("127.0.0.1")) == 200
 

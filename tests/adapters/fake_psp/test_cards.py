@@ -101,7 +101,7 @@ def test_a_billing_address_counts_only_when_it_is_verified() -> None:
     assert read(avs=False, address="", zipcode="\x00", country_code="XX").number == GOOD
 
 
-def test_city_and_state_may_be_left_out() -> None:
+def test_an_address_needs_no_city_or_state() -> None:
     assert read(avs=True, city="", state="").zipcode == "98101"
 
 

@@ -66,7 +66,7 @@ def is_way_back_shown(result: Result, uri: str = CANCEL_URI) -> bool:
 # The form.
 
 
-def test_the_form_names_the_center_and_masks_the_guest(browser: Browser, reference: str) -> None:
+def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference: str) -> None:
     shown = browser.open(reference)
     assert shown.status_code == 200
     assert "<h1>Harbor Spa</h1>" in shown.text
@@ -176,7 +176,9 @@ def test_a_wrong_postal_code_is_corrected_on_the_page(browser: Browser, verified
     assert browser.pay(verified, **ADDRESS).status_code == 303
 
 
-def test_a_challenge_is_shown_and_confirmed(psp: FakePsp, browser: Browser, reference: str) -> None:
+def test_a_challenge_is_confirmed_on_a_page_of_its_own(
+    psp: FakePsp, browser: Browser, reference: str
+) -> None:
     early = browser.open(reference, challenge=True)
     assert early.headers["location"] == f"/fake-psp/pages/{reference}"
     sent = browser.pay(reference, CHALLENGE)
@@ -208,7 +210,7 @@ def test_a_failed_challenge_leads_back_to_the_form_with_a_message(
 # Wrong input.
 
 
-def test_every_wrong_field_is_named_beside_it_and_in_the_summary(
+def test_a_summary_links_to_every_wrong_field(
     psp: FakePsp, browser: Browser, verified: str
 ) -> None:
     sent = browser.pay(verified, "4242424242424241", expiry="10/26", cvc="12")
@@ -230,7 +232,7 @@ def test_every_wrong_field_is_named_beside_it_and_in_the_summary(
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_what_was_typed_is_kept_but_for_number_and_cvc(
+def test_all_that_was_typed_but_number_or_cvc_is_kept(
     browser: Browser, verified: str, cvc: str
 ) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}

@@ -122,7 +122,7 @@ def test_reading_leaves_no_transaction_open(psp: FakePsp) -> None:
     assert not psp._database._connection().conn.in_transaction
 
 
-def test_pages_and_keys_outlive_the_process(
+def test_all_that_it_keeps_outlives_the_process(
     psp: FakePsp, database: Path, clock: SettableClock
 ) -> None:
     page = psp.try_card(psp.start_page(hosted_page_request()).reference, card_entry())

@@ -154,7 +154,7 @@ def test_a_rejected_event_is_sent_again_signed_anew(
 
 
 # Shows F31.
-def test_retries_come_less_and_less_often(
+def test_retries_come_ever_less_often(
     psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
 ) -> None:
     receiver.statuses = [500] * 1000
@@ -263,7 +263,7 @@ def test_a_file_that_cannot_be_used_is_in_the_log_once_with_its_name(
     assert line["cause"] == "/srv/cards-fake-psp.db: disk I/O error"
 
 
-def test_a_stopped_sender_can_be_started_again_and_sends_what_was_left(
+def test_a_sender_that_is_started_again_sends_what_was_left(
     psp: FakePsp, sender: WebhookSender, receiver: Receiver, clock: SettableClock
 ) -> None:
     sender.start()

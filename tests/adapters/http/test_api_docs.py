@@ -16,7 +16,7 @@ def client(installation: Installation) -> testing.TestClient:
 PACKAGE_FILES = ("__init__.py", "redoc.js", "scalar.js", "templates.py", "url.json")
 
 
-def test_the_page_may_load_and_call_nothing_but_this_service(client: testing.TestClient) -> None:
+def test_the_page_reaches_nothing_but_this_service(client: testing.TestClient) -> None:
     page = client.simulate_get("/docs")
 
     assert page.status_code == 200

@@ -61,7 +61,7 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
 
 
 # Shows I6, S3.
-def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
+def test_no_token_is_kept_beyond_its_beginning(api: Api) -> None:
     api.get(ACCOUNTS)
     for file in api.installation.database.parent.iterdir():
         assert api.token[12:].encode() not in file.read_bytes()
@@ -70,7 +70,7 @@ def test_of_a_token_only_its_hash_and_beginning_are_kept(api: Api) -> None:
 
 
 # Shows S3.
-def test_the_log_says_why_a_token_was_refused_and_shows_its_prefix_only(
+def test_the_log_says_by_its_prefix_why_a_token_was_refused(
     installation: Installation,
 ) -> None:
     container, client = installation.container, installation.client()
@@ -102,7 +102,7 @@ def test_the_log_says_why_a_token_was_refused_and_shows_its_prefix_only(
         assert secret not in repr(lines)
 
 
-def test_a_refused_token_is_logged_once_a_minute_for_each_prefix_and_reason() -> None:
+def test_a_refused_token_is_logged_once_a_minute_for_each_reason() -> None:
     seconds = [0.0]
     refusals = RefusalLog(lambda: seconds[0])
     with capture_logs() as lines:

@@ -93,7 +93,7 @@ def test_the_consent_to_a_card_is_read_until_its_removal(api: Api) -> None:
     assert refused(api.get(path)) == (404, "Payment account not found")
 
 
-def test_a_card_is_removed_here_and_at_the_psp(api: Api) -> None:
+def test_a_removed_card_is_gone_at_the_psp_too(api: Api) -> None:
     account = api.installation.stored_card(GOOD_CARD)
     kept = api.installation.stored_card(OTHER_GOOD_CARD)
     path = f"{ACCOUNTS}/{account.account_id}"

@@ -85,7 +85,7 @@ def test_both_legs_send_the_browser_to_the_stored_address_byte_for_byte(api: Api
 
 
 # Shows S8.
-def test_coming_back_stores_the_card_and_shows_nothing_of_it(api: Api) -> None:
+def test_coming_back_stores_the_card_without_a_trace_in_the_address(api: Api) -> None:
     session = api.installation.opened_session()
     api.installation.type_card(session)
 
@@ -282,7 +282,7 @@ def test_a_page_shows_the_guest_only_to_callers_who_may_read_the_guest(
         assert (told in text) is is_shown
 
 
-def test_a_button_needs_no_center_and_no_storage_for_its_name(api: Api) -> None:
+def test_a_button_is_shown_without_the_name_of_the_center(api: Api) -> None:
     api.installation.configure(link_minutes=43_200)
     session = api.installation.add_card(link_minutes=43_200)
     api.installation.clock.advance(timedelta(hours=25))
@@ -342,7 +342,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
 
 
 # Shows S9.
-def test_every_page_is_shut_to_scripts_frames_and_caches(refusing: Api) -> None:
+def test_every_page_keeps_scripts_frames_caches_out(refusing: Api) -> None:
     result = refusing.browse("/hosted-payments", "token_id=x")
 
     policy = result.headers["content-security-policy"]

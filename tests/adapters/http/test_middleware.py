@@ -72,7 +72,7 @@ def test_what_is_no_id_or_must_not_be_logged_is_replaced(api: Api, sent: str) ->
     assert [line["request_id"] for line in lines] == [given]
 
 
-def test_every_response_and_every_line_has_the_id_of_its_request(api: Api) -> None:
+def test_every_trace_of_a_request_has_its_id(api: Api) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError
 

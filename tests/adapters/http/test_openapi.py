@@ -28,7 +28,7 @@ def test_the_document_is_served(api: Api) -> None:
     assert api.get("/openapi.json").json == json.loads(json.dumps(DOCUMENT))
 
 
-def test_every_route_and_method_is_described(installation: Installation) -> None:
+def test_every_method_of_a_route_is_described(installation: Installation) -> None:
     routes = {
         (route.path, method.method.lower())
         for route in falcon_inspect.inspect_routes(installation.container.app())
@@ -101,7 +101,7 @@ TYPES: Final = {
 """Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
 
 
-def test_types_codes_and_messages_do_not_change() -> None:
+def test_refusals_do_not_change() -> None:
     every = [
         (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)
@@ -124,14 +124,14 @@ def test_a_refusal_names_the_types_that_it_can_have() -> None:
     assert named == TYPES.keys() - {"method_not_allowed"}
 
 
-def test_an_error_object_has_exactly_code_and_message() -> None:
+def test_an_error_object_allows_no_other_field() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     for name, fields in (("ErrorObject", {"code", "message"}), ("Refused", {"success", "error"})):
         assert schemas[name]["properties"].keys() == set(schemas[name]["required"]) == fields
         assert schemas[name]["additionalProperties"] is False
 
 
-def test_an_operation_names_its_permissions_and_its_token() -> None:
+def test_an_operation_says_what_its_caller_needs() -> None:
     operation = DOCUMENT["paths"]["/api/v1/guests/{guest_id}/accounts"]["get"]
 
     assert operation["description"].endswith("Needs `guests:view`, `guests:add` or `guests:edit`.")
@@ -168,7 +168,7 @@ def example_requests() -> Iterator[tuple[str, str, str, object]]:
                     yield method.upper(), path.format(**values), urlencode(query), body
 
 
-def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_none_of_its_records(
+def test_every_example_of_a_request_works_beside_the_records_of_the_demo(
     installation: Installation,
 ) -> None:
     store_sample(installation.storage)
@@ -195,7 +195,7 @@ def test_every_example_of_a_request_succeeds_in_the_demo_and_changes_none_of_its
     installation.reconcile_until_idle()
 
 
-def test_only_what_a_browser_or_a_psp_sends_and_an_erasure_have_no_example() -> None:
+def test_nothing_that_clients_may_try_lacks_an_example() -> None:
     without = {
         parameter["name"]
         for operations in DOCUMENT["paths"].values()

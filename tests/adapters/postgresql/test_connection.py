@@ -208,7 +208,7 @@ class TestOutage:
         add_session(storage)
 
     @pytest.mark.parametrize("use", USES.values(), ids=USES)
-    def test_a_server_that_is_away_and_a_database_that_does_not_exist_are_unavailable(
+    def test_an_address_that_leads_nowhere_is_unavailable(
         self,
         url: str,
         use: Callable[[PostgresqlStorage], object],
@@ -257,7 +257,7 @@ class TestOutage:
         wait_until(lambda: is_back(relayed))
 
     # Shows F18.
-    def test_while_it_is_away_one_thread_waits_and_the_others_fail_at_once(
+    def test_one_thread_alone_waits_while_it_is_away(
         self, relay: Relay, relayed: PostgresqlStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
@@ -443,9 +443,7 @@ class TestReasons:
 
         assert self.logged(relayed) == ("database_away", "the server does not respond")
 
-    def test_a_server_that_is_stopped_and_one_that_is_stopped_again(
-        self, server: PostgresqlServer
-    ) -> None:
+    def test_a_server_is_away_each_time_that_it_is_stopped(self, server: PostgresqlServer) -> None:
         with closing(PostgresqlStorage(server.url)) as storage:
             for _ in range(2):
                 assert is_usable(storage)

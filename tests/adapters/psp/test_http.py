@@ -273,7 +273,7 @@ def test_requests_go_below_the_base_with_its_headers(psp: ListeningServer) -> No
     assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
 
 
-def test_a_key_that_cannot_be_sent_is_an_outage_and_is_not_shown(psp: ListeningServer) -> None:
+def test_a_key_that_cannot_be_sent_is_an_outage_that_does_not_show_it(psp: ListeningServer) -> None:
     headers = {"Authorization": "Bearer a secret\n"}
     with (
         HttpClient(psp.url, headers=headers, retry_policy=CALM) as client,
@@ -367,7 +367,7 @@ class TestJsonApi:
     @pytest.mark.parametrize(
         "body", [b"", b'{"id": 1}', b'{"id": "zoe@guests.example', b"[" * 99999]
     )
-    def test_what_cannot_be_understood_is_an_outage_and_is_not_repeated(
+    def test_what_cannot_be_understood_is_an_outage_that_does_not_repeat_it(
         self, psp: ListeningServer, body: bytes
     ) -> None:
         psp.acts = [responding(200, body)]
@@ -406,7 +406,7 @@ class TestJsonApi:
         assert isinstance(failure, ProviderUnavailable)
         assert failure.retry_after == timedelta(seconds=7)
 
-    def test_reports_the_error_code_and_the_request_id(self, psp: ListeningServer) -> None:
+    def test_reports_how_the_api_names_the_failure(self, psp: ListeningServer) -> None:
         psp.acts = [responding(422, AN_ERROR, X_Request_Id="req_1")]
 
         details = failure_of(psp, "error", "code").details

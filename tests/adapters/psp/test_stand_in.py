@@ -63,9 +63,7 @@ def ask(
         return response.status, response.read(), response.headers
 
 
-def test_a_request_and_its_response_arrive_complete(
-    server: StandInServer, counter: Counter
-) -> None:
+def test_every_part_of_an_exchange_arrives(server: StandInServer, counter: Counter) -> None:
     status, body, headers = ask(f"{server.url}/v1/pages?a=1&b", "PUT", b"\x00\xff")
 
     assert (status, body) == (201, b'{\n  "count": 1\n}')
@@ -76,7 +74,7 @@ def test_a_request_and_its_response_arrive_complete(
     assert request.headers["content-length"] == "2"
 
 
-def test_only_calls_of_the_adapter_are_recorded_and_meet_trouble(server: StandInServer) -> None:
+def test_a_request_of_a_browser_is_no_call(server: StandInServer) -> None:
     server.have(respond_with(Response(503)))
 
     assert ask(f"{server.url}/v1/pages")[0] == 503
@@ -84,7 +82,7 @@ def test_only_calls_of_the_adapter_are_recorded_and_meet_trouble(server: StandIn
     assert server.calls == ["POST /v1/pages"]
 
 
-def test_trouble_begins_at_the_given_call_and_ends_after_the_given_times(
+def test_trouble_meets_the_given_calls_only(
     server: StandInServer,
 ) -> None:
     server.have(respond_with(Response(429)), "^POST ", from_call=2, times=1)
@@ -126,7 +124,7 @@ def test_a_held_call_gets_no_response(server: StandInServer, counter: Counter) -
     assert counter.count == 0
 
 
-def test_a_response_that_drips_is_complete_and_sent_in_pieces(server: StandInServer) -> None:
+def test_a_response_that_drips_is_sent_whole_in_pieces(server: StandInServer) -> None:
     server.have(drip(0.05))
     sent: list[bytes] = []
 

@@ -80,7 +80,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.parametrize("wrong_key", [ANOTHER_ACCOUNT, LIVE_MODE, SILENT])
-def test_f50_work_waits_for_the_right_keys_and_nothing_is_lost(
+def test_f50_work_waits_for_the_right_keys_without_loss(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as first:

@@ -187,7 +187,9 @@ class TestCircuitBreaker:
 
 
 class TestOutages:
-    def test_an_outage_is_logged_once_and_so_is_its_end(self, installation: Installation) -> None:
+    def test_an_outage_has_a_line_at_its_start_or_end_only(
+        self, installation: Installation
+    ) -> None:
         sessions = [installation.opened_session() for _ in range(2)]
         with capture_logs() as lines:
             installation.provider.have(Trouble.AFTER_IT_ACTED)
@@ -206,7 +208,7 @@ class TestOutages:
             assert (line["provider"], line["merchant_account"]) == AT_FAKE
             assert line["operation"] == "outcome"
 
-    def test_each_merchant_account_and_operation_has_its_own_state(self) -> None:
+    def test_each_operation_of_a_merchant_account_has_its_own_state(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             for account in (AT_FAKE, AT_HARBOR):
@@ -269,7 +271,7 @@ def test_a_card_of_another_guest_is_not_believed(installation: Installation) -> 
     assert installation.accounts() == ()
 
 
-def test_a_code_that_is_no_word_is_left_out_and_the_refused_card_counts(
+def test_a_refused_card_counts_without_a_code_that_is_no_word(
     installation: Installation,
 ) -> None:
     session = installation.session_with_card(DECLINED_CARD)

@@ -216,7 +216,7 @@ class TestCustomer:
         assert only_customer(server)["id"] == first.guest_reference
         assert first.guest_reference == second.guest_reference == third.guest_reference
 
-    def test_without_name_and_email_address_those_on_file_stay(
+    def test_details_on_file_outlast_a_page_without_any(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
         reference = provider.start(REQUEST).guest_reference
@@ -286,7 +286,7 @@ class TestOutcome:
         (line,) = lines
         assert (line["event"], line["account"]) == ("stripe_collected_no_card", MAIN)
 
-    def test_a_bank_account_is_no_card_and_can_be_discarded(
+    def test_a_bank_account_is_discarded_as_no_card(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
         page = provider.start(REQUEST)
@@ -490,7 +490,7 @@ class TestFaults:
         assert raised.value.retry_after == retry_after
 
     # Shows F24.
-    def test_f24_a_page_that_stripe_closed_early_is_closed_and_followed_by_another(
+    def test_f24_a_page_that_stripe_closed_early_is_followed_by_another(
         self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
         page = provider.start(REQUEST)

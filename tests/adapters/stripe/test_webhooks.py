@@ -129,7 +129,7 @@ def test_a_malformed_event_is_not_quoted() -> None:
 
 
 # Shows F33.
-def test_live_and_test_mode_are_kept_apart() -> None:
+def test_the_mode_of_an_event_must_be_that_of_the_keys() -> None:
     live_keys = StripeKeys(secret_key="sk_live_main", webhook_secrets=(TEST_SECRET,))
     live = StripeProvider({MAIN: live_keys}, clock=SettableClock())
 

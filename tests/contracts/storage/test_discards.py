@@ -45,7 +45,7 @@ def test_a_removed_discard_is_not_brought_back_by_an_update(storage: Storage) ->
 
 
 # Shows I7.
-def test_a_token_is_never_both_stored_and_discarded(storage: Storage) -> None:
+def test_a_token_is_either_stored_or_discarded(storage: Storage) -> None:
     def discard(unit: WriteUnit, number: int) -> bool:
         token = CardToken(f"token-{number}")
         if unit.accounts.is_held(PROVIDER, MERCHANT_ACCOUNT, token):

@@ -17,7 +17,7 @@ OLD = BEFORE - timedelta(seconds=1)
 ENDED = a_session(status=SessionStatus.EXPIRED, ended_at=OLD, due_at=None)
 
 
-def test_an_old_session_goes_with_evidence_and_refused_cards(storage: Storage) -> None:
+def test_an_old_session_goes_with_all_that_hangs_on_it(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.sessions.add(ENDED)
         unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)

@@ -32,7 +32,7 @@ def test_workers_are_seen_in_the_order_of_their_first_heartbeats(storage: Storag
         assert abs(now() - each.since) < MINUTE
 
 
-def test_a_heartbeat_ends_the_age_of_the_last_one_and_not_the_time_of_the_first(
+def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(
     storage: Storage,
 ) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
@@ -65,7 +65,7 @@ def test_only_a_running_worker_is_lost_and_a_heartbeat_brings_it_back(storage: S
         assert unit.workers.lose(running.worker_id)
 
 
-def test_a_worker_is_forgotten_and_no_other(storage: Storage) -> None:
+def test_no_other_worker_is_forgotten_with_one(storage: Storage) -> None:
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     for _ in range(2):
         with committed(storage) as unit:

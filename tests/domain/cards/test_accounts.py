@@ -13,7 +13,7 @@ from tests.builders import CENTER_ID, PROVIDER, a_guest, an_account
 from tests.installation import Installation
 
 
-def test_an_account_is_read_by_its_guest_and_id(installation: Installation) -> None:
+def test_an_account_is_read_by_its_id(installation: Installation) -> None:
     account = installation.stored_card()
 
     found = installation.use_cases.read_account(

@@ -52,7 +52,7 @@ def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
         assert (consent.account_id, consent.token_id) == (first.account_id, token_id)
 
 
-def test_a_text_that_is_not_kept_any_more_leaves_version_and_time(
+def test_a_consent_outlives_its_text(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

@@ -73,7 +73,7 @@ def files_that_hold(folder: Path, *texts: str) -> list[str]:
     )
 
 
-def test_the_card_is_removed_and_discarded(installation: Installation) -> None:
+def test_the_card_is_removed_with_its_token(installation: Installation) -> None:
     account = installation.stored_card(GOOD_CARD)
     erase(installation)
 
@@ -84,7 +84,7 @@ def test_the_card_is_removed_and_discarded(installation: Installation) -> None:
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_an_open_session_ends_and_its_page_is_closed(installation: Installation) -> None:
+def test_an_open_session_ends_with_its_page(installation: Installation) -> None:
     session = installation.opened_session(billing_info=BILLING)
     page = installation.page_reference(session)
     erase(installation)
@@ -267,7 +267,7 @@ def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_pa
     assert files_that_hold(tmp_path, *texts) == []
 
 
-def test_references_and_tokens_go_once_the_psp_has_confirmed(
+def test_references_go_once_the_psp_has_confirmed(
     installation: Installation, tmp_path: Path
 ) -> None:
     account = installation.stored_card(GOOD_CARD)

@@ -172,7 +172,7 @@ class TestWhatIsTold:
 
         assert receiver.types == ["session.expired"]
 
-    def test_a_declined_card_and_a_second_look_are_no_events(
+    def test_a_declined_card_is_no_event_however_often_it_is_seen(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         session = installation.session_with_card(DECLINED_CARD)
@@ -182,7 +182,7 @@ class TestWhatIsTold:
 
         assert receiver.received == []
 
-    def test_only_the_types_and_centers_that_the_endpoint_takes(
+    def test_only_what_the_endpoint_takes(
         self, installation: Installation, receiver: EventReceiver
     ) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -316,7 +316,7 @@ class TestDelivery:
         assert len(receiver.received) == 1
         assert installation.reconcile().is_idle
 
-    def test_ends_for_an_endpoint_that_is_gone_and_leaves_its_new_secret(
+    def test_ends_for_an_endpoint_that_is_gone_without_undoing_its_new_secret(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         receiver.status = 410
@@ -441,7 +441,7 @@ class TestExpiry:
         ]
         return [each.reason for each in reversed(of_expiry)]
 
-    def test_is_told_thirty_and_seven_days_before_the_last_day_once_each(
+    def test_is_told_once_at_thirty_days_once_at_seven(
         self, installation: Installation, account: Account
     ) -> None:
         assert self.noticed(installation, datetime(2031, 8, 30, 23, 59, tzinfo=UTC)) == []
@@ -541,7 +541,7 @@ class TestEndpoints:
         assert public.event_endpoints() == ()
         public.close()
 
-    def test_are_added_once_and_again_after_their_removal(
+    def test_are_added_again_after_their_removal_only(
         self, installation: Installation, endpoint: EventEndpoint
     ) -> None:
         with pytest.raises(InvalidField):
@@ -563,7 +563,7 @@ class TestEndpoints:
         assert receiver.types == ["account.stored"]
 
     # Shows F46.
-    def test_that_cannot_be_read_are_tried_again_and_stop_neither_a_card_nor_others(
+    def test_that_cannot_be_read_wait_without_stopping_others(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         unreadable = added(installation, "https://other.example").endpoint_id

@@ -33,7 +33,7 @@ def read(installation: Installation, guest_id: str = OTHER_GUEST_ID) -> Guest:
     return installation.use_cases.read_guest(installation.a_caller(VIEW), guest_id=guest_id)
 
 
-def test_a_guest_is_created_read_and_changed(installation: Installation) -> None:
+def test_a_guest_is_read_as_last_put(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         read(installation)
 

@@ -43,7 +43,7 @@ NO_TEXT = ("", "\x00", "a\nb", "x" * 256, "é")
 NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 
 
-def test_a_sound_page_and_its_outcomes_are_credible() -> None:
+def test_outcomes_of_a_sound_page_are_credible() -> None:
     assert is_credible_page(PAGE)
     assert is_credible(COLLECTED, PAGE)
     assert is_credible(PageClosed(), PAGE)
@@ -117,7 +117,7 @@ def test_a_refusal_code_is_a_word(code: str | None) -> None:
         *("4242424242424242", "no:4242-4242-4242-4242"),
     ],
 )
-def test_a_refusal_code_that_is_none_is_left_out_and_the_rest_counts(code: Any) -> None:
+def test_an_outcome_counts_without_a_refusal_code_that_is_none(code: Any) -> None:
     assert without_false_code(replace(COLLECTED, refused_cards=2, refusal_code=code)) == replace(
         COLLECTED, refused_cards=2
     )

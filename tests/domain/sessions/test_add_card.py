@@ -275,7 +275,9 @@ def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
 
 
 # Shows F1.
-def test_the_same_key_and_request_give_the_same_session(installation: Installation) -> None:
+def test_a_repeated_request_under_its_key_gives_the_same_session(
+    installation: Installation,
+) -> None:
     asked: dict[str, Any] = {
         "redirect_uri": "https://shop.example/all",
         "source": 5,

@@ -46,7 +46,7 @@ def times(installation: Installation, session: CardSession) -> tuple[datetime | 
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_the_first_opening_and_the_first_return_have_a_time(
+def test_the_time_of_a_step_is_that_of_the_first(
     installation: Installation, leave: Callable[[Installation, CardSession], str]
 ) -> None:
     session = installation.add_card()

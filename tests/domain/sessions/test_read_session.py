@@ -18,7 +18,7 @@ from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.installation import Installation
 
 
-def test_a_session_is_read_by_its_guest_and_token(installation: Installation) -> None:
+def test_a_session_is_read_by_its_token(installation: Installation) -> None:
     session = installation.add_card()
 
     assert (

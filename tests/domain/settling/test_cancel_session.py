@@ -240,7 +240,7 @@ def test_another_session_of_the_guest_goes_on(installation: Installation) -> Non
     assert installation.session(other.token_id).status is SessionStatus.COMPLETED
 
 
-def test_cancelling_needs_the_permission_to_add_cards_and_the_center(
+def test_cancelling_needs_a_caller_who_may_add_cards_there(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -99,7 +99,7 @@ def test_settling_again_changes_nothing(installation: Installation) -> None:
     assert len(installation.provider.calls) == asked
 
 
-def test_a_session_fails_with_code_message_and_type_of_any_refusal() -> None:
+def test_a_session_may_fail_by_any_refusal() -> None:
     failed = a_session().failed(RedirectUriInvalid(), NOW)
 
     assert failed.failure == failure_of(RedirectUriInvalid())
@@ -268,7 +268,7 @@ def test_a_refused_card_that_turns_up_after_expiry_leaves_it_expired(
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_psp_that_does_not_answer_is_asked_less_and_less_often(
+def test_a_psp_that_does_not_answer_is_asked_ever_less_often(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -155,7 +155,7 @@ def test_a_psp_that_is_silent_for_a_day_is_told_of(installation: Installation) -
     assert silent[-1] == 1
 
 
-def test_every_session_and_discard_of_a_round_is_counted(installation: Installation) -> None:
+def test_all_work_of_a_round_is_counted(installation: Installation) -> None:
     for number in (GOOD_CARD, OTHER_GOOD_CARD):
         installation.removed_card(number)
         installation.opened_session()
@@ -234,7 +234,7 @@ def test_a_discard_that_stumbles_stops_nothing_else(installation: Installation) 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_a_round_takes_up_a_hundred_sessions_and_discards_at_most(
+def test_a_round_takes_up_a_hundred_sessions_at_most(
     installation: Installation,
 ) -> None:
     for _ in range(101):

@@ -115,7 +115,7 @@ def test_a_ttl_of_another_form_is_refused(cardonfile: CommandLine, ttl: str) -> 
         ("--center", GUEST_ID, f"there is no center {GUEST_ID}"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named_and_nothing_is_issued(
+def test_no_token_is_issued_with_an_option_that_cannot_be_used(
     cardonfile: CommandLine, option: str, value: str, sentence: str
 ) -> None:
     assert cardonfile.refuses(*ISSUE, option, value) == sentence
@@ -184,7 +184,7 @@ def test_a_prefix_that_does_not_name_one_token_is_refused(
         (999, ""),
     ],
 )
-def test_a_token_is_revoked_by_any_beginning_and_told_what_was_compared(
+def test_a_token_is_revoked_by_any_beginning_of_it(
     cardonfile: CommandLine, length: int, note: str
 ) -> None:
     arguments = ("token", "issue", "--caller", "web-store", "--permission", "guests:add")

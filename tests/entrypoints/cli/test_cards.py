@@ -110,7 +110,7 @@ def test_an_id_that_leads_nowhere_is_refused(
     assert cardonfile.refuses("card", "list", option, value) == sentence
 
 
-def test_a_card_is_removed_as_by_the_api_and_the_audit_trail_names_the_user(
+def test_a_card_is_removed_as_by_the_api_in_the_name_of_the_user(
     cardonfile: CommandLine,
 ) -> None:
     account, left = an_account(1, is_default=True), an_account(2)

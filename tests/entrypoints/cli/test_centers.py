@@ -56,7 +56,7 @@ class TestConfigurePayments:
             link_minutes=43_200,
         )
 
-    def test_what_is_not_named_stays_and_each_setting_is_shown_as_it_was_and_is(
+    def test_each_setting_that_changes_is_shown_beside_those_that_stay(
         self, with_center: CommandLine
     ) -> None:
         command = ("configure-payments", CENTER_ID)
@@ -161,7 +161,7 @@ class TestConfigurePayments:
         ],
         ids=str,
     )
-    def test_an_option_that_cannot_be_used_is_named_and_nothing_changes(
+    def test_an_option_that_cannot_be_used_changes_nothing(
         self, with_center: CommandLine, options: tuple[str, ...], expected: str
     ) -> None:
         complaint = with_center.refuses(

@@ -27,9 +27,7 @@ EVERY_COMMAND_BUT_MIGRATE_AND_DEMO = [
 
 
 class TestDatabase:
-    def test_migrate_makes_it_and_a_second_time_changes_nothing(
-        self, unmigrated: CommandLine
-    ) -> None:
+    def test_migrate_makes_it_once(self, unmigrated: CommandLine) -> None:
         assert unmigrated.succeeds("migrate").startswith("applied m001_")
         assert unmigrated.succeeds("migrate") == "the database is up to date\n"
         unmigrated.succeeds("token", "list")

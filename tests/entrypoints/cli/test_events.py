@@ -39,7 +39,7 @@ def row(cardonfile: CommandLine, *command: str) -> list[str]:
     return only.split()
 
 
-def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
+def test_an_endpoint_of_another_release_hides_no_other(
     cardonfile: CommandLine,
 ) -> None:
     for host in ("a", "b"):
@@ -60,7 +60,7 @@ def test_an_endpoint_of_another_release_is_named_and_hides_no_other(
 
 
 # Shows S25.
-def test_an_endpoint_is_added_told_listed_and_removed(cardonfile: CommandLine) -> None:
+def test_an_endpoint_is_told_from_its_addition_to_its_removal(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run(
             "events", "add", receiver.url, "--type", "account.stored", **LOOPBACK

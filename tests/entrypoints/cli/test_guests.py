@@ -99,7 +99,7 @@ def exported(cardonfile: CommandLine) -> Any:  # JSON
     return json.loads(cardonfile.succeeds("guest", "export", GUEST_ID))
 
 
-def test_a_guest_is_shown_with_cards_and_sessions_and_without_a_name(on_file: CommandLine) -> None:
+def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
     lines = [line.split() for line in on_file.succeeds("guest", "show", GUEST_ID).splitlines()]
 
     time = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
@@ -117,7 +117,7 @@ def test_a_guest_is_shown_with_cards_and_sessions_and_without_a_name(on_file: Co
     assert noted(on_file) == []
 
 
-def test_a_name_is_shown_on_request_and_that_is_noted(on_file: CommandLine) -> None:
+def test_a_name_that_is_shown_is_noted(on_file: CommandLine) -> None:
     options = ("guest", "show", GUEST_ID, "--json")
     shown, without = (json.loads(on_file.succeeds(*options, *p)) for p in (["--personal"], []))
 
@@ -125,7 +125,7 @@ def test_a_name_is_shown_on_request_and_that_is_noted(on_file: CommandLine) -> N
     assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
 
 
-def test_an_export_has_everything_about_the_guest_and_nothing_about_others(
+def test_an_export_has_what_is_about_the_guest_alone(
     on_file: CommandLine,
 ) -> None:
     export = exported(on_file)
@@ -154,7 +154,7 @@ def test_nothing_in_an_export_opens_a_link_or_charges_a_card(on_file: CommandLin
     assert [secret for secret in secrets if secret in printed] == []
 
 
-def test_an_export_is_noted_and_the_next_one_says_so(on_file: CommandLine) -> None:
+def test_an_export_is_noted_in_the_next_one(on_file: CommandLine) -> None:
     first, second = exported(on_file), exported(on_file)
 
     assert noted(on_file) == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
@@ -162,7 +162,7 @@ def test_an_export_is_noted_and_the_next_one_says_so(on_file: CommandLine) -> No
     assert second["audit_entries"][0]["action"] == Action.GUEST_EXPORTED
 
 
-def test_an_export_has_what_was_done_to_the_cards_and_sessions_of_the_guest(
+def test_an_export_has_what_was_done_to_anything_of_the_guest(
     on_file: CommandLine,
 ) -> None:
     abouts = [an_account(1).account_id, TOKEN_ID[:8]]
@@ -193,7 +193,7 @@ def test_a_guest_of_whom_nothing_is_on_file_is_refused(
     assert noted(on_file) == []
 
 
-def test_a_guest_of_whom_only_cards_are_left_is_shown_and_exported(cardonfile: CommandLine) -> None:
+def test_a_guest_of_whom_only_cards_are_left_is_found(cardonfile: CommandLine) -> None:
     with cardonfile.storage.write() as unit:
         unit.accounts.add(an_account(1))
         unit.commit()
@@ -210,9 +210,7 @@ class TestErase:
         cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(file)
         return file
 
-    def test_a_guest_is_erased_and_named_in_the_file(
-        self, on_file: CommandLine, file: Path
-    ) -> None:
+    def test_an_erased_guest_is_named_in_the_file(self, on_file: CommandLine, file: Path) -> None:
         assert on_file.succeeds("guest", "erase", GUEST_ID) == f"erased {GUEST_ID}\n"
 
         assert file.read_text().split()[0] == GUEST_ID
@@ -280,7 +278,7 @@ class TestErase:
         assert result.stderr.startswith("Warning: a backup from before brings the guest back")
         assert on_file.refuses("guest", "erase", "--again") == "CARDONFILE_ERASURES_FILE is not set"
 
-    def test_a_file_that_cannot_be_written_is_named_and_nobody_is_erased(
+    def test_nobody_is_erased_while_the_file_cannot_be_written(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.mkdir()

@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 60
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_reconcile_does_what_is_due_and_counts_it(with_center: CommandLine, level: str) -> None:
+def test_reconcile_counts_what_it_has_done(with_center: CommandLine, level: str) -> None:
     past = a_session().created_at - timedelta(days=3_650)
     with with_center.storage.write() as unit:
         unit.sessions.add(a_session(due_at=past, expires_at=past))

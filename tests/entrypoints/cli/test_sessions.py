@@ -117,7 +117,7 @@ def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None
     assert newest.stderr == "no more than 2 are listed; see --limit\n"
 
 
-def test_a_list_shows_the_beginning_of_a_token_and_why_a_session_failed(
+def test_a_list_shows_why_a_session_failed(
     cardonfile: CommandLine,
 ) -> None:
     failed = some_sessions(cardonfile)[3]

@@ -69,7 +69,7 @@ def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_pat
     assert demo.log.read_text() == ""
 
 
-def test_a_demo_on_another_port_shares_nothing_and_leaves_no_endpoint(tmp_path: Path) -> None:
+def test_a_demo_on_another_port_is_one_of_its_own(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port) as demo:
         type_card(run_printed_curl_line(demo)["hosted_payment_uri"])

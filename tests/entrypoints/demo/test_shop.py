@@ -147,7 +147,7 @@ def let_it_expire(installation: Installation, session: CardSession) -> None:
         (let_it_expire, "has expired", True),
     ],
 )
-def test_the_page_shows_the_result_and_looks_again_while_something_is_to_come(
+def test_the_page_looks_again_while_the_result_is_to_come(
     act: Callable[[Installation, CardSession], None],
     shown: str,
     is_to_come: bool,
@@ -177,7 +177,7 @@ def send_event(
     return shop.simulate_post(EVENTS, body=body, headers={"Host": HEADERS["Host"], **headers})
 
 
-def test_a_verified_event_is_shown_once_and_ends_the_looking(
+def test_a_verified_event_is_all_that_the_page_waits_for(
     shop: TestClient, installation: Installation
 ) -> None:
     session = add_card(shop, installation)
@@ -212,7 +212,7 @@ def test_a_new_guest_is_created_under_an_id_of_the_shops_own(shop: TestClient) -
     assert "Check the name" in press(shop, "/", **{**fields, "email": "eve"}).text
 
 
-def test_a_card_is_listed_and_removed_once(shop: TestClient, installation: Installation) -> None:
+def test_a_listed_card_is_removed_once(shop: TestClient, installation: Installation) -> None:
     account = installation.stored_card()
     assert "Visa ending in 4242" in shop.simulate_get(GUEST).text
 
@@ -242,7 +242,7 @@ def test_a_form_of_another_site_changes_nothing(
     assert len(installation.accounts()) == 1
 
 
-def test_names_are_escaped_and_the_token_stays_on_the_server(
+def test_no_page_shows_a_secret_or_an_unescaped_name(
     shop: TestClient, installation: Installation, token: str
 ) -> None:
     installation.has_guest(a_guest(first_name="<b>Zoe", last_name="& Null</b>"))

@@ -61,7 +61,7 @@ def settled(installation: Installation, sessions: Iterable[CardSession]) -> list
     return [installation.session(session.token_id).is_settled for session in sessions]
 
 
-def test_what_is_due_is_settled_and_what_is_not_kept_is_discarded(
+def test_one_token_is_left_of_a_card_that_was_typed_ten_times(
     installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 10)
@@ -140,7 +140,7 @@ def test_without_work_nothing_is_written(installation: Installation) -> None:
     assert "storage.write" not in calls
 
 
-def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_written(
+def test_one_that_stumbles_stops_no_other_even_without_a_log(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -163,7 +163,7 @@ def test_one_that_stumbles_stops_no_other_and_nor_does_a_log_that_cannot_be_writ
         wait_until(lambda: settled(installation, sessions).count(True) == 4)
 
 
-def test_a_psp_that_is_silent_for_a_day_is_in_the_log_of_the_worker_and_asked_again(
+def test_a_psp_that_is_silent_for_a_day_is_asked_again(
     installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 5)

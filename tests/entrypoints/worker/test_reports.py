@@ -15,7 +15,7 @@ from tests.installation import (
 )
 
 
-def test_work_that_fails_is_in_the_log_once_and_so_is_its_return_a_line_a_minute_at_most() -> None:
+def test_work_that_fails_has_a_line_a_minute_at_most() -> None:
     seconds = [0.0]
     work_log = WorkLog(lambda: seconds[0])
     told: list[tuple[float, str, object]] = []
@@ -41,7 +41,7 @@ def test_work_that_fails_is_in_the_log_once_and_so_is_its_return_a_line_a_minute
     assert lines[0]["cause"] == "/srv/cards.db: disk I/O error"
 
 
-def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() -> None:
+def test_an_endpoint_has_one_line_each_time_it_goes_or_returns() -> None:
     away = Attempt(an_event_delivery().refused("500", NOW), EndpointState.AWAY)
     back = Attempt(an_event_delivery().delivered("200", NOW), EndpointState.TAKES_EVENTS)
     note_attempt = EndpointLog()
@@ -55,7 +55,7 @@ def test_an_endpoint_that_goes_away_is_in_the_log_once_and_so_is_its_return() ->
     ]
 
 
-def test_an_event_that_is_given_up_and_an_endpoint_that_is_disabled_are_in_the_log() -> None:
+def test_the_log_has_the_deliveries_that_an_operator_must_act_on() -> None:
     given_up = Attempt(an_event_delivery().failed_for_good("500", NOW), EndpointState.AWAY)
     gone = Attempt(an_event_delivery().failed_for_good("410", NOW), EndpointState.GONE)
     off = Attempt(an_event_delivery().failed_for_good(ENDPOINT_IS_OFF, NOW), EndpointState.OFF)

@@ -25,7 +25,7 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 
-def test_the_command_tries_an_endpoint_that_takes_no_event_once_and_logs_it(tmp_path: Path) -> None:
+def test_the_command_tries_an_endpoint_that_takes_no_event_once(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
     with EventReceiver() as away, EventReceiver() as taking:
         away.status = 503

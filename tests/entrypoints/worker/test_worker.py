@@ -35,7 +35,7 @@ LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
 
 
-def test_readiness_and_the_log_say_when_no_worker_has_run_for_a_minute(
+def test_readiness_says_when_no_worker_has_run_for_a_minute(
     installation: Installation,
 ) -> None:
     api = Api(installation)
@@ -93,7 +93,7 @@ def test_a_returning_browser_that_finds_no_worker_is_noticed(
     assert "worker_missing" in [line["event"] for line in logs]
 
 
-def test_a_worker_leaves_a_heartbeat_when_it_starts_and_removes_old_idempotency_keys(
+def test_a_worker_does_its_chores_when_it_starts(
     installation: Installation,
 ) -> None:
     installation.add_card(idempotency_key="key")
@@ -286,7 +286,7 @@ def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
         worker.stop()
 
 
-def test_the_worker_tells_of_cards_that_expire_and_forgets_old_deliveries(
+def test_the_worker_does_the_chores_of_events(
     installation: Installation,
 ) -> None:
     container = installation.container
