@@ -17,6 +17,7 @@ import click
 import pytest
 from falcon import inspect as falcon_inspect
 
+from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.openapi import OPERATIONS
 from domain.permissions import Permission
@@ -253,7 +254,11 @@ class TestFakePsp:
         described = section(doc("fake-psp.md"), "Test cards")
 
         assert {
-            (" ".join(re.findall("....", number)), card.brand, card.behaviour)
+            (
+                " ".join(re.findall("....", number)),
+                card.brand,
+                catalog("en").text(f"test_cards.{card.behaviour}"),
+            )
             for number, card in TEST_CARDS.items()
         } <= {tuple(row[:3]) for row in table_rows(described)}
         assert f"`{WRONG_ZIPCODE}`" in described

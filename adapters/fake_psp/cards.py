@@ -16,13 +16,13 @@ from domain.fields import is_clean
 
 
 class Behaviour(StrEnum):
-    """What a test card does, as the page describes it."""
+    """What a test card does; `test_cards` in the catalogs describes it."""
 
-    SUCCEEDS = "Succeeds"
-    DECLINED = "The bank declines it"
-    WRONG_ADDRESS = "Succeeds; if the address is verified, it does not match"
-    CHALLENGE = "Asks for a 3-D Secure challenge"
-    OUT_OF_ORDER = "The payment service is out of order"
+    SUCCEEDS = "succeeds"
+    DECLINED = "declined"
+    WRONG_ADDRESS = "wrong_address"
+    CHALLENGE = "challenge"
+    OUT_OF_ORDER = "out_of_order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +46,11 @@ TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
 WRONG_ZIPCODE: Final = "00000"
 """The postal code that fails address verification with any card."""
 
-MESSAGES: Final[Mapping[str, Mapping[str, str]]] = {
-    "number": {
-        "empty": "Enter your card number.",
-        "form": "A card number has 12 to 19 digits, 0 to 9. Check that none is missing.",
-        "slip": "This card number has a typing slip. Check each digit.",
-    },
-    "expiry": {
-        "empty": "Enter the expiry date as MM / YY, for example 08 / 30.",
-        "form": "Write the expiry date as MM / YY, for example 08 / 30.",
-        "month": "Check the month of the expiry date: it goes from 01 to 12.",
-        "expired": "This card has expired. Use another card.",
-        "far": "Check the year of the expiry date: it is too far ahead.",
-    },
-    "cvc": {
-        "empty": "Enter the security code, the last 3 digits on the back of your card.",
-        "form": "The security code has 3 digits. Look on the back of your card.",
-    },
-    "address": {"empty": "Enter the street and number of your billing address."},
-    "zipcode": {
-        "empty": "Enter the postal code of your billing address.",
-        "form": "Write the postal code with the letters A to Z and the digits 0 to 9.",
-    },
-    "country_code": {
-        "empty": "Choose the country of your billing address.",
-        "unknown": "Choose a country from the list.",
-    },
-}
-"""The messages about each field, for the server and the page's script."""
+NEEDED: Final = ("number", "expiry", "cvc", "address", "zipcode", "country_code")
+"""The fields that may not be empty, which the page's script checks too."""
 
-UNCLEAN: Final = "This field has characters that cannot be used. Type it again."
+UNCLEAN: Final = "unclean"
+"""The fault of characters that cannot be used, in any field."""
 
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
@@ -108,7 +83,10 @@ class CardEntry:
 
 
 class EntryRefused(Exception):
-    """Some fields are wrong. `errors` has a message for each, in the order of the page."""
+    """Some fields are wrong. `errors` has the fault of each, in the order of the page.
+
+    `form.fault` in the catalogs has the message for it.
+    """
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         self.errors = errors
@@ -124,7 +102,7 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
     def check(name: str, fault: str | None) -> None:
         if fault is not None:
-            errors[name] = fault if fault == UNCLEAN else MESSAGES[name][fault]
+            errors[name] = fault
 
     number = _NUMBER_GAPS.sub("", typed.get("number", ""))
     check("number", _number_fault(number))
@@ -211,4 +189,4 @@ def _billing_fault(name: str, typed: Mapping[str, str]) -> str | None:
         return "unknown"
     if name == "zipcode" and typed.get("country_code") in countries.WITHOUT_POSTAL_CODES:
         return None
-    return "empty" if not text and name in MESSAGES else None
+    return "empty" if not text and name in NEEDED else None

@@ -12,11 +12,13 @@ from urllib.parse import parse_qsl
 import falcon
 from jinja2 import Environment, FileSystemLoader
 
+from adapters.catalogs import catalog
 from adapters.fake_psp import countries
 from adapters.fake_psp.cards import (
     BILLING_FIELDS,
-    MESSAGES,
+    NEEDED,
     TEST_CARDS,
+    UNCLEAN,
     WRONG_ZIPCODE,
     EntryRefused,
     read_entry,
@@ -41,23 +43,6 @@ MAX_FORM_BYTES: Final = 16 * 1024
 _HERE: Final = Path(__file__).parent
 _TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
 
-_REFUSED: Final[Mapping[CardRefusal, tuple[str, str]]] = {
-    CardRefusal.UNPUBLISHED: (
-        "number",
-        "This test page takes only the test card numbers listed on it.",
-    ),
-    CardRefusal.DECLINED: ("number", "Your bank declined this card. Try another card."),
-    CardRefusal.WRONG_ADDRESS: (
-        "zipcode",
-        "Your bank does not know this postal code for the card. Correct it and try again.",
-    ),
-    CardRefusal.CHALLENGE_FAILED: (
-        "number",
-        "Your bank could not confirm that it is you. Try again, or use another card.",
-    ),
-}
-"""For each refusal, the field to correct and the message beside it."""
-
 
 def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
     """Add the pages and their static files to an app, under `/fake-psp/`."""
@@ -70,13 +55,15 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
 
 
 class _Problem(Exception):
-    """Shown as an error page: what went wrong, and what the guest can do."""
+    """Shown as an error page: what went wrong, and what the guest can do.
+
+    `key` names the catalogs' table that says so.
+    """
 
     def __init__(
         self,
         status: HTTPStatus,
-        title: str,
-        text: str,
+        key: str,
         page: PspPage | None = None,
         *,
         again: bool = False,
@@ -84,12 +71,11 @@ class _Problem(Exception):
     ) -> None:
         """With `again`, the error page has a link to the form of `page`."""
         self.status = status
-        self.title = title
-        self.text = text
+        self.key = key
         self.page = page
         self.again = again
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(title)
+        super().__init__(key)
 
 
 class _CardPages:
@@ -105,7 +91,7 @@ class _CardPages:
         if page.state is not PageState.OPEN:
             self._redirect(resp, page)
         else:
-            self._show_form(resp, page, page.typed or _prefilled(page), _refusal_errors(page))
+            self._show_form(resp, page, page.typed or _prefilled(page), {})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
         """Try the card in the form."""
@@ -124,9 +110,7 @@ class _CardPages:
         except OutOfOrder:
             raise _Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "Cards cannot be added just now",
-                "Our payment service is out of order. Your card could not be saved. "
-                "Please try again later.",
+                "form_problem.out_of_order",
                 page,
                 again=True,
                 retry_after_seconds=60,
@@ -159,20 +143,18 @@ class _CardPages:
         elif isinstance(error, UnknownPage):
             problem = _Problem(
                 HTTPStatus.NOT_FOUND,
-                "There is no such page",
-                "Go back to where you started, and ask for a new link there.",
+                "form_problem.unknown",
             )
         else:
             problem = _Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "This page cannot be used just now",
-                "Nothing was saved. Please try again in a minute.",
+                "form_problem.unavailable",
                 retry_after_seconds=60,
             )
         resp.status = problem.status
         if problem.retry_after_seconds is not None:
             resp.set_header("Retry-After", str(problem.retry_after_seconds))
-        self._show(resp, "problem.html", problem.page, problem=problem)
+        self._show(resp, "problem.html", problem.page, problem=problem, max_cards=MAX_CARD_ATTEMPTS)
 
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
         """Redirect to the address that fits the state of the page."""
@@ -180,16 +162,13 @@ class _CardPages:
             case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
                 raise _Problem(
                     HTTPStatus.GONE,
-                    "Too many cards were refused",
-                    f"This page takes {MAX_CARD_ATTEMPTS} cards and no more. No card was saved. "
-                    "Go back and start again.",
+                    "form_problem.too_many",
                     page,
                 )
             case PageState.CLOSED:
                 raise _Problem(
                     HTTPStatus.GONE,
-                    "This page has ended",
-                    "No card was saved here. Go back and start again.",
+                    "form_problem.ended",
                     page,
                 )
             case PageState.COMPLETED:
@@ -207,7 +186,7 @@ class _CardPages:
         resp: falcon.Response,
         page: PspPage,
         values: Mapping[str, str],
-        errors: Mapping[str, str],
+        faults: Mapping[str, str],
     ) -> None:
         self._show(
             resp,
@@ -215,8 +194,8 @@ class _CardPages:
             page,
             has_form=True,
             values=values,
-            errors=errors,
-            messages=MESSAGES,
+            errors=_messages(page, faults),
+            checked=NEEDED,
             countries=countries.NAMES,
             without_postal_codes=countries.WITHOUT_POSTAL_CODES,
             max_lengths=MAX_LENGTHS,
@@ -234,8 +213,11 @@ class _CardPages:
         has_form: bool = False,
         **values: object,
     ) -> None:
+        t = catalog(page.request.language if page else "en")
         resp.content_type = falcon.MEDIA_HTML
+        resp.set_header("Content-Language", t.language)
         resp.text = _TEMPLATES.get_template(template).render(
+            t=t,
             page=page,
             guest=_GuestShown(page.request) if page and page.request.guest_name else None,
             form_token=self._psp.form_token(page.reference) if page and has_form else None,
@@ -251,8 +233,7 @@ class _CardPages:
         if media_type != falcon.MEDIA_URLENCODED:
             raise _Problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "This form cannot be read",
-                "Send it with the button on the page.",
+                "form_problem.unreadable",
                 page,
                 again=True,
             )
@@ -260,8 +241,7 @@ class _CardPages:
         if len(body) > MAX_FORM_BYTES:
             raise _Problem(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                "This form is too long",
-                "Shorten what you typed and send it again.",
+                "form_problem.too_long",
                 page,
                 again=True,
             )
@@ -299,8 +279,7 @@ def _csp_source(page: PspPage) -> str:
 def _not_from_here(page: PspPage) -> _Problem:
     return _Problem(
         HTTPStatus.FORBIDDEN,
-        "This form was not sent from here",
-        "Your card was not saved. Open the form again and send it from there.",
+        "form_problem.from_elsewhere",
         page,
         again=True,
     )
@@ -311,19 +290,28 @@ def _prefilled(page: PspPage) -> Mapping[str, str]:
     return {name: getattr(billing, name, None) or "" for name in BILLING_FIELDS}
 
 
-def _refusal_errors(page: PspPage) -> Mapping[str, str]:
-    return {} if page.refusal is None else dict([_REFUSED[page.refusal]])
+def _messages(page: PspPage, faults: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the message beside each wrong field, or beside the one for which a card was refused."""
+    t = catalog(page.request.language)
+    if faults:
+        return {field: t.text(_fault_key(field, fault)) for field, fault in faults.items()}
+    if page.refusal is None:
+        return {}
+    field = "zipcode" if page.refusal is CardRefusal.WRONG_ADDRESS else "number"
+    return {field: t.text(f"form.refused.{page.refusal}")}
+
+
+def _fault_key(field: str, fault: str) -> str:
+    return "form.fault.unclean" if fault == UNCLEAN else f"form.fault.{field}.{fault}"
 
 
 class _GuestShown:
-    """The guest's name and email address, masked."""
+    """The guest's name and email address, masked. A screen reader would read out every bullet."""
 
     def __init__(self, request: HostedPageRequest) -> None:
         words = request.guest_name.split()
         self.masked = " ".join(word[0] + "•" * (len(word) - 1) for word in words)
-        # A screen reader would read out every bullet.
-        self.spoken = "the initials " + " ".join(word[0] for word in words)
-        if request.guest_email is not None:
-            local, _, domain = request.guest_email.rpartition("@")
-            self.masked += f", {local[:1]}•••@{domain}"
-            self.spoken += f" and an email address at {domain}"
+        self.initials = " ".join(word[0] for word in words)
+        local, _, self.domain = (request.guest_email or "").rpartition("@")
+        if self.domain:
+            self.masked += f", {local[:1]}•••@{self.domain}"

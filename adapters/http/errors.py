@@ -16,6 +16,7 @@ from typing import Final
 import falcon
 import structlog
 
+from adapters.catalogs import catalog
 from adapters.http.problem_page import UNREACHABLE, Problem, show_problem
 from adapters.http.responses import ErrorObject, Refused, json_body
 from domain.errors import (
@@ -110,8 +111,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     ServiceUnavailable: UNREACHABLE,
     InternalError: Problem(
         status=500,
-        title="Something went wrong",
-        advice="The fault is ours, and nothing was charged. Please go back to where you started.",
+        key="problem.fault",
     ),
 }
 """What a guest reads who was refused for reasons of ours."""
@@ -140,7 +140,7 @@ def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
 
 def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: object = None) -> None:
     if f"{req.path}/".startswith("/hosted-payments/"):
-        show_problem(resp, _PROBLEMS.get(type(refusal)) or _problem(refusal))
+        show_problem(resp, _PROBLEMS.get(type(refusal)) or _problem(refusal), catalog("en"))
     else:
         resp.status = refusal.code
         resp.set_header(ERROR_TYPE, refusal.type)
@@ -213,6 +213,5 @@ def _on_fault(req: falcon.Request, resp: falcon.Response, fault: Exception, _: o
 def _problem(refusal: Refusal) -> Problem:
     return Problem(
         status=refusal.code,
-        title="This page cannot be shown",
-        advice="Please go back to where you started, and try again from there.",
+        key="problem.refused",
     )

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import falcon
 
+from adapters.catalogs import catalog
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Responder, Tag, parameter
@@ -113,18 +114,15 @@ class ClickedElsewhere(Exception):
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     LinkUnknown: Problem(
         status=404,
-        title="This link is not known",
-        advice="Please go back to where you started, and ask for a new link there.",
+        key="problem.unknown",
     ),
     ClickedElsewhere: Problem(
         status=403,
-        title="This was not sent from your link",
-        advice="For your safety it was not followed. Please open your link, and use its button.",
+        key="problem.clicked_elsewhere",
     ),
     LinkExpired: Problem(
         status=410,
-        title="This link has expired",
-        advice="It can no longer be used. Please go back and ask for a new link.",
+        key="problem.expired",
     ),
     ProviderUnavailable: UNREACHABLE,
 }
@@ -132,8 +130,7 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
 
 _UNDER_WAY: Final = Problem(
     status=503,
-    title="The payment page is being opened",
-    advice="This page leads there in a moment. If it does not, please load it again.",
+    key="problem.under_way",
     retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
     reloads=True,
 )
@@ -141,8 +138,7 @@ _UNDER_WAY: Final = Problem(
 
 _PAUSE: Final = Problem(
     status=429,
-    title="Too many cards were refused",
-    advice="No card can be added for now. Please go back, and try again later.",
+    key="problem.paused",
 )
 
 
@@ -210,7 +206,7 @@ class HostedPayments:
 
     def _showing(self, problem: Problem) -> _ErrorHandler:
         def show(req: falcon.Request, resp: falcon.Response, _: Exception, __: object) -> None:
-            show_problem(resp, problem, self._way_back(req))
+            show_problem(resp, problem, catalog("en"), self._way_back(req))
 
         return show
 
@@ -220,21 +216,20 @@ class HostedPayments:
         problem = _UNDER_WAY
         if req.method == "POST":
             # Loaded by itself, the page would be a GET, without the click that an old link needs.
-            advice = "Please wait a moment, then load this page again."
-            problem = replace(problem, advice=advice, reloads=False)
-        show_problem(resp, problem, self._way_back(req))
+            problem = replace(problem, key="problem.under_way_after_click", reloads=False)
+        show_problem(resp, problem, catalog("en"), self._way_back(req))
 
     def _show_pause(
         self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object
     ) -> None:
         log_card_limit(paused.reached, caller=None)
         problem = replace(_PAUSE, retry_after_seconds=paused.reached.retry_after_seconds)
-        show_problem(resp, problem, self._way_back(req))
+        show_problem(resp, problem, catalog("en"), self._way_back(req))
 
     def _show_button(
         self, req: falcon.Request, resp: falcon.Response, _: ClickNeeded, __: object
     ) -> None:
-        show_continue_page(resp, self._way_back(req))
+        show_continue_page(resp, catalog("en"), self._way_back(req))
 
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):

@@ -9,6 +9,7 @@ from typing import Final
 import falcon
 from jinja2 import Environment, PackageLoader
 
+from adapters.catalogs import Catalog
 from domain.hosted_payments.find_way_back import WayBack
 
 TEMPLATES: Final = Environment(loader=PackageLoader("adapters.http"), autoescape=True)
@@ -18,32 +19,36 @@ _PAGE: Final = TEMPLATES.get_template("problem.html")
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What the page says: what is wrong, and what the guest can do.
+    """What is wrong, and what the guest can do; `key` names the catalogs' table that says so.
 
     If it `reloads`, the browser loads it again by itself after `retry_after_seconds`.
     """
 
     status: int
-    title: str
-    advice: str
+    key: str
     retry_after_seconds: int | None = None
     reloads: bool = False
 
 
 UNREACHABLE: Final = Problem(
     status=503,
-    title="The payment page cannot be reached",
-    advice="Nothing was charged. Please wait a moment, then load this page again.",
+    key="problem.unreachable",
     retry_after_seconds=30,
 )
 
 
-def show_problem(resp: falcon.Response, problem: Problem, way_back: WayBack | None = None) -> None:
-    """Respond with the page. With `way_back`, it names the center and links back to the shop."""
+def show_problem(
+    resp: falcon.Response, problem: Problem, t: Catalog, way_back: WayBack | None = None
+) -> None:
+    """Respond with the page in the language of a catalog.
+
+    With `way_back`, it names the center and links back to the shop.
+    """
     nonce = secrets.token_urlsafe(16)
     resp.status = problem.status
     resp.content_type = "text/html; charset=utf-8"
-    resp.text = _PAGE.render(nonce=nonce, problem=problem, way_back=way_back)
+    resp.text = _PAGE.render(nonce=nonce, problem=problem, way_back=way_back, t=t)
+    resp.set_header("Content-Language", t.language)
     if problem.retry_after_seconds is not None:
         resp.set_header("Retry-After", str(problem.retry_after_seconds))
         if problem.reloads:

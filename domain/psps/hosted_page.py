@@ -20,15 +20,17 @@ from domain.identifiers import (
     ProviderName,
     TokenId,
 )
+from domain.languages import DEFAULT_LANGUAGE
 from domain.psps.card import Card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """The text that a guest agrees to when a card is stored, and its version."""
+    """The text that a guest agrees to when a card is stored, its version and language (RFC 5646)."""
 
     version: str
     text: str
+    language: str = DEFAULT_LANGUAGE
 
 
 def consent_for(center_name: str) -> Consent:
@@ -102,6 +104,11 @@ class HostedPageRequest:
     begun_at: datetime
     live_until: datetime
     center_id: CenterId | None = None
+
+    @property
+    def language(self) -> str:
+        """The language of the page, which is that of the consent."""
+        return self.consent.language
 
     @property
     def idempotency_key(self) -> str:

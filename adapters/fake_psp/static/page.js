@@ -141,7 +141,7 @@ if (cardForm) {
     for (const mark of document.querySelectorAll("[data-brand]")) {
       mark.classList.toggle("other", brand !== "" && mark.dataset.brand !== brand);
     }
-    const said = brand ? `${brand} card` : "";
+    const said = brand ? status.dataset.text.replace("{brand}", brand) : "";
     if (status.textContent !== said) status.textContent = said;
   });
 }

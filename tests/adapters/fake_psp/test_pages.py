@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 import pytest
 from falcon.testing import Result
 
-from adapters.fake_psp.cards import MESSAGES, TEST_CARDS, UNCLEAN
+from adapters.catalogs import catalog
+from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.pages import MAX_FORM_BYTES
 from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, FakePsp, PageState
 from adapters.psp.contract.clock import SettableClock
@@ -30,6 +31,7 @@ from tests.adapters.fake_psp.conftest import (
 )
 from tests.installation import Installation
 
+ENGLISH = catalog("en")
 RETURN_URI = hosted_page_request().return_uri
 CANCEL_URI = hosted_page_request().cancel_uri
 
@@ -69,7 +71,7 @@ def is_way_back_shown(result: Result, uri: str = CANCEL_URI) -> bool:
 def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference: str) -> None:
     shown = browser.open(reference)
     assert shown.status_code == 200
-    assert "<h1>Harbor Spa</h1>" in shown.text
+    assert "<h1><bdi>Harbor Spa</bdi></h1>" in shown.text
     assert "A••• L•••••••, a•••@example.com" in shown.text
     assert "Anna" not in shown.text
     assert "Lovelace" not in shown.text
@@ -186,7 +188,7 @@ def test_a_challenge_is_confirmed_on_a_page_of_its_own(
     assert sent.headers["location"] == f"/fake-psp/pages/{reference}/challenge"
     shown = browser.open(reference, challenge=True)
     assert shown.status_code == 200
-    assert "Visa card ending in <strong>3220</strong>" in shown.text
+    assert 'card ending in <strong dir="ltr">3220</strong>' in shown.text
     assert is_way_back_shown(shown)
     assert browser.open(reference).headers["location"] == sent.headers["location"]
     answered = browser.answer(reference, "confirm")
@@ -216,12 +218,12 @@ def test_a_summary_links_to_every_wrong_field(
     sent = browser.pay(verified, "4242424242424241", expiry="10/26", cvc="12")
     assert sent.status_code == 422
     assert errors(sent) == {
-        "number": MESSAGES["number"]["slip"],
-        "expiry": MESSAGES["expiry"]["expired"],
-        "cvc": MESSAGES["cvc"]["form"],
-        "address": MESSAGES["address"]["empty"],
-        "zipcode": MESSAGES["zipcode"]["empty"],
-        "country_code": MESSAGES["country_code"]["empty"],
+        "number": ENGLISH.text("form.fault.number.slip"),
+        "expiry": ENGLISH.text("form.fault.expiry.expired"),
+        "cvc": ENGLISH.text("form.fault.cvc.form"),
+        "address": ENGLISH.text("form.fault.address.empty"),
+        "zipcode": ENGLISH.text("form.fault.zipcode.empty"),
+        "country_code": ENGLISH.text("form.fault.country_code.empty"),
     }
     links = re.findall(r'<li><a href="#(\w+)">', sent.text)
     assert links == list(errors(sent))
@@ -274,7 +276,9 @@ def test_bytes_that_are_no_text_are_refused(browser: Browser, psp: FakePsp, veri
     card = form(psp, verified)
     for bad in ("%FF", "\udcff", "%ED%A0%80"):
         body = f"{card}&address={bad}".encode(errors="surrogateescape")
-        assert errors(browser.send_body(verified, body))["address"] == UNCLEAN
+        assert errors(browser.send_body(verified, body))["address"] == ENGLISH.text(
+            "form.fault.unclean"
+        )
 
 
 def test_odd_references_are_unknown(browser: Browser) -> None:

@@ -1,0 +1,89 @@
+"""Languages of guests, as tags of BCP 47 (RFC 5646) such as `de` and `pt-BR`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from domain.errors import InvalidField
+
+DEFAULT_LANGUAGE: Final = "en"
+
+AUTO: Final = "auto"
+"""In place of a tag: the language that the guest's browser asks for."""
+
+MAX_TAG_LENGTH: Final = 35
+"""As long as every implementation must take (RFC 5646, section 4.4.1)."""
+
+# RFC 5646, section 2.1: language, script, region, variants, extensions, private use.
+_TAG: Final = re.compile(
+    r"(?:[a-z]{2,3}(?:-[a-z]{3}){0,3}|[a-z]{4,8})(?:-[a-z]{4})?(?:-(?:[a-z]{2}|[0-9]{3}))?"
+    r"(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*(?:-[0-9a-wyz](?:-[a-z0-9]{2,8})+)*"
+    r"(?:-x(?:-[a-z0-9]{1,8})+)?"
+)
+
+
+def parse_language(field: str, value: object) -> str | None:
+    """Read a tag that comes from outside, in the usual case (`pt-BR`); None and "" are none.
+
+    Raises InvalidField. The subtags need not be registered.
+    """
+    if value is None or value == "":
+        return None
+    tag = canonical(value) if isinstance(value, str) else None
+    if tag is None:
+        raise InvalidField(field, "a language tag such as de or pt-BR (BCP 47)")
+    return tag
+
+
+def parse_locale(value: object) -> str | None:
+    """Read the locale of add-card: a tag, or `auto`. Raises InvalidField."""
+    if value == AUTO:
+        return AUTO
+    try:
+        return parse_language("locale", value)
+    except InvalidField as invalid:
+        raise InvalidField("locale", f"{invalid.expected}, or {AUTO}") from None
+
+
+def canonical(tag: str) -> str | None:
+    """Return a tag in the case of RFC 5646, section 2.1.1; None if it is no tag."""
+    if len(tag) > MAX_TAG_LENGTH or not tag.isascii() or not _TAG.fullmatch(tag.lower()):
+        return None
+    first, *rest = tag.lower().split("-")
+    subtags, before = [first], first
+    for subtag in rest:
+        is_cased = len(before) > 1
+        if is_cased and len(subtag) == 2:
+            subtags.append(subtag.upper())
+        elif is_cased and len(subtag) == 4 and subtag.isalpha():
+            subtags.append(subtag.title())
+        else:
+            subtags.append(subtag)
+        before = subtag
+    return "-".join(subtags)
+
+
+def look_up(tag: str, available: Collection[str]) -> str | None:
+    """Return the language among `available` that is nearest to a tag: `de` for `de-AT`.
+
+    That is the tag itself, or else what is left when subtags are removed from its end (RFC 4647,
+    section 3.4). None if there is nothing.
+    """
+    subtags = tag.split("-")
+    while subtags:
+        if (nearest := "-".join(subtags)) in available:
+            return nearest
+        subtags.pop()
+        if len(subtags) > 1 and len(subtags[-1]) == 1:
+            subtags.pop()
+    return None
+
+
+def first_of(wishes: Iterable[str | None], available: Collection[str]) -> str:
+    """Return the language for the first wish that one is available for, and English for none."""
+    for wish in wishes:
+        if wish is not None and (found := look_up(wish, available)) is not None:
+            return found
+    return DEFAULT_LANGUAGE
