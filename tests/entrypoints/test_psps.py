@@ -73,7 +73,7 @@ def test_a_psp_of_another_distribution_is_not_imported_before_it_is_named(site: 
     assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "stripe"]
 
 
-def test_its_settings_are_read_and_known(site: Site) -> None:
+def test_its_settings_are_read(site: Site) -> None:
     site.install("cardonfile-acme")
     environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_SPAIN_API_KEY": "key of spain"}
 
@@ -82,6 +82,11 @@ def test_its_settings_are_read_and_known(site: Site) -> None:
     assert psp.settings == {"spain": {"API_KEY": "key of spain"}}
     assert "key of spain" not in repr(psp)
     assert unknown_settings(environment) == []
+
+
+def test_a_mistake_in_its_settings_is_named(site: Site) -> None:
+    site.install("cardonfile-acme")
+
     assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [
         "CARDONFILE_ACME_API_KEX is not a setting; the nearest is CARDONFILE_ACME_API_KEY"
     ]

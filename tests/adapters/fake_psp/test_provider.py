@@ -22,12 +22,15 @@ from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request
 REQUEST = hosted_page_request(avs=True)
 
 
-def test_a_page_is_at_its_reference_and_lives_for_30_minutes_at_least(
-    provider: FakeProvider,
-) -> None:
-    page = provider.start(replace(REQUEST, live_until=START + timedelta(minutes=15)))
+def test_a_page_is_at_its_reference(provider: FakeProvider) -> None:
+    page = provider.start(REQUEST)
 
     assert page.address == f"{BASE_URL}/fake-psp/pages/{page.reference}"
+
+
+def test_a_page_lives_for_30_minutes_at_least(provider: FakeProvider) -> None:
+    page = provider.start(replace(REQUEST, live_until=START + timedelta(minutes=15)))
+
     assert page.ends_at == START + timedelta(minutes=30)
 
 

@@ -34,22 +34,30 @@ def test_the_page_reaches_nothing_but_this_service(client: testing.TestClient) -
     }
 
 
-def test_every_file_that_the_page_names_is_served_and_asked_for_again_after_an_upgrade(
-    client: testing.TestClient,
-) -> None:
-    named = re.findall(r'(?:src|href)="(docs/[^"]+)"', client.simulate_get("/docs").text)
+def files_named_by_the_page(client: testing.TestClient) -> list[str]:
+    page = client.simulate_get("/docs").text
+    return [f"/{path}" for path in re.findall(r'(?:src|href)="(docs/[^"]+)"', page)]
+
+
+def test_every_file_that_the_page_names_is_served(client: testing.TestClient) -> None:
+    named = files_named_by_the_page(client)
 
     assert len(named) == 4
     for path in named:
-        file = client.simulate_get(f"/{path}")
+        file = client.simulate_get(path)
         kind = "text/css" if path.endswith(".css") else "text/javascript"
         assert (file.status_code, file.headers["content-type"]) == (200, f"{kind}; charset=utf-8")
         assert file.headers["cache-control"] == "no-cache"
+
+
+def test_a_file_is_sent_again_only_after_an_upgrade(client: testing.TestClient) -> None:
+    for path in files_named_by_the_page(client):
+        file = client.simulate_get(path)
         known = {"If-None-Match": file.headers["etag"]}
-        again = client.simulate_get(f"/{path}", headers=known)
+        again = client.simulate_get(path, headers=known)
         assert (again.status_code, again.text) == (304, "")
         old = {"If-None-Match": '"of-another-version"'}
-        assert client.simulate_get(f"/{path}", headers=old).text == file.text
+        assert client.simulate_get(path, headers=old).text == file.text
 
 
 @pytest.mark.parametrize(

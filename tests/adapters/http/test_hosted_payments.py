@@ -34,8 +34,11 @@ LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
 
 def opened(api: Api, session: CardSession) -> Result:
     """Open the link of a session."""
-    query = {"token_id": session.token_id, "redirect_uri": session.redirect_uri}
-    return api.browse("/hosted-payments", urlencode(query))
+    return api.browse("/hosted-payments", link_query(session))
+
+
+def link_query(session: CardSession) -> str:
+    return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
 
 
 def click(api: Api, query: str, origin: str | None = None) -> Result:
@@ -214,14 +217,18 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
     assert f"Go back to <bdi>{CENTER}</bdi>" in result.text
 
 
-# Shows S10.
-def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) -> None:
+@pytest.fixture
+def old_link(api: Api) -> CardSession:
+    """A session whose link is too old to lead to the page at once."""
     api.installation.configure(redirect_origins=("myspa://",), link_minutes=43_200)
     session = api.installation.add_card(redirect_uri="myspa://cards", link_minutes=43_200)
-    query = urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
     api.installation.clock.advance(timedelta(hours=25))
+    return session
 
-    result = opened(api, session)
+
+# Shows S10.
+def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
+    result = opened(api, old_link)
 
     assert result.status_code == 200
     assert CENTER in result.text
@@ -235,13 +242,19 @@ def test_an_old_link_shows_a_button_and_its_click_leads_to_the_page(api: Api) ->
     assert result.headers["cache-control"] == "no-store"
     assert api.installation.provider.calls == []
 
+
+# Shows S10.
+def test_a_click_that_is_sent_from_elsewhere_is_refused(api: Api, old_link: CardSession) -> None:
     for elsewhere in ("https://evil.example", "null", "", f"{BASE_URL}.evil"):
-        sent = click(api, query, elsewhere)
+        sent = click(api, link_query(old_link), elsewhere)
         assert sent.status_code == 403
         assert shown(sent) == (CENTER, "This was not sent from your link", "myspa://cards")
     assert api.installation.provider.calls == []
 
-    clicked = click(api, query, BASE_URL)
+
+# Shows S10.
+def test_a_click_on_the_button_leads_to_the_page(api: Api, old_link: CardSession) -> None:
+    clicked = click(api, link_query(old_link), BASE_URL)
     assert clicked.status_code == 303
     assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
 

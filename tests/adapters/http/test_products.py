@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from typing import Final
+
+import pytest
+
 from adapters.psp.contract.samples import a_uuid
 from tests.adapters.http.api import PRODUCTS, Api
 from tests.builders import a_product
@@ -26,19 +30,24 @@ def test_products_come_in_pages(api: Api) -> None:
     ]
 
 
-def test_a_product_is_put_and_listed(api: Api) -> None:
-    oil = {
-        "code": "OIL-50",
-        "name": "Massage oil",
-        "description": "",
-        "price": {"amount": "49.90", "currency": "EUR"},
-    }
+OIL: Final = {
+    "code": "OIL-50",
+    "name": "Massage oil",
+    "description": "",
+    "price": {"amount": "49.90", "currency": "EUR"},
+}
 
-    put = api.put(f"{PRODUCTS}/{a_uuid(51)}", oil)
 
-    assert put.json == {"id": a_uuid(51), **oil}
+def test_a_product_that_was_put_is_listed(api: Api) -> None:
+    put = api.put(f"{PRODUCTS}/{a_uuid(51)}", OIL)
+
+    assert put.json == {"id": a_uuid(51), **OIL}
     assert api.get(PRODUCTS).json["products"] == [put.json]
-    for price in (None, "49.90", {"amount": 49.9, "currency": "EUR"}):
-        result = api.put(f"{PRODUCTS}/{a_uuid(52)}", oil | {"price": price})
-        assert result.status_code == 400
-        assert result.json["message"].startswith("amount must be ")
+
+
+@pytest.mark.parametrize("price", [None, "49.90", {"amount": 49.9, "currency": "EUR"}])
+def test_a_price_of_another_form_is_refused(api: Api, price: object) -> None:
+    result = api.put(f"{PRODUCTS}/{a_uuid(52)}", OIL | {"price": price})
+
+    assert result.status_code == 400
+    assert result.json["message"].startswith("amount must be ")

@@ -112,12 +112,16 @@ def test_leaving_the_rollback_journal_waits_for_another_process_that_writes(tmp_
         assert db.journal_mode == "wal"
 
 
-def test_threads_share_one_writer_and_have_a_reader_each(path: Path) -> None:
+def test_each_thread_has_a_reader_of_its_own(path: Path) -> None:
     # With a busy timeout, because connections that open at once lock the file for a moment.
     with closing(SqliteStorage(path)) as storage:
         readers = at_once(4, lambda _: [connection_of(storage), connection_of(storage)])
         assert all(first is second for first, second in readers)
         assert len({id(first) for first, _ in readers}) == 4
+
+
+def test_threads_share_one_writer(path: Path) -> None:
+    with closing(SqliteStorage(path)) as storage:
         writer = elsewhere(lambda: connection_of(storage, writing=True))
         assert connection_of(storage, writing=True) is writer
 

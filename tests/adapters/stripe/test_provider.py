@@ -90,14 +90,17 @@ class TestPage:
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (metadata, "off_session")
 
-    def test_without_avs_it_has_no_address_form_and_with_a_currency_it_names_that(
-        self, server: FakeStripeServer
+    def test_it_has_no_address_form_without_avs(
+        self, provider: StripeProvider, server: FakeStripeServer
     ) -> None:
-        provider_with(server, replace(KEYS, currency="eur")).start(replace(REQUEST, avs=False))
+        provider.start(replace(REQUEST, avs=False))
 
-        session = only_session(server)
-        assert "billing_address_collection" not in session
-        assert session["currency"] == "eur"
+        assert "billing_address_collection" not in only_session(server)
+
+    def test_it_names_a_currency_that_is_set(self, server: FakeStripeServer) -> None:
+        provider_with(server, replace(KEYS, currency="eur")).start(REQUEST)
+
+        assert only_session(server)["currency"] == "eur"
 
     def test_one_that_takes_no_cards_is_closed(
         self, provider: StripeProvider, server: FakeStripeServer

@@ -47,7 +47,7 @@ def test_the_age_of_a_worker_is_that_of_its_last_heartbeat(
         assert abs(now() - each.since - 5 * MINUTE) < MINUTE
 
 
-def test_only_a_running_worker_is_lost_and_a_heartbeat_brings_it_back(storage: Storage) -> None:
+def test_only_a_running_worker_is_lost(storage: Storage) -> None:
     running, stopped = a_worker(1), a_worker(2)
     with committed(storage) as unit:
         assert not unit.workers.lose(running.worker_id)
@@ -60,9 +60,13 @@ def test_only_a_running_worker_is_lost_and_a_heartbeat_brings_it_back(storage: S
         states = {each.worker: each.state for each in unit.workers.seen(now())}
     assert states == {running: WorkerState.LOST, stopped: WorkerState.STOPPED}
 
-    with committed(storage) as unit:
-        unit.workers.leave_heartbeat(running, now())
-        assert unit.workers.lose(running.worker_id)
+
+def test_a_heartbeat_brings_a_lost_worker_back(storage: Storage) -> None:
+    leave_heartbeats(storage, a_worker())
+    for _ in range(2):
+        with committed(storage) as unit:
+            assert unit.workers.lose(a_worker().worker_id)
+        leave_heartbeats(storage, a_worker())
 
 
 def test_no_other_worker_is_forgotten_with_one(storage: Storage) -> None:

@@ -137,11 +137,14 @@ def test_the_center_must_be_one_of_the_callers(installation: Installation) -> No
             listed(installation, caller=limited, center_id=center_id)
 
 
-def test_paging_and_the_center_are_checked(installation: Installation) -> None:
+def test_paging_is_checked_before_the_center(installation: Installation) -> None:
     with pytest.raises(TooManyItems):
         listed(installation, center_id="x", sizes=["101"])
     with pytest.raises(PageParameterInvalid):
         listed(installation, center_id="x", pages=["0"])
+
+
+def test_a_center_that_does_not_exist_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidCenterId):
         listed(installation, center_id="x")
     with pytest.raises(InvalidCenterId):
