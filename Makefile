@@ -18,7 +18,7 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 # The port of the demo's API; its shop has the next one.
 PORT ?= 8000
 
-# Extras for `make install`: granian, postgresql, redis, stripe.
+# Extras for `make install`: granian, jwt, postgresql, redis, stripe.
 EXTRAS ?=
 
 # How many times the generated inputs of `make test` does `make fuzz` try.
@@ -45,7 +45,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=python3.12   the Python for .venv (3.11 or newer; after make clean)"
-	@echo "  EXTRAS=stripe       make install: granian, postgresql, redis, stripe; several in quotes"
+	@echo "  EXTRAS=stripe       make install: granian, jwt, postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           make demo: the port of its API; its shop has the next one"
 	@echo "  UPGRADE=1           make lock: take the newest versions"
 	@echo "  TIMES=500           make fuzz: how many times the input of make test (now $(TIMES))"
@@ -144,7 +144,7 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
 
-LOCKED_EXTRAS = granian postgresql redis stripe
+LOCKED_EXTRAS = granian jwt postgresql redis stripe
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \

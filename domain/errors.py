@@ -252,7 +252,10 @@ class CardLimitReached(TooManyRequests):
 
 
 class ServiceUnavailable(Refusal):
-    """The storage cannot be read or written now. Nothing was done, except after an in-doubt commit."""
+    """The storage, or the keys of an identity provider, cannot be read or written now.
+
+    Nothing was done, except after an in-doubt commit.
+    """
 
     code = 503
     type = "service_unavailable"

@@ -43,6 +43,7 @@ from adapters.session_log import LinesOfSessions
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
+from domain.access.token import Identity
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
@@ -88,7 +89,7 @@ from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
 from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import InstalledPsp
-from entrypoints.settings import Settings
+from entrypoints.settings import JwtSettings, Settings
 
 
 def make_psps(
@@ -140,6 +141,33 @@ def shared_counts(settings: Settings) -> CountStorage | None:
         ) from None
 
 
+def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
+    """Return who finds the caller behind a token: with an identity provider, by either kind.
+
+    Connects to nothing yet. Raises SettingsError when the package for JSON Web Tokens is missing.
+    """
+    if settings is None:
+        return opaque
+    try:
+        from adapters.json_web_tokens import EitherIdentity, JsonWebTokens, SigningKeys
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"jwt", "cryptography"}:
+            raise
+        raise SettingsError(
+            "CARDONFILE_JWT_ISSUER is set, and the package for JSON Web Tokens is not installed: "
+            "install the extra `jwt`"
+        ) from None
+    json_web = JsonWebTokens(
+        issuer=settings.issuer,
+        audience=settings.audience,
+        keys=SigningKeys(settings.keys_url),
+        caller_claim=settings.caller_claim,
+        permissions_claim=settings.permissions_claim,
+        centers_claim=settings.centers_claim,
+    )
+    return EitherIdentity(opaque=opaque, json_web=json_web)
+
+
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
     """Return a function that wakes this process's reconciler, and checks that a worker runs."""
 
@@ -182,7 +210,11 @@ class Container(DeclarativeContainer):
     token_uses: ThreadSafeSingleton[Executor] = ThreadSafeSingleton(
         ThreadPoolExecutor, max_workers=1, thread_name_prefix="token-uses"
     )
-    identity = ThreadSafeSingleton(OpaqueTokens, storage=storage, clock=clock, writer=token_uses)
+    identity = ThreadSafeSingleton(
+        identity_of,
+        Factory(OpaqueTokens, storage=storage, clock=clock, writer=token_uses),
+        settings.provided.jwt,
+    )
     note_act = ThreadSafeSingleton(
         NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
     )

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import is_loopback
+from adapters.psp.settings import is_https_or_loopback, is_loopback
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
@@ -87,6 +87,12 @@ class Setting(StrEnum):
     LOG_LEVEL = "CARDONFILE_LOG_LEVEL"
     RETENTION = "CARDONFILE_RETENTION"
     ERASURES_FILE = "CARDONFILE_ERASURES_FILE"
+    JWT_ISSUER = "CARDONFILE_JWT_ISSUER"
+    JWT_AUDIENCE = "CARDONFILE_JWT_AUDIENCE"
+    JWT_KEYS = "CARDONFILE_JWT_KEYS"
+    JWT_CALLER_CLAIM = "CARDONFILE_JWT_CALLER_CLAIM"
+    JWT_PERMISSIONS_CLAIM = "CARDONFILE_JWT_PERMISSIONS_CLAIM"
+    JWT_CENTERS_CLAIM = "CARDONFILE_JWT_CENTERS_CLAIM"
 
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
@@ -103,6 +109,21 @@ class PostgresqlDatabase:
     def __str__(self) -> str:
         """Name the setting that holds the URL."""
         return "in CARDONFILE_DATABASE_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """Whose JSON Web Tokens are accepted, where the keys are, and which claims count.
+
+    Without `centers_claim`, no caller is limited to some centers.
+    """
+
+    issuer: str
+    audience: str
+    keys_url: str
+    caller_claim: str
+    permissions_claim: str
+    centers_claim: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +146,7 @@ class Settings:
     - `event_networks`: the networks that are not public and where events may be sent all the same.
     - `retention`: how long records are kept.
     - `erasures_file`: the file that remembers erased guests, or None.
+    - `jwt`: the identity provider whose tokens are accepted too, or None.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
@@ -142,6 +164,7 @@ class Settings:
     event_networks: tuple[IPv4Network | IPv6Network, ...]
     retention: Retention
     erasures_file: Path | None
+    jwt: JwtSettings | None
     psps: Mapping[ProviderName, InstalledPsp]
 
     @classmethod
@@ -193,6 +216,7 @@ class Settings:
             erasures_file=Path(given[Setting.ERASURES_FILE])
             if Setting.ERASURES_FILE in given
             else None,
+            jwt=_jwt(given),
             psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 
@@ -399,6 +423,33 @@ def _retention(value: str) -> Retention:
             )
         days[found[1]] = timedelta(days=int(found[2]))
     return replace(Retention(), **days)
+
+
+def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
+    """Read whose JSON Web Tokens are accepted, or return None when no setting of them is given."""
+    named = [setting for setting in Setting if setting.name.startswith("JWT_")]
+    if not any(setting in given for setting in named):
+        return None
+    for needed in (Setting.JWT_ISSUER, Setting.JWT_AUDIENCE, Setting.JWT_KEYS):
+        if needed not in given:
+            raise SettingsError(
+                f"{needed} is needed too: {Setting.JWT_ISSUER}, {Setting.JWT_AUDIENCE} and "
+                f"{Setting.JWT_KEYS} belong together"
+            )
+    # Whoever changes the keys on the way lets anybody in.
+    if not is_https_or_loopback(given[Setting.JWT_KEYS]):
+        raise SettingsError(
+            f"{Setting.JWT_KEYS} must be the https address of the keys, without a query, such as "
+            "https://id.example/realms/spa/protocol/openid-connect/certs"
+        )
+    return JwtSettings(
+        issuer=given[Setting.JWT_ISSUER],
+        audience=given[Setting.JWT_AUDIENCE],
+        keys_url=given[Setting.JWT_KEYS],
+        caller_claim=given.get(Setting.JWT_CALLER_CLAIM, "sub"),
+        permissions_claim=given.get(Setting.JWT_PERMISSIONS_CLAIM, "permissions"),
+        centers_claim=given.get(Setting.JWT_CENTERS_CLAIM),
+    )
 
 
 def _redis_url(url: str) -> str:

@@ -125,9 +125,11 @@ class AccessTokens(Protocol):
 class Identity(Protocol):
     """Finds the caller behind an access token."""
 
-    def authenticate(self, token: str) -> Caller | TokenState:
-        """Return the caller of a token; or why it lets nobody in: unknown, expired or revoked.
+    def authenticate(self, token: str) -> Caller | str:
+        """Return the caller of a token; or why it lets nobody in, in words for the log.
 
-        Its use is noted, at most once an hour; whether that succeeds, or takes long, shows nowhere.
+        The words hold nothing of the token. Where uses of tokens are noted, that is at most once an
+        hour; whether it succeeds, or takes long, shows nowhere. Raises ServiceUnavailable while it
+        cannot be said whose token it is.
         """
         ...

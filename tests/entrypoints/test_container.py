@@ -22,9 +22,17 @@ WITH_STRIPE = {
     "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
     "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
 }
+# Not fetched before a token comes.
+WITH_JWT = {
+    **PUBLIC,
+    "CARDONFILE_JWT_ISSUER": "https://id.example",
+    "CARDONFILE_JWT_AUDIENCE": "cardonfile",
+    "CARDONFILE_JWT_KEYS": "https://id.example/certs",
+}
 EVERYTHING = {
     **ALLOWED,
     **WITH_STRIPE,
+    **WITH_JWT,
     "CARDONFILE_LOG_FORMAT": "json",
     "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
     "CARDONFILE_WRITE_LIMIT": "60/minute",
@@ -82,3 +90,13 @@ def test_stripe_without_its_sdk_is_refused_with_what_to_install(
     assert FAKE in build(settings_in(tmp_path, LOOPBACK)).psps()
     with pytest.raises(SettingsError, match="install the extra `stripe`"):
         build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
+
+
+def test_an_identity_provider_without_its_package_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)
+    monkeypatch.setitem(sys.modules, "jwt", None)
+
+    with pytest.raises(SettingsError, match="install the extra `jwt`"):
+        build(settings_in(tmp_path, WITH_JWT)).identity()

@@ -421,3 +421,36 @@ class TestStripe:
             Settings.read(environment)
         assert "sk_test_x" not in str(refused.value)
         assert "whsec_x" not in str(refused.value)
+
+
+class TestJwt:
+    ISSUER: Final = {"CARDONFILE_JWT_ISSUER": "https://id.example"}
+    WHOLE: Final = {
+        **ISSUER,
+        "CARDONFILE_JWT_AUDIENCE": "cardonfile",
+        "CARDONFILE_JWT_KEYS": "https://id.example/certs",
+    }
+
+    def test_are_off_unless_set(self) -> None:
+        assert Settings.read({}).jwt is None
+
+    @pytest.mark.parametrize(
+        ("settings", "named"),
+        [
+            (ISSUER, "CARDONFILE_JWT_AUDIENCE is needed too"),
+            ({"CARDONFILE_JWT_CENTERS_CLAIM": "centers"}, "CARDONFILE_JWT_ISSUER is needed too"),
+            ({**WHOLE, "CARDONFILE_JWT_KEYS": "http://id.example/certs"}, "must be the https"),
+            ({**WHOLE, "CARDONFILE_JWT_KEYS": "https://u:p@id.example/certs"}, "must be the https"),
+            ({**WHOLE, "CARDONFILE_JWT_KEYS": "file:///etc/keys"}, "must be the https"),
+        ],
+    )
+    def test_that_cannot_be_used_are_refused(self, settings: dict[str, str], named: str) -> None:
+        with pytest.raises(SettingsError, match=named):
+            Settings.read(settings)
+
+    def test_that_are_whole_have_default_claims(self) -> None:
+        jwt = Settings.read(self.WHOLE).jwt
+
+        assert jwt is not None
+        claims = (jwt.caller_claim, jwt.permissions_claim, jwt.centers_claim)
+        assert claims == ("sub", "permissions", None)

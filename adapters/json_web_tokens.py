@@ -1,0 +1,237 @@
+"""Access tokens of a company's identity provider: JSON Web Tokens (RFC 7519), signed with its keys."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import jwt
+import structlog
+from typing_extensions import override
+
+from adapters.outbound_http import Connection
+from domain.access.issue_token import MAX_CALLER_LENGTH
+from domain.access.token import Identity, TokenState
+from domain.errors import InvalidField, ServiceUnavailable
+from domain.fields import parse_line
+from domain.identifiers import CallerName, CenterId, plain_uuid
+from domain.permissions import Caller, Permission
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures by a private key. None that the public key could make, such as HS256 (RFC 8725, 2.1)."""
+LEEWAY_SECONDS: Final = 30
+"""How far the clock of the identity provider may be off."""
+CALLER_PREFIX: Final = "jwt:"
+"""Begins the names of these callers, so that none is taken for a caller with a token issued here."""
+ALL_CENTERS: Final = "*"
+"""In the claim of centers: the caller is not limited to some."""
+
+FETCH_SECONDS: Final = 2
+MAX_KEYS_BYTES: Final = 256 * 1024
+FRESH_SECONDS: Final = 600
+"""How long keys are used before they are fetched again: a withdrawn key is valid until then."""
+PAUSE_SECONDS: Final = 10
+"""The least time between two fetches, so that tokens with invented keys cause few."""
+KEPT_SECONDS: Final = 24 * 3600
+"""How long keys are used while they cannot be fetched."""
+
+log = structlog.get_logger()
+
+# The first that fits counts.
+_REASONS: Final = (
+    (jwt.ExpiredSignatureError, str(TokenState.EXPIRED)),
+    (jwt.ImmatureSignatureError, "not yet valid"),
+    (jwt.InvalidAudienceError, "wrong audience"),
+    (jwt.InvalidIssuerError, "wrong issuer"),
+    (jwt.InvalidAlgorithmError, "wrong algorithm"),
+    (jwt.InvalidSignatureError, "wrong signature"),
+    (jwt.MissingRequiredClaimError, "claim missing"),
+    (jwt.InvalidTokenError, "malformed"),
+)
+
+
+class KeysUnreachable(Exception):
+    """The keys of the identity provider cannot be fetched. The text is for the log."""
+
+
+class SigningKeys:
+    """The public keys of an identity provider, as it publishes them at an address (RFC 7517).
+
+    They are fetched when first needed, again after 10 minutes, and for a key that is not known. While
+    that fails, the known ones are used for a day. `now` returns seconds. Any thread may call.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        fetch_seconds: float = FETCH_SECONDS,
+    ) -> None:
+        self._url = url
+        self._fetch_seconds = fetch_seconds
+        self._now = now
+        self._lock = threading.Lock()
+        self._keys: Mapping[str, jwt.PyJWK] = MappingProxyType({})
+        self._fetched_at = self._tried_at = float("-inf")
+
+    def find(self, key_id: str) -> jwt.PyJWK | None:
+        """Return the key with this id, or None if there is none.
+
+        It takes 2 s at most. Raises ServiceUnavailable while the keys cannot be fetched.
+        """
+        key = self._keys.get(key_id)
+        if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
+            return key
+        # A request with a known key does not wait for another one that fetches.
+        if self._lock.acquire(blocking=key is None):
+            try:
+                if self._now() - self._tried_at >= PAUSE_SECONDS:
+                    self._refresh()
+            finally:
+                self._lock.release()
+        key = self._keys.get(key_id)
+        if key is None and self._fetched_at < self._tried_at:
+            raise ServiceUnavailable from KeysUnreachable("the keys of CARDONFILE_JWT_KEYS")
+        return key
+
+    def _refresh(self) -> None:
+        was_away = self._fetched_at < self._tried_at
+        self._tried_at = self._now()
+        try:
+            self._keys = self._fetch()
+        except (OSError, HTTPException, ValueError, RecursionError, jwt.PyJWTError) as error:
+            if not was_away:
+                log.error(
+                    "identity_provider_away",
+                    reason=type(error).__name__,
+                    do="see that CARDONFILE_JWT_KEYS can be read from here; tokens issued here work",
+                )
+            if self._tried_at - self._fetched_at >= KEPT_SECONDS:
+                self._keys = MappingProxyType({})
+            return
+        self._fetched_at = self._tried_at
+        if was_away:
+            log.warning("identity_provider_back")
+
+    def _fetch(self) -> Mapping[str, jwt.PyJWK]:
+        target = urlsplit(self._url).path or "/"
+        with Connection(
+            self._url,
+            total_seconds=self._fetch_seconds,
+            connect_seconds=self._fetch_seconds,
+            max_body_bytes=MAX_KEYS_BYTES,
+        ) as connection:
+            response = connection.request("GET", target, {"accept": "application/json"}, None)
+            if response.status != HTTPStatus.OK:
+                raise HTTPException(f"status {response.status}")
+            document = json.loads(response.read())
+        if not isinstance(document, dict):
+            raise jwt.PyJWKSetError("not a set of keys")
+        # Keys of unknown kinds are left out, as RFC 7517, 5, asks.
+        return {key.key_id: key for key in jwt.PyJWKSet.from_dict(document) if key.key_id}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonWebTokens(Identity):
+    """Recognizes callers by the tokens of an identity provider.
+
+    A token must have been signed by one of the `keys`, issued by `issuer` for `audience`, and have
+    an end. The claims say who calls and what the caller may do. A claim is named by its key, or by
+    the keys that lead to it, joined by dots. Permissions that this service does not know are left
+    out. With `centers_claim`, a caller without that claim may act for no center.
+    """
+
+    issuer: str
+    audience: str
+    keys: SigningKeys
+    caller_claim: str
+    permissions_claim: str
+    centers_claim: str | None
+
+    @override
+    def authenticate(self, token: str) -> Caller | str:
+        try:
+            key = self.keys.find(str(jwt.get_unverified_header(token).get("kid")))
+            if key is None:
+                return "unknown key"
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=ALGORITHMS,
+                issuer=self.issuer,
+                audience=self.audience,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            return next((why for kind, why in _REASONS if isinstance(error, kind)), "malformed")
+        return self._caller(claims)
+
+    # Any: what the values are is seen here.
+    def _caller(self, claims: Mapping[str, Any]) -> Caller | str:
+        name = _claim(claims, self.caller_claim)
+        try:
+            # A caller without a name would share its limits and sessions with others.
+            caller = parse_line(
+                "caller",
+                f"{CALLER_PREFIX}{name}" if isinstance(name, str) and name.strip() else None,
+                max_length=MAX_CALLER_LENGTH,
+            )
+        except InvalidField:
+            return "no usable caller"
+        named = _words(_claim(claims, self.permissions_claim))
+        return Caller(
+            name=CallerName(caller),
+            permissions=frozenset(each for each in Permission if each in named),
+            centers=self._centers(claims),
+        )
+
+    def _centers(self, claims: Mapping[str, Any]) -> frozenset[CenterId] | None:
+        if self.centers_claim is None:
+            return None
+        named = _words(_claim(claims, self.centers_claim))
+        if ALL_CENTERS in named:
+            return None
+        return frozenset(CenterId(center) for center in map(plain_uuid, named) if center)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EitherIdentity(Identity):
+    """Recognizes callers by tokens issued here, and by JSON Web Tokens: those have two dots."""
+
+    opaque: Identity
+    json_web: Identity
+
+    @override
+    def authenticate(self, token: str) -> Caller | str:
+        identity = self.json_web if token.count(".") == 2 else self.opaque
+        return identity.authenticate(token)
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a claim, or None. A key may contain dots itself, as a URL does."""
+    if name in claims:
+        return claims[name]
+    first, _, rest = name.partition(".")
+    inner = claims.get(first)
+    return _claim(inner, rest) if rest and isinstance(inner, dict) else None
+
+
+def _words(value: Any) -> frozenset[str]:
+    """Return the words of a claim: a list of texts, or one text with spaces between (RFC 8693, 4.2)."""
+    words = value.split() if isinstance(value, str) else value
+    return frozenset(
+        word for word in (words if isinstance(words, list) else ()) if isinstance(word, str)
+    )

@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from falcon import testing
+from structlog.testing import capture_logs
+
+from adapters.json_web_tokens import (
+    FRESH_SECONDS,
+    KEPT_SECONDS,
+    LEEWAY_SECONDS,
+    MAX_KEYS_BYTES,
+    PAUSE_SECONDS,
+    JsonWebTokens,
+    SigningKeys,
+)
+from domain.access.token import Identity
+from domain.errors import ServiceUnavailable
+from domain.permissions import Caller, Permission
+from tests.adapters.http.api import ACCOUNTS
+from tests.builders import CENTER_ID
+from tests.identity_provider import (
+    AUDIENCE,
+    ISSUER,
+    IdentityProvider,
+    ec_key,
+    identity_provider,
+    public,
+    rsa_key,
+)
+from tests.installation import Installation
+from tests.listening import (
+    LONG_SECONDS,
+    Act,
+    Handler,
+    break_off,
+    drip_body,
+    drip_head,
+    fall_silent,
+    responding,
+)
+from tests.waiting import wait_until
+
+SOON = 60
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    with identity_provider() as provider:
+        yield provider
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def seconds() -> Seconds:
+    return Seconds()
+
+
+def tokens_of(
+    provider: IdentityProvider,
+    seconds: Seconds,
+    *,
+    caller_claim: str = "sub",
+    permissions_claim: str = "permissions",
+    centers_claim: str | None = None,
+    fetch_seconds: float = 0.2,
+) -> JsonWebTokens:
+    return JsonWebTokens(
+        issuer=ISSUER,
+        audience=AUDIENCE,
+        keys=SigningKeys(f"{provider.server.url}/certs", now=seconds, fetch_seconds=fetch_seconds),
+        caller_claim=caller_claim,
+        permissions_claim=permissions_claim,
+        centers_claim=centers_claim,
+    )
+
+
+@pytest.fixture
+def identity(provider: IdentityProvider, seconds: Seconds) -> Identity:
+    return tokens_of(provider, seconds)
+
+
+def encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def unsigned(provider: IdentityProvider) -> str:
+    _, claims, _ = provider.token().split(".")
+    header = encoded(json.dumps({"alg": "none", "kid": "first"}).encode())
+    return f"{header}.{claims}."
+
+
+def signed_by_hmac(provider: IdentityProvider, *, key_id: str, secret: bytes) -> str:
+    _, claims, _ = provider.token().split(".")
+    header = encoded(json.dumps({"alg": "HS256", "kid": key_id}).encode())
+    signature = hmac.digest(secret, f"{header}.{claims}".encode(), "sha256")
+    return f"{header}.{claims}.{encoded(signature)}"
+
+
+class TestRefused:
+    def test_is_a_token_for_somebody_else(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        for audience in ("another-service", ["another-service", "cardonfile2"]):
+            assert identity.authenticate(provider.token({"aud": audience})) == "wrong audience"
+        assert identity.authenticate(provider.token({"iss": ISSUER + "/"})) == "wrong issuer"
+
+    def test_is_a_token_without_issuer_audience_or_end(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        for claim in ("iss", "aud", "exp"):
+            assert identity.authenticate(provider.token({claim: None})) == "claim missing"
+
+    def test_is_a_token_outside_its_time(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        now = int(time.time())
+        far = LEEWAY_SECONDS + SOON
+        assert identity.authenticate(provider.token({"exp": now - far})) == "expired"
+        assert identity.authenticate(provider.token({"nbf": now + far})) == "not yet valid"
+        within = {"exp": now - LEEWAY_SECONDS + 10, "nbf": now + LEEWAY_SECONDS - 10}
+        assert isinstance(identity.authenticate(provider.token(within)), Caller)
+
+    # RFC 8725, 2.1.
+    def test_is_a_token_that_nobody_signed(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        assert identity.authenticate(unsigned(provider)) == "wrong algorithm"
+
+    # RFC 8725, 2.1.
+    def test_is_a_token_signed_with_the_public_key_as_a_secret(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        pem = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        shared = {"kty": "oct", "k": encoded(pem), "kid": "shared"}
+        provider.publish(public("first", rsa_key()), shared)
+        for key_id in ("first", "shared"):
+            token = signed_by_hmac(provider, key_id=key_id, secret=pem)
+            assert identity.authenticate(token) == "wrong algorithm"
+
+    def test_is_a_token_of_another_key(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        assert identity.authenticate(provider.token(key=rsa_key(1))) == "wrong signature"
+        for key_id in ("other", None):
+            token = provider.token(key=rsa_key(1), key_id=key_id)
+            assert identity.authenticate(token) == "unknown key"
+
+    @pytest.mark.parametrize("caller", [None, "", " ", 7, ["x"], "x" * 97, "a\nb"])
+    def test_is_a_token_without_a_usable_caller(
+        self, provider: IdentityProvider, seconds: Seconds, caller: object
+    ) -> None:
+        identity = tokens_of(provider, seconds, caller_claim="client_id")
+        assert identity.authenticate(provider.token({"client_id": caller})) == "no usable caller"
+
+
+class TestCaller:
+    @pytest.mark.parametrize(
+        ("claim", "claims"),
+        [
+            ("permissions", {"permissions": ["guests:add", "guests:view", "admin", 7]}),
+            ("scope", {"scope": "openid guests:add guests:view"}),
+            (
+                "resource_access.cardonfile.roles",
+                {"resource_access": {"cardonfile": {"roles": ["guests:view", "guests:add"]}}},
+            ),
+            (
+                "https://spa.example/permissions",
+                {"https://spa.example/permissions": ["guests:add", "guests:view"]},
+            ),
+        ],
+    )
+    def test_has_the_permissions_of_the_claim(
+        self,
+        provider: IdentityProvider,
+        seconds: Seconds,
+        claim: str,
+        claims: dict[str, object],
+    ) -> None:
+        identity = tokens_of(provider, seconds, permissions_claim=claim)
+        caller = identity.authenticate(provider.token(claims))
+
+        assert isinstance(caller, Caller)
+        assert caller.permissions == {Permission.GUESTS_ADD, Permission.GUESTS_VIEW}
+        assert caller.centers is None
+
+    @pytest.mark.parametrize("value", [None, 7, {"guests:add": True}, [["guests:add"]], "guests"])
+    def test_has_no_permission_without_a_claim_that_says_so(
+        self, provider: IdentityProvider, identity: Identity, value: object
+    ) -> None:
+        caller = identity.authenticate(provider.token({"permissions": value}))
+
+        assert isinstance(caller, Caller)
+        assert caller.permissions == frozenset()
+
+    def test_acts_for_no_center_without_a_claim_that_names_one(
+        self, provider: IdentityProvider, seconds: Seconds
+    ) -> None:
+        identity = tokens_of(provider, seconds, centers_claim="centers")
+        for value in (None, [], "", ["not-a-uuid"], 7, {"*": True}):
+            caller = identity.authenticate(provider.token({"centers": value}))
+            assert isinstance(caller, Caller)
+            assert caller.centers == frozenset()
+        caller = identity.authenticate(provider.token({"centers": [CENTER_ID.upper(), 7]}))
+        assert isinstance(caller, Caller)
+        assert caller.centers == frozenset({CENTER_ID})
+
+    def test_is_not_the_caller_of_that_name_who_has_a_token_issued_here(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        caller = identity.authenticate(provider.token())
+
+        assert isinstance(caller, Caller)
+        assert caller.name == "jwt:web-shop"
+
+    def test_may_have_a_token_signed_on_an_elliptic_curve(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        provider.publish({"kty": "unknown"}, public("curve", ec_key()))
+        token = provider.token(key=ec_key(), key_id="curve", algorithm="ES256")
+
+        assert isinstance(identity.authenticate(token), Caller)
+
+
+class TestKeys:
+    def test_are_fetched_once_while_they_are_fresh(
+        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
+    ) -> None:
+        token = provider.token()
+        with ThreadPoolExecutor(8) as threads:
+            callers = list(threads.map(identity.authenticate, [token] * 64))
+        assert all(isinstance(caller, Caller) for caller in callers)
+        assert len(provider.server.requests) == 1
+        seconds.now += FRESH_SECONDS
+        identity.authenticate(token)
+        assert len(provider.server.requests) == 2
+
+    def test_that_are_new_are_used_at_once(
+        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
+    ) -> None:
+        identity.authenticate(provider.token())
+        seconds.now += PAUSE_SECONDS
+        provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))
+
+        rotated = provider.token(key=rsa_key(1), key_id="second")
+        assert isinstance(identity.authenticate(rotated), Caller)
+        assert isinstance(identity.authenticate(provider.token()), Caller)
+
+    def test_that_are_withdrawn_let_nobody_in_when_they_are_stale(
+        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
+    ) -> None:
+        identity.authenticate(provider.token())
+        provider.publish(public("second", rsa_key(1)))
+        seconds.now += FRESH_SECONDS
+
+        assert identity.authenticate(provider.token()) == "unknown key"
+
+    def test_that_are_invented_cause_few_fetches(
+        self, provider: IdentityProvider, identity: Identity, seconds: Seconds
+    ) -> None:
+        for number in range(50):
+            token = provider.token(key=rsa_key(1), key_id=f"invented-{number}")
+            assert identity.authenticate(token) == "unknown key"
+        assert len(provider.server.requests) == 1
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            fall_silent,
+            drip_head,
+            drip_body,
+            break_off,
+            responding(500, json.dumps({"keys": [public("second", rsa_key(1))]}).encode()),
+            responding(302, Location="https://elsewhere.example/"),
+            responding(200, b"<html>"),
+            responding(200, b"[]"),
+            responding(200, b'{"keys": []}'),
+            responding(200, b'{"keys": 7}'),
+            responding(200, b"[" * 100_000),
+            responding(200, b" " * (MAX_KEYS_BYTES + 100_000)),
+        ],
+    )
+    def test_that_cannot_be_fetched_are_kept_for_a_day(
+        self, provider: IdentityProvider, identity: Identity, seconds: Seconds, act: Act
+    ) -> None:
+        identity.authenticate(provider.token())
+        provider.server.acts[:] = [act]
+        seconds.now += FRESH_SECONDS
+        with capture_logs() as lines:
+            assert isinstance(identity.authenticate(provider.token()), Caller)
+            with pytest.raises(ServiceUnavailable):
+                identity.authenticate(provider.token(key=rsa_key(1), key_id="second"))
+        (line,) = lines
+        assert (line["event"], line["log_level"]) == ("identity_provider_away", "error")
+
+        seconds.now += KEPT_SECONDS
+        with capture_logs() as lines, pytest.raises(ServiceUnavailable):
+            identity.authenticate(provider.token())
+        assert lines == []
+        provider.publish(public("first", rsa_key()))
+        seconds.now += PAUSE_SECONDS
+        with capture_logs() as lines:
+            assert isinstance(identity.authenticate(provider.token()), Caller)
+        assert [line["event"] for line in lines] == ["identity_provider_back"]
+
+    def test_that_are_known_are_used_while_another_request_fetches(
+        self, provider: IdentityProvider, seconds: Seconds
+    ) -> None:
+        identity = tokens_of(provider, seconds, fetch_seconds=2 * LONG_SECONDS)
+        identity.authenticate(provider.token())
+        answers = threading.Event()
+        waited: list[bool] = []
+
+        def wait(handler: Handler) -> None:
+            waited.append(answers.wait(LONG_SECONDS))
+            handler.hang_up()
+
+        provider.server.acts[:] = [wait]
+        seconds.now += FRESH_SECONDS
+        with ThreadPoolExecutor(1) as threads:
+            fetching = threads.submit(identity.authenticate, provider.token())
+            wait_until(lambda: len(provider.server.requests) == 2)
+            assert isinstance(identity.authenticate(provider.token()), Caller)
+            assert not waited
+            answers.set()
+        assert isinstance(fetching.result(), Caller)
+
+
+class TestService:
+    @pytest.fixture
+    def installation(self, tmp_path: Path, provider: IdentityProvider) -> Iterator[Installation]:
+        installation = provider.installation(tmp_path)
+        yield installation
+        installation.close()
+
+    def status(self, client: testing.TestClient, token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        return client.simulate_get(ACCOUNTS, headers=headers).status_code
+
+    def test_accepts_tokens_of_both_kinds(
+        self, installation: Installation, provider: IdentityProvider
+    ) -> None:
+        client = installation.client()
+        claims = {"permissions": ["guests:view"]}
+
+        assert self.status(client, provider.token(claims)) == 200
+        assert self.status(client, installation.token_for(installation.caller)) == 200
+        assert self.status(client, provider.token()) == 403
+
+    def test_logs_why_a_token_was_refused_without_the_token(
+        self, installation: Installation, provider: IdentityProvider
+    ) -> None:
+        client = installation.client()
+        token = provider.token({"aud": "another-service", "email": "ada@example.com"})
+        with capture_logs() as lines:
+            assert self.status(client, token) == 401
+            assert self.status(client, unsigned(provider)) == 401
+        refused = [line for line in lines if line["event"] == "authentication_refused"]
+        assert [line["reason"] for line in refused] == ["wrong audience", "wrong algorithm"]
+        assert not any(part in repr(lines) for part in token.split("."))
+
+    def test_is_unavailable_for_these_tokens_only_while_no_key_can_be_fetched(
+        self, installation: Installation, provider: IdentityProvider
+    ) -> None:
+        provider.server.acts[:] = [break_off]
+        client = installation.client()
+
+        assert self.status(client, provider.token()) == 503
+        assert self.status(client, installation.token_for(installation.caller)) == 200

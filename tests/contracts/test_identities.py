@@ -1,0 +1,149 @@
+"""What every way to authenticate promises, run over each."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from domain.access.token import Identity
+from domain.identifiers import CallerName, CenterId
+from domain.permissions import Caller, Permission
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.identity_provider import IdentityProvider, identity_provider
+from tests.installation import Installation
+
+EVERY_PERMISSION = tuple(Permission)
+
+
+class Way(ABC):
+    """One way to authenticate: what is tested, and how a caller gets a token."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+
+    @property
+    def identity(self) -> Identity:
+        return self.installation.container.identity()
+
+    @abstractmethod
+    def token(
+        self,
+        *,
+        permissions: Collection[Permission] = EVERY_PERMISSION,
+        centers: Collection[CenterId] | None = None,
+    ) -> str: ...
+
+    @abstractmethod
+    def expired_token(self) -> str: ...
+
+
+class Opaque(Way):
+    @override
+    def token(
+        self,
+        *,
+        permissions: Collection[Permission] = EVERY_PERMISSION,
+        centers: Collection[CenterId] | None = None,
+    ) -> str:
+        caller = Caller(
+            name=CallerName("web-shop"),
+            permissions=frozenset(permissions),
+            centers=None if centers is None else frozenset(centers),
+        )
+        return self.installation.token_for(caller)
+
+    @override
+    def expired_token(self) -> str:
+        token = self.token()
+        self.installation.clock.advance(timedelta(hours=24))
+        return token
+
+
+class JsonWeb(Way):
+    def __init__(self, installation: Installation, provider: IdentityProvider) -> None:
+        super().__init__(installation)
+        self.provider = provider
+
+    @override
+    def token(
+        self,
+        *,
+        permissions: Collection[Permission] = EVERY_PERMISSION,
+        centers: Collection[CenterId] | None = None,
+    ) -> str:
+        named = ["*"] if centers is None else list(centers)
+        return self.provider.token({"permissions": list(permissions), "centers": named})
+
+    @override
+    def expired_token(self) -> str:
+        return self.provider.token({"exp": int(time.time()) - 60})
+
+
+@pytest.fixture(params=["opaque", "jwt"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
+    with identity_provider() as provider:
+        installation = provider.installation(tmp_path, CARDONFILE_JWT_CENTERS_CLAIM="centers")
+        installation.has_center(a_center(id=OTHER_CENTER_ID))
+        yield Opaque(installation) if request.param == "opaque" else JsonWeb(installation, provider)
+        installation.close()
+
+
+def test_a_caller_has_its_permissions_and_no_other(way: Way) -> None:
+    for permissions in ((Permission.GUESTS_ADD,), EVERY_PERMISSION):
+        caller = way.identity.authenticate(way.token(permissions=permissions))
+        assert isinstance(caller, Caller)
+        assert caller.permissions == frozenset(permissions)
+
+
+def test_a_caller_is_limited_to_its_centers(way: Way) -> None:
+    for centers in (None, (CENTER_ID,), (CENTER_ID, OTHER_CENTER_ID)):
+        caller = way.identity.authenticate(way.token(centers=centers))
+        assert isinstance(caller, Caller)
+        assert caller.centers == (None if centers is None else frozenset(centers))
+
+
+def test_a_caller_has_one_name_under_all_its_tokens(way: Way) -> None:
+    callers = [way.identity.authenticate(way.token(centers=each)) for each in (None, (CENTER_ID,))]
+    names = {caller.name for caller in callers if isinstance(caller, Caller)}
+
+    assert len(names) == 1
+
+
+def test_an_expired_token_lets_nobody_in(way: Way) -> None:
+    assert way.identity.authenticate(way.expired_token()) == "expired"
+
+
+def test_a_token_of_which_one_character_differs_lets_nobody_in(way: Way) -> None:
+    token = way.token()
+    for at in (0, len(token) // 2, -6):
+        other = "A" if token[at] != "A" else "B"
+        changed = token[:at] + other + token[at + 1 if at >= 0 else len(token) + at + 1 :]
+        assert isinstance(way.identity.authenticate(changed), str)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        "cof_",
+        "cof_.cof_.x",
+        "\0",
+        "e30.e30.e30",
+        "a" * 16_000,
+        "é.ü.ß",
+    ],
+)
+def test_what_is_no_token_lets_nobody_in_and_is_not_repeated(way: Way, text: str) -> None:
+    why = way.identity.authenticate(text)
+
+    assert isinstance(why, str)
+    assert len(text) < 3 or text not in why
