@@ -16,6 +16,7 @@ from domain.cards.account import Accounts
 from domain.cards.consent import Consents
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
+from domain.centers.center_settings import SettingsOfCenters
 from domain.centers.payment_configuration import PaymentConfigurations
 from domain.erasure.erasure import Erasures
 from domain.events.event import (
@@ -54,6 +55,7 @@ class UnitOfWork:
     guests: Guests
     products: Products
     configurations: PaymentConfigurations
+    center_settings: SettingsOfCenters
     sessions: CardSessions
     refused_cards: RefusedCards
     evidence: EvidenceLog

@@ -55,6 +55,7 @@ from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount, RemoveCard
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.set_center import SetCenter
 from domain.erasure.erase_guest import EraseAgain, EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -238,6 +239,7 @@ class Container(DeclarativeContainer):
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
+    set_center = ThreadSafeSingleton(SetCenter, storage=storage, note_act=note_act)
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
     )

@@ -23,6 +23,7 @@ from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard
 from domain.cards.source import Source
 from domain.centers.center import Center
+from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests.guest import Guest
@@ -52,6 +53,7 @@ from domain.psps.hosted_page import (
 from domain.sessions.limit import RefusedCard
 from domain.sessions.session import CardSession
 from domain.worker.heartbeat import WorkerProcess
+from tests.pictures import a_png
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 
@@ -92,6 +94,15 @@ def a_configuration(**changes: Any) -> PaymentConfiguration:
         redirect_origins=("https://shop.example", "myspa://"),
     )
     return replace(configuration, **changes)
+
+
+def center_settings(**changes: Any) -> CenterSettings:
+    settings = CenterSettings(
+        contact="tel:+49301234567",
+        color="#1d4f91",
+        logo=Logo(media_type="image/png", content=a_png()),
+    )
+    return replace(settings, **changes)
 
 
 def a_page(**changes: Any) -> HostedPage:

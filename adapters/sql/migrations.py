@@ -93,6 +93,12 @@ RECORDS_FOR_OPERATORS: Final = f"""
         reference text NOT NULL,
         PRIMARY KEY (provider, merchant_account, guest_id, reference)
     ){{strict}};
+    CREATE TABLE center_settings (
+        center_id {{uuid}} PRIMARY KEY,
+        contact text,
+        color text,
+        logo {{json}}
+    ){{strict}};
     CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
     CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
         WHERE removed_at IS NOT NULL;
@@ -115,7 +121,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE refused_cards ADD COLUMN code text;
     ALTER TABLE access_tokens ADD COLUMN used_at {{time}}
 """
-"""What operators look into: consents, workers, the audit trail, erasures, times and codes.
+"""What operators look into: consents, workers, the audit trail, erasures, settings, times and codes.
 
 The databases have their own types, and SQLite's new tables are strict.
 """

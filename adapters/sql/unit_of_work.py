@@ -5,7 +5,11 @@ from __future__ import annotations
 from adapters.sql.repositories.access import SqlAccessTokens
 from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlConsents, SqlDiscards
-from adapters.sql.repositories.centers import SqlCenters, SqlPaymentConfigurations
+from adapters.sql.repositories.centers import (
+    SqlCenters,
+    SqlPaymentConfigurations,
+    SqlSettingsOfCenters,
+)
 from adapters.sql.repositories.erasures import SqlErasures
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
@@ -29,6 +33,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         guests=SqlGuests(transaction),
         products=SqlProducts(transaction),
         configurations=SqlPaymentConfigurations(transaction),
+        center_settings=SqlSettingsOfCenters(transaction),
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
         evidence=SqlEvidenceLog(transaction),

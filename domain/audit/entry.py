@@ -23,6 +23,7 @@ class Action(StrEnum):
     TOKEN_ISSUED = "token.issued"  # noqa: S105 - the name of an action
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - the name of an action
     PAYMENTS_CONFIGURED = "payments.configured"
+    CENTER_SET = "center.set"
     ENDPOINT_ADDED = "endpoint.added"
     ENDPOINT_REMOVED = "endpoint.removed"
     SECRET_ROLLED = "endpoint.secret_rolled"  # noqa: S105 - the name of an action

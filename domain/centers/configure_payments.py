@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center, CenterNotFound
-from domain.centers.payment_configuration import PaymentConfiguration, changed, changes
+from domain.centers.changes import changes
+from domain.centers.payment_configuration import PaymentConfiguration, changed
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.psps.capabilities import Capabilities
@@ -120,7 +121,8 @@ class ConfigurePayments:
                 self._require_room_for_consent(now.provider, center)
                 unit.configurations.put(known_id, now)
             if now != before:
-                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, changes(before, now))
+                details = changes(PaymentConfiguration, before, now)
+                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, details)
             unit.commit()
             return ConfiguredPayments(center=center, before=before, now=now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -126,28 +126,6 @@ def changed(
             provider=ProviderName(named["provider"]), merchant_account=DEFAULT_MERCHANT_ACCOUNT
         )
     return PaymentConfiguration.parse(**{**asdict(before), **named})
-
-
-def changes(
-    before: PaymentConfiguration | None, after: PaymentConfiguration | None
-) -> dict[str, str]:
-    """Return the fields that differ, each with both values in words, such as `no → yes`."""
-    olds, news = in_words(before), in_words(after)
-    return {name: f"{old} → {news[name]}" for name, old in olds.items() if old != news[name]}
-
-
-def in_words(configuration: PaymentConfiguration | None) -> dict[str, str]:
-    """Return the fields of a configuration, each with its value in words."""
-    names = (each.name for each in fields(PaymentConfiguration))
-    return {name: _in_words(getattr(configuration, name, None)) for name in names}
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ",".join(value) or "any"
-    return "none" if value is None else str(value)
 
 
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:

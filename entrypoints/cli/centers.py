@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 from typing_extensions import override
 
 from domain.centers.center import Center, CenterNotFound
+from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
+from domain.centers.changes import Record, changes, in_words
 from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotReady
 from domain.centers.list_centers import ConfiguredCenter
-from domain.centers.payment_configuration import (
-    CardsPerGuest,
-    changes,
-    in_words,
-)
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.fields import parse_uuid
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CenterId
 from domain.pagination import ALL, PageRequest
@@ -107,14 +106,8 @@ def configure_payments(
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --provider NAME --avs
       cardonfile configure-payments 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --none
     """
-    named = {name: value for name, value in settings.items() if value not in (None, ())}
-    for name, is_cleared, cleared in (
-        ("redirect_origins", any_redirect, ()),
-        ("link_minutes", no_link_minutes, None),
-    ):
-        if is_cleared and name in named:
-            raise click.UsageError("an option and its opposite are given")
-        named |= {name: cleared} if is_cleared else {}
+    cleared = {"redirect_origins": ()} if any_redirect else {}
+    named = _named(settings, cleared | ({"link_minutes": None} if no_link_minutes else {}))
     if none == bool(named):
         raise click.UsageError("name what to change, or only --none")
     with installation() as container:
@@ -135,14 +128,12 @@ def configure_payments(
             click.echo(
                 f"{done.center.name} takes cards with {provider}, merchant account {account}"
             )
-        unchanged = {} if done.now is None else in_words(done.now)
-        for name, words in {**unchanged, **changes(done.before, done.now)}.items():
-            click.echo(f"  {name}: {words}")
+        _echo_changes(PaymentConfiguration, done.before, done.now)
 
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards.
+    """Show how centers take cards, and set what guests see of them.
 
     \b
     Example:
@@ -181,7 +172,7 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
 @click.argument("center_id", metavar="ID")
 @json_option
 def show(*, center_id: str, as_json: bool) -> None:
-    """Show how a center takes cards.
+    """Show how a center takes cards, and what guests see of it.
 
     \b
     Example:
@@ -192,12 +183,64 @@ def show(*, center_id: str, as_json: bool) -> None:
         found = unit.centers.get(known_id)
         if found is None:
             raise CenterNotFound(known_id)
-        shown = _configured(unit, found)
+        shown, settings = _configured(unit, found), unit.center_settings.get(known_id)
         row, configuration = row_of(_COLUMNS, shown), shown.configuration
         if as_json:
+            logo = settings.logo and str(settings.logo)
+            row |= asdict(settings) | {"logo": logo}
             echo_json(row | (asdict(configuration) if configuration else {}))
         else:
-            echo_fields(row | (in_words(configuration) if configuration else {}))
+            row |= in_words(CenterSettings, settings)
+            echo_fields(
+                row | (in_words(PaymentConfiguration, configuration) if configuration else {})
+            )
+
+
+@center.command("set")
+@click.argument("center_id", metavar="ID")
+@click.option("--contact", metavar="ADDRESS", help="Whom guests ask: tel:…, mailto:… or https://…")
+@click.option("--logo", type=click.File("rb"), help="A PNG or WebP picture of at most 100 KB.")
+@click.option(
+    "--color", metavar="#RRGGBB", help="Of the buttons, dark enough for white text (WCAG 2.2)."
+)
+@click.option(
+    "--clear",
+    type=click.Choice([each.name for each in fields(CenterSettings)]),
+    multiple=True,
+    help="Set it as it was at first; repeat it to name several.",
+)
+def set_(
+    *, center_id: str, logo: BinaryIO | None, clear: Sequence[str], **settings: str | None
+) -> None:
+    """Set what guests see of a center. What is not named stays as it was.
+
+    \b
+    Example:
+      cardonfile center set 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3 --contact tel:+49301234567
+    """
+    content = None if logo is None else logo.read(MAX_LOGO_BYTES + 1)
+    named = _named({**settings, "logo": content}, dict.fromkeys(clear))
+    if not named:
+        raise click.UsageError("name what to change")
+    with installation() as container:
+        done = container.set_center()(center_id, named)
+        click.echo(done.center.name)
+        _echo_changes(CenterSettings, done.before, done.now)
+
+
+def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that are given, and those that a flag clears."""
+    named = {name: value for name, value in settings.items() if value not in (None, ())}
+    if named.keys() & cleared.keys():
+        raise click.UsageError("an option and its opposite are given")
+    return named | dict(cleared)
+
+
+def _echo_changes(record_type: type[Record], before: Record | None, now: Record | None) -> None:
+    """Print each setting as it was and is."""
+    unchanged = {} if now is None else in_words(record_type, now)
+    for name, words in {**unchanged, **changes(record_type, before, now)}.items():
+        click.echo(f"  {name}: {words}")
 
 
 def _configured(unit: UnitOfWork, center: Center) -> ConfiguredCenter:

@@ -60,6 +60,7 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
+    center_settings,
 )
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
@@ -126,6 +127,7 @@ def fill(storage: Storage) -> None:
             ]
         )
         unit.configurations.put(CENTER_ID, a_configuration())
+        unit.center_settings.put(CENTER_ID, center_settings())
         unit.configurations.put(OTHER_CENTER_ID, a_configuration(avs=False, redirect_origins=()))
         unit.sessions.add(a_session(attempt=an_attempt(), unanswered_since=NOW))
         unit.sessions.add(
@@ -180,6 +182,7 @@ def records(storage: Storage) -> dict[str, object]:
             "configurations": [
                 unit.configurations.get(each) for each in (CENTER_ID, OTHER_CENTER_ID)
             ],
+            "settings": unit.center_settings.get(CENTER_ID),
             "sessions": [unit.sessions.get(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
@@ -294,6 +297,7 @@ class TestCopied:
             "audit_entries                      0           0\n"
             "erasures                           0           0\n"
             "former_guest_references            0           0\n"
+            "center_settings                    1           1\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

@@ -20,7 +20,8 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
 
 TABLES = (
-    *("access_tokens", "audit_entries", "card_sessions", "centers", "consent_texts", "consents"),
+    *("access_tokens", "audit_entries", "card_sessions", "centers", "center_settings"),
+    *("consent_texts", "consents"),
     *("discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),
     *("guests", "idempotency_keys", "merchant_identities", "payment_accounts"),

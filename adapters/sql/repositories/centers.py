@@ -9,6 +9,7 @@ from typing_extensions import override
 from adapters.sql.repositories.repository import ById, Repository
 from adapters.sql.rows import Rows
 from domain.centers.center import Center, Centers
+from domain.centers.center_settings import CenterSettings, SettingsOfCenters
 from domain.centers.payment_configuration import PaymentConfiguration, PaymentConfigurations
 from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
 from domain.pagination import Page, PageRequest
@@ -18,6 +19,8 @@ _CENTERS = Rows("centers", Center, key=("id",))
 _CONFIGURATIONS = Rows(
     "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
 )
+
+_SETTINGS = Rows("center_settings", CenterSettings, key=("center_id",), beside=("center_id",))
 
 
 class SqlCenters(ById[CenterId, Center], Centers):
@@ -69,3 +72,23 @@ class SqlPaymentConfigurations(Repository, PaymentConfigurations):
     @override
     def all(self) -> Sequence[PaymentConfiguration]:
         return _CONFIGURATIONS.find_readable(self._transaction, "", {})
+
+
+class SqlSettingsOfCenters(Repository, SettingsOfCenters):
+    """The settings of each center."""
+
+    @override
+    def get(self, center_id: CenterId) -> CenterSettings:
+        return _SETTINGS.get(self._transaction, center_id=center_id) or CenterSettings()
+
+    @override
+    def get_to_change(self, center_id: CenterId) -> CenterSettings:
+        self._transaction.lock("center settings", center_id)
+        return self.get(center_id)
+
+    @override
+    def put(self, center_id: CenterId, settings: CenterSettings) -> None:
+        self._transaction.execute(
+            _SETTINGS.insert + _SETTINGS.or_replace,
+            _SETTINGS.row(settings) | {"center_id": center_id},
+        )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from adapters.psp.contract.samples import TOKEN_ID, a_uuid
+from domain.centers.center_settings import CenterSettings
 from domain.identifiers import TokenId
 from domain.pagination import PageRequest
 from domain.storage import Storage, UnitOfWork, WriteUnit
@@ -40,6 +41,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "Guest": lambda unit, each: unit.guests.put_many([each]),
     "Product": lambda unit, each: unit.products.put_many([each]),
     "PaymentConfiguration": lambda unit, each: unit.configurations.put(CENTER_ID, each),
+    "CenterSettings": lambda unit, each: unit.center_settings.put(CENTER_ID, each),
     "CardSession": lambda unit, each: unit.sessions.add(each),
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
     "Account": lambda unit, each: unit.accounts.add(each),
@@ -54,6 +56,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
 
 UPDATE: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     **{each: ADD[each] for each in ("Center", "Guest", "Product", "PaymentConfiguration")},
+    "CenterSettings": ADD["CenterSettings"],
     "CardSession": lambda unit, each: unit.sessions.update(each),
     "Account": lambda unit, each: unit.accounts.update(each),
     "Discard": lambda unit, each: unit.discards.update(each),
@@ -68,6 +71,7 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
         None,
     ),
     "PaymentConfiguration": lambda unit, _: unit.configurations.get(CENTER_ID),
+    "CenterSettings": lambda unit, _: _if_stored(unit.center_settings.get(CENTER_ID)),
     "CardSession": lambda unit, each: unit.sessions.get(each.token_id),
     "Evidence": lambda unit, _: next(iter(unit.evidence.of(TOKEN_ID)), None),
     "Account": lambda unit, each: unit.accounts.get(each.account_id),
@@ -82,6 +86,10 @@ GET: Final[dict[str, Callable[[UnitOfWork, Any], object]]] = {
     "AccessToken": lambda unit, each: unit.access_tokens.get(each.token_hash),
     "AuditEntry": lambda unit, each: next(iter(unit.audit_trail.latest(about=each.about)), None),
 }
+
+
+def _if_stored(settings: CenterSettings) -> CenterSettings | None:
+    return None if settings == CenterSettings() else settings
 
 
 def kind(record: object) -> str:

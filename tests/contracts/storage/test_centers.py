@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import a_uuid
+from domain.centers.center_settings import CenterSettings
 from domain.identifiers import CenterId, MerchantAccount
 from domain.pagination import PageRequest
 from domain.storage import Storage
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_configuration
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_configuration, center_settings
 from tests.contracts.storage.records import committed
 
 FIRST, SECOND = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
@@ -63,6 +64,26 @@ def test_of_changes_to_a_configuration_at_once_none_is_lost(storage: Storage) ->
         kept = unit.configurations.get(CENTER_ID)
     assert kept is not None
     assert sorted(kept.redirect_origins) == [f"https://{number}.example" for number in range(8)]
+
+
+def test_settings_are_those_of_every_center_until_some_are_stored(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.center_settings.put(CENTER_ID, center_settings())
+    with storage.read() as unit:
+        assert unit.center_settings.get(OTHER_CENTER_ID) == CenterSettings()
+        assert unit.center_settings.get(CENTER_ID) == center_settings()
+
+
+def test_of_changes_to_settings_at_once_none_is_lost(storage: Storage) -> None:
+    def lengthen_contact(_: int) -> None:
+        with committed(storage) as unit:
+            before = unit.center_settings.get_to_change(CENTER_ID).contact or ""
+            unit.center_settings.put(CENTER_ID, center_settings(contact=f"{before}x"))
+
+    at_once(8, lengthen_contact)
+
+    with storage.read() as unit:
+        assert unit.center_settings.get(CENTER_ID).contact == "x" * 8
 
 
 def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:

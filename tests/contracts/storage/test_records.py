@@ -44,6 +44,7 @@ from tests.builders import (
     an_event_delivery,
     an_event_endpoint,
     an_evidence,
+    center_settings,
 )
 from tests.contracts.storage.records import (
     ADD,
@@ -69,6 +70,8 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_product(code=AWKWARD, amount=Decimal("12345678901234567890.123456789")),
         a_configuration(),
         a_configuration(avs=False, redirect_origins=(), cards_per_guest=CardsPerGuest.ONE),
+        center_settings(),
+        center_settings(contact=AWKWARD, color=None, logo=None),
         a_session(billing_info=None, due_at=None),
         a_session(
             redirect_uri=AWKWARD,

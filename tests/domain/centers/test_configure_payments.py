@@ -18,11 +18,7 @@ from domain.centers.configure_payments import (
     Missing,
     PspNotReady,
 )
-from domain.centers.payment_configuration import (
-    CardsPerGuest,
-    PaymentConfiguration,
-    changes,
-)
+from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.psps.hosted_page import consent_for
@@ -134,26 +130,6 @@ def test_each_change_is_in_the_audit_trail(installation: Installation) -> None:
     assert other.details == {"provider": "fake → stripe", "merchant_account": "default → spain"}
     assert removed.details is not None
     assert removed.details["provider"] == "stripe → none"
-
-
-def test_changes_are_in_words() -> None:
-    old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
-    new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
-    changed = {
-        "avs": "no → yes",
-        "redirect_origins": "any → https://a.example,b://",
-        "link_minutes": "none → 60",
-    }
-    assert changes(old, new) == changed
-    assert changes(new, new) == {}
-    assert changes(None, old) == {
-        "provider": "none → fake",
-        "merchant_account": "none → default",
-        "avs": "none → no",
-        "cards_per_guest": "none → many",
-        "redirect_origins": "none → any",
-        "session_minutes": "none → 30",
-    }
 
 
 @pytest.mark.parametrize(

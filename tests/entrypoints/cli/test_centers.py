@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
+from domain.audit.entry import Action
+from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
 from tests.builders import CENTER_ID, a_center
 from tests.entrypoints.conftest import CommandLine
+from tests.pictures import a_png
 
 
 def configuration(command_line: CommandLine) -> PaymentConfiguration | None:
@@ -249,6 +253,9 @@ class TestCenter:
             "name              Spa 1101\n"
             "provider          stripe\n"
             "merchant_account  spain\n"
+            "contact           none\n"
+            "color             none\n"
+            "logo              none\n"
             "avs               no\n"
             "cards_per_guest   many\n"
             "redirect_origins  any\n"
@@ -264,6 +271,9 @@ class TestCenter:
             "name": "Harbor Spa",
             "provider": "fake",
             "merchant_account": "default",
+            "contact": None,
+            "color": None,
+            "logo": None,
             "avs": False,
             "cards_per_guest": "many",
             "redirect_origins": [],
@@ -279,8 +289,90 @@ class TestCenter:
             "name": "Spa 1000",
             "provider": None,
             "merchant_account": None,
+            "contact": None,
+            "color": None,
+            "logo": None,
         }
 
     def test_one_that_does_not_exist_is_refused(self, with_center: CommandLine) -> None:
         assert with_center.refuses("center", "show", a_uuid(404)).startswith("there is no center")
         assert with_center.refuses("center", "show", "x").startswith("ID must be a UUID")
+
+
+class TestCenterSet:
+    def test_what_is_named_changes_and_the_rest_stays(
+        self, with_center: CommandLine, tmp_path: Path
+    ) -> None:
+        logo = tmp_path / "logo.png"
+        logo.write_bytes(a_png())
+        command = ("center", "set", CENTER_ID)
+        with_center.succeeds(*command, "--contact", "tel:+49301234567", "--logo", str(logo))
+        version = Logo(media_type="image/png", content=a_png()).version
+
+        printed = with_center.succeeds(*command, "--color", "#1D4F91", "--clear", "contact")
+
+        assert printed == (
+            "Harbor Spa\n"
+            "  contact: tel:+49301234567 → none\n"
+            "  color: none → #1d4f91\n"
+            f"  logo: image/png, {len(a_png())} bytes, {version}\n"
+        )
+        shown = json.loads(with_center.succeeds("center", "show", CENTER_ID, "--json"))
+        assert [shown[name] for name in ("contact", "color", "logo")] == [
+            *(None, "#1d4f91", f"image/png, {len(a_png())} bytes, {version}")
+        ]
+        with with_center.storage.read() as unit:
+            latest, first = unit.audit_trail.latest(about=CENTER_ID)
+        assert {latest.action, first.action} == {Action.CENTER_SET}
+        assert latest.details == {
+            "contact": "tel:+49301234567 → none",
+            "color": "none → #1d4f91",
+        }
+
+    def test_an_import_of_the_center_leaves_them(
+        self, with_center: CommandLine, tmp_path: Path
+    ) -> None:
+        with_center.succeeds("center", "set", CENTER_ID, "--color", "#1d4f91")
+        (tmp_path / "centers.csv").write_text(f"id,name\n{CENTER_ID},Harbor Day Spa\n")
+        with_center.run("import", "centers", str(tmp_path / "centers.csv"))
+
+        assert "#1d4f91" in with_center.succeeds("center", "show", CENTER_ID)
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            (("--contact", "desk"), "--contact must be tel:+49301234567, mailto:"),
+            (("--contact", ""), "--contact must be tel:+49301234567, mailto:"),
+            (("--color", "#ffd700"), "--color must be dark enough for white text"),
+            (("--logo", "/dev/null"), "--logo must be a PNG or WebP picture of at most 100 KB"),
+        ],
+        ids=str,
+    )
+    def test_an_option_that_cannot_be_used_is_named_and_nothing_changes(
+        self, with_center: CommandLine, options: tuple[str, ...], expected: str
+    ) -> None:
+        complaint = with_center.refuses("center", "set", CENTER_ID, *options)
+
+        assert complaint.startswith(expected)
+        with with_center.storage.read() as unit:
+            assert unit.center_settings.get(CENTER_ID) == CenterSettings()
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ((), "name what to change"),
+            (("--color", "#1d4f91", "--clear", "color"), "an option and its opposite are given"),
+        ],
+        ids=str,
+    )
+    def test_options_that_make_no_sense_are_misused(
+        self, with_center: CommandLine, options: tuple[str, ...], expected: str
+    ) -> None:
+        result = with_center.run("center", "set", CENTER_ID, *options)
+
+        assert result.exit_code == 2
+        assert expected in result.stderr
+
+    def test_a_center_must_exist(self, with_center: CommandLine) -> None:
+        arguments = ("center", "set", a_uuid(404), "--color", "#1d4f91")
+        assert with_center.refuses(*arguments).startswith("there is no center")

@@ -35,6 +35,7 @@ class TestHelp:
             ("configure-payments",),
             ("center",),
             ("center", "list"),
+            ("center", "set"),
             ("center", "show"),
             ("token",),
             ("token", "issue"),

@@ -1,0 +1,134 @@
+"""What guests see of a center on every page, besides its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from domain.errors import InvalidField
+from domain.identifiers import CenterId
+from domain.redirects import redirect_origin
+
+MAX_LOGO_BYTES: Final = 100_000
+MIN_CONTRAST: Final = 4.5
+"""Of text of usual size (WCAG 2.2, success criterion 1.4.3)."""
+
+_MAX_CONTACT_LENGTH: Final = 200
+_PHONE: Final = re.compile(r"tel:\+?[0-9](?:[0-9().-]{1,28}[0-9])")
+_EMAIL: Final = re.compile(r"mailto:[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,120}")
+_COLOR: Final = re.compile(r"#[0-9a-f]{6}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logo:
+    """A picture of at most 100 KB, and its media type: `image/png` or `image/webp`."""
+
+    media_type: str
+    content: bytes = field(repr=False)
+
+    @property
+    def version(self) -> str:
+        """A short text that differs for another picture."""
+        return sha256(self.content).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"{self.media_type}, {len(self.content)} bytes, {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CenterSettings:
+    """What an operator has set for a center; None is what every center has at first.
+
+    `contact` is whom guests ask: a `tel:`, `mailto:` or https address. `color` is the one of the
+    buttons, such as `#1d4f91`, on which white text is readable.
+    """
+
+    contact: str | None = None
+    color: str | None = None
+    logo: Logo | None = None
+
+    def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
+        """Return the settings with the fields that an operator names, as they come from outside.
+
+        Of a logo that is its content. Raises InvalidField.
+        """
+        read = {
+            name: None if value is None else _PARSERS[name](value) for name, value in named.items()
+        }
+        return replace(self, **read)
+
+
+def _parse_contact(value: str) -> str:
+    """Return the address. Nothing that a browser runs, or that fills in a message, is one."""
+    is_https = (redirect_origin(value) or "").startswith("https://")
+    is_contact = is_https or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
+    if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
+        raise InvalidField(
+            "contact",
+            "tel:+49301234567, mailto:desk@spa.example, or an https address, of at most "
+            f"{_MAX_CONTACT_LENGTH} characters",
+        )
+    return value
+
+
+def _parse_color(value: str) -> str:
+    color = value.lower()
+    if not _COLOR.fullmatch(color):
+        raise InvalidField("color", "six hexadecimal digits, such as #1d4f91")
+    contrast = _contrast_to_white(color)
+    if contrast < MIN_CONTRAST:
+        raise InvalidField(
+            "color",
+            f"dark enough for white text: its contrast to white is {contrast:.2f}, and WCAG 2.2 "
+            f"asks for {MIN_CONTRAST}",
+        )
+    return color
+
+
+def _contrast_to_white(color: str) -> float:
+    """Return the contrast ratio, from 1 to 21, rounded down (WCAG 2.2, "relative luminance")."""
+    shares = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return int(100 * 1.05 / (luminance + 0.05)) / 100
+
+
+def _parse_logo(content: bytes) -> Logo:
+    """Return a picture with the media type that its bytes show, whatever its file is called."""
+    if len(content) <= MAX_LOGO_BYTES:
+        # PNG, section 5.2, with the header chunk first, and the last chunk last.
+        if content[:16] == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" and content.endswith(b"IEND\xaeB`\x82"):
+            return Logo(media_type="image/png", content=content)
+        # RFC 9649, section 2.4.
+        length = int.from_bytes(content[4:8], "little")
+        if (content[:4], content[8:15]) == (b"RIFF", b"WEBPVP8") and length == len(content) - 8:
+            return Logo(media_type="image/webp", content=content)
+    raise InvalidField("logo", f"a PNG or WebP picture of at most {MAX_LOGO_BYTES // 1000} KB")
+
+
+_PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
+    "contact": _parse_contact,
+    "color": _parse_color,
+    "logo": _parse_logo,
+}
+
+
+class SettingsOfCenters(Protocol):
+    """The settings of each center."""
+
+    def get(self, center_id: CenterId) -> CenterSettings:
+        """Return the center's settings; those of every center at first if none are stored."""
+        ...
+
+    def get_to_change(self, center_id: CenterId) -> CenterSettings:
+        """Return the same. A write unit that calls this keeps others that do waiting until it ends."""
+        ...
+
+    def put(self, center_id: CenterId, settings: CenterSettings) -> None:
+        """Store the center's settings; they replace those before."""
+        ...

@@ -1,0 +1,62 @@
+"""Set what guests see of a center."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.centers.center import Center, CenterNotFound
+from domain.centers.center_settings import CenterSettings
+from domain.centers.changes import changes
+from domain.fields import parse_uuid
+from domain.identifiers import CenterId
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSettings:
+    """A center, and its settings before and now."""
+
+    center: Center
+    before: CenterSettings
+    now: CenterSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCenter:
+    """Use case: set what guests see of a center. What is not named stays as it was.
+
+    Pages that the PSP has made keep what they began with. Raises InvalidField as
+    `CenterSettings.changed` does and for a center id that is not a UUID, or CenterNotFound. May be
+    called twice.
+    """
+
+    storage: Storage
+    note_act: NoteAct
+
+    def __call__(
+        self,
+        center_id: str,
+        named: Mapping[str, Any],  # as `CenterSettings.changed` takes it
+    ) -> ChangedSettings:
+        """Return the center, and what has changed."""
+        known_id = CenterId(parse_uuid("center_id", center_id))
+
+        def change(unit: WriteUnit) -> ChangedSettings:
+            center = unit.centers.get(known_id)
+            if center is None:
+                raise CenterNotFound(known_id)
+            before = unit.center_settings.get_to_change(known_id)
+            now = before.changed(named)
+            if now != before:
+                unit.center_settings.put(known_id, now)
+                self.note_act(
+                    unit, Action.CENTER_SET, known_id, changes(CenterSettings, before, now)
+                )
+            unit.commit()
+            return ChangedSettings(center=center, before=before, now=now)
+
+        return self.storage.transact(change)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
+from domain.errors import InvalidField
+from tests.pictures import A_WEBP, a_png
+
+
+def read(**named: object) -> CenterSettings:
+    return CenterSettings().changed(named)
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        *("tel:+49301234567", "tel:030-123.45(67)9", "mailto:front.desk+cards@spa.example"),
+        *("https://spa.example", "https://spa.example/contact?from=card"),
+    ],
+)
+def test_a_contact_is_kept_as_it_is(contact: str) -> None:
+    assert read(contact=contact).contact == contact
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        *("", "desk", "+49301234567", "tel:", "tel:call me", "tel:123;ext=1", "TEL:+4930123456"),
+        *("mailto:desk", "mailto:a@b.example?body=x", "mailto:a@b.example,c@d.example"),
+        *("http://spa.example", "javascript:alert(1)", "https://user@spa.example", "https://a b"),
+        f"https://spa.example/{'x' * 200}",
+    ],
+)
+def test_a_contact_of_another_kind_is_refused(contact: str) -> None:
+    with pytest.raises(InvalidField, match=r"^contact must be tel:"):
+        read(contact=contact)
+
+
+# The contrasts are those of the formula in WCAG 2.2 and of public checkers.
+@pytest.mark.parametrize("color", ["#000000", "#767676", "#1D4F91", "#0000ff", "#008000"])
+def test_a_color_on_which_white_text_is_readable_is_taken(color: str) -> None:
+    assert read(color=color).color == color.lower()
+
+
+@pytest.mark.parametrize(
+    ("color", "contrast"),
+    [("#ffffff", "1.00"), ("#777777", "4.47"), ("#ff0000", "3.99"), ("#ffd700", "1.40")],
+)
+def test_a_color_with_too_little_contrast_is_refused(color: str, contrast: str) -> None:
+    with pytest.raises(InvalidField, match=f"its contrast to white is {contrast}, and WCAG 2.2"):
+        read(color=color)
+
+
+@pytest.mark.parametrize(
+    "color", ["", "1d4f91", "#123", "#1d4f9", "red", "#1d4f91;", "#\u0661d4f91"]
+)
+def test_a_color_in_another_form_is_refused(color: str) -> None:
+    with pytest.raises(InvalidField, match="six hexadecimal digits"):
+        read(color=color)
+
+
+@pytest.mark.parametrize(("picture", "kind"), [(a_png(), "png"), (A_WEBP, "webp")])
+def test_a_logo_has_the_type_that_its_bytes_show(picture: bytes, kind: str) -> None:
+    logo = read(logo=picture).logo
+
+    assert logo is not None
+    assert (logo.media_type, logo.content) == (f"image/{kind}", picture)
+    assert str(logo) == f"image/{kind}, {len(picture)} bytes, {logo.version}"
+    assert str(picture) not in repr(logo)
+
+
+PADDED = a_png()[:-12] + b"x" * (MAX_LOGO_BYTES - len(a_png())) + a_png()[-12:]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"GIF89a", b"\xff\xd8\xff\xe0 JFIF"),
+        *(a_png()[:-1], a_png() + b"<script>", A_WEBP[:-1], A_WEBP + b"<script>"),
+        PADDED + PADDED[-12:],
+    ],
+)
+def test_a_logo_that_is_no_picture_of_the_right_size_is_refused(content: bytes) -> None:
+    assert len(PADDED) == MAX_LOGO_BYTES
+    assert read(logo=PADDED).logo is not None
+    with pytest.raises(InvalidField, match="logo must be a PNG or WebP picture of at most 100 KB"):
+        read(logo=content)
+
+
+def test_what_is_not_named_stays() -> None:
+    both = read(contact="tel:+49301234567", color="#1d4f91")
+
+    assert both.changed({"color": None}) == read(contact="tel:+49301234567")
+    assert both.changed({}) == both

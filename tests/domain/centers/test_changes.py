@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from domain.centers.changes import changes
+from domain.centers.payment_configuration import PaymentConfiguration
+from domain.identifiers import MerchantAccount
+
+
+def test_changes_are_in_words() -> None:
+    old = PaymentConfiguration(provider=FAKE, merchant_account=MerchantAccount("default"))
+    new = replace(old, avs=True, redirect_origins=("https://a.example", "b://"), link_minutes=60)
+    changed = {
+        "avs": "no → yes",
+        "redirect_origins": "any → https://a.example,b://",
+        "link_minutes": "none → 60",
+    }
+    assert changes(PaymentConfiguration, old, new) == changed
+    assert changes(PaymentConfiguration, new, new) == {}
+    assert changes(PaymentConfiguration, None, old) == {
+        "provider": "none → fake",
+        "merchant_account": "none → default",
+        "avs": "none → no",
+        "cards_per_guest": "none → many",
+        "redirect_origins": "none → any",
+        "session_minutes": "none → 30",
+    }
