@@ -67,8 +67,9 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test behind nginx and PgBouncer (as root it installs them if missing)
-	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py
+test-deploy: deploy-servers .venv/dev.stamp ## Test behind nginx and PgBouncer (as root it installs them if missing), and a TypeScript client
+	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
+		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
 
 # On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:

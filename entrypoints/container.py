@@ -19,6 +19,7 @@ from dependency_injector.providers import Dependency, Factory, Object, ThreadSaf
 from limits.storage import Storage as CountStorage
 
 from adapters.erasure_file import TextErasureFile
+from adapters.events.payload import examples
 from adapters.events.sender import HttpEventSender
 from adapters.http.app import create_app
 from adapters.http.authentication import Authentication
@@ -453,6 +454,7 @@ class Container(DeclarativeContainer):
             webhooks=webhooks,
             health=health,
             links=links,
+            events=Factory(examples),
             ids=ids,
         ),
         settings.provided.psps,

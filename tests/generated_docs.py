@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import adapters.http.errors
 import domain.errors
+from adapters.events.payload import examples
 from adapters.http.errors import ERROR_TYPE
 from adapters.http.openapi import document
 from domain.errors import Refusal
@@ -40,6 +41,8 @@ _COMMON_REFUSALS: Final = {
     "user_not_authenticated",
     "user_not_authorized",
 }
+_OF_EVENTS: Final = {"EventPayload", "EventData", "EventCard"}
+"""They have a page of their own."""
 _COMMON_FIELDS: Final = {"success", "error"}
 _FORMATS: Final = {"date": "date", "date-time": "time", "uri": "URI", "uuid": "UUID"}
 
@@ -59,7 +62,7 @@ def pages() -> Mapping[Path, str]:
 @cache
 def blocks() -> Mapping[str, str]:
     """Return the generated parts of the HTTP API: operations, their bodies, and the refusals."""
-    described: Json = document("")
+    described: Json = document("", examples())
     schemas = described["components"]["schemas"]
     return {
         **{
@@ -70,7 +73,7 @@ def blocks() -> Mapping[str, str]:
         **{
             name: _schema(name, schemas)
             for name, schema in schemas.items()
-            if len(schema["properties"]) > 2
+            if len(schema["properties"]) > 2 and name not in _OF_EVENTS
         },
         "refusals": _refusals(),
     }
@@ -105,7 +108,7 @@ def _output(responses: Json, schemas: Json) -> Iterator[str]:
     yield f"200: {_inline(_content(responses['200']), schemas)}"
     refused = []
     for status, response in responses.items():
-        types = response["headers"][ERROR_TYPE]["schema"]["enum"] if status != "200" else ()
+        types = response["headers"][ERROR_TYPE]["schema"]["examples"] if status != "200" else ()
         if own := [f"`{each}`" for each in types if each not in _COMMON_REFUSALS]:
             refused.append(f"{status} {', '.join(own)}")
     if refused:

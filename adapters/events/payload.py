@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from adapters.first_reads import prepare
-from domain.events.event import Event
+from domain.events.event import CardSummary, Event, EventType
+from domain.identifiers import CenterId, EventId, GuestId, TokenId
+
+
+def _field(example: object, description: str = "", **schema: object) -> Meta:
+    """Return what the OpenAPI document says of a field."""
+    return Meta(
+        description=description or None, extra_json_schema={**schema, "examples": [example]}
+    )
+
+
+_UUID: Final[dict[str, object]] = {"format": "uuid"}
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
     """What an event says of a card."""
 
-    card_logo: str
-    last_four: str
-    expiry_on: str
+    card_logo: Annotated[str, _field("visa")]
+    last_four: Annotated[str, _field("4242")]
+    expiry_on: Annotated[str, _field("09/31", "The month and year of its last day, MM/YY.")]
 
 
 class EventData(Struct, frozen=True, kw_only=True):
     """What an event is about. Every type of event has all fields; what there is not, is null."""
 
-    guest_id: str
-    center_id: str
-    token_id: str
-    account_id: str | None
-    status: str
-    reason: str | None
+    guest_id: Annotated[str, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11", **_UUID)]
+    center_id: Annotated[str, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3", **_UUID)]
+    token_id: Annotated[
+        str,
+        _field(
+            "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
+            "The session that stored or renewed the card, or that ended without one.",
+            **_UUID,
+        ),
+    ]
+    account_id: Annotated[str | None, _field("607486b1-232f-43c7-906b-540453a04b21")]
+    status: Annotated[
+        str, _field("active", "The status after it happened, of the session or of the card.")
+    ]
+    reason: Annotated[
+        str | None, _field(None, "Why, in one word, where there is more than one reason.")
+    ]
     card: EventCard | None
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
-    """The body: what has happened, and when."""
+    """The body: what has happened, and when. Fields and types may be added."""
 
-    type: str
-    timestamp: datetime
+    type: Annotated[str, _field(EventType.ACCOUNT_STORED.value, "What has happened.")]
+    timestamp: Annotated[
+        datetime, _field("2026-11-20T12:00:00Z", "When it happened.", format="date-time")
+    ]
     data: EventData
 
 
@@ -44,9 +70,44 @@ prepare(EventPayload)
 
 def encode(event: Event) -> bytes:
     """Return the body of an event as JSON: the same bytes each time."""
-    payload = EventPayload(
+    return msgspec.json.encode(_payload(event))
+
+
+def _payload(event: Event) -> EventPayload:
+    return EventPayload(
         type=event.type.value,
         timestamp=event.occurred_at,
         data=msgspec.convert(event, EventData, from_attributes=True),
     )
-    return msgspec.json.encode(payload)
+
+
+def examples() -> Mapping[EventType, EventPayload]:
+    """Return an event of each type, for the OpenAPI document."""
+    card = CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31")
+    of_card = {"account_id": "607486b1-232f-43c7-906b-540453a04b21", "card": card}
+    details: Mapping[EventType, Mapping[str, Any]] = {  # Any: fields of EventData
+        EventType.ACCOUNT_STORED: {"status": "active", **of_card},
+        EventType.ACCOUNT_RENEWED: {"status": "active", **of_card},
+        EventType.ACCOUNT_REMOVED: {"status": "removed", **of_card},
+        EventType.ACCOUNT_EXPIRING: {
+            "status": "active",
+            "reason": "expires_in_30_days",
+            **of_card,
+        },
+        EventType.SESSION_FAILED: {"status": "failed", "reason": "payment_method_already_exists"},
+        EventType.SESSION_EXPIRED: {"status": "expired", "reason": "not_finished"},
+    }
+    return {
+        event_type: _payload(
+            Event(
+                event_id=EventId("evt_0e5a1c3e-5d0b-4c46-8f0c-0e8a7f1f3c55"),
+                type=event_type,
+                occurred_at=datetime(2026, 11, 20, 12, tzinfo=UTC),
+                guest_id=GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),
+                center_id=CenterId("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
+                token_id=TokenId("7aeda019-a8a1-4a72-88f9-f0ddfc7c339b"),
+                **details[event_type],
+            )
+        )
+        for event_type in EventType
+    }

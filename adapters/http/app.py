@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 
 import falcon
+from msgspec import Struct
 
 from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.cards import Cards
@@ -22,6 +23,7 @@ from adapters.http.operations import Resource
 from adapters.http.products import Products
 from adapters.http.sessions import Sessions
 from adapters.http.webhooks import Webhooks
+from domain.events.event import EventType
 from domain.hosted_payments.link import HostedLinks
 from domain.outside import Ids
 
@@ -37,9 +39,10 @@ def create_app(
     webhooks: Webhooks,
     health: HealthChecks,
     links: HostedLinks,
+    events: Mapping[EventType, Struct],
     ids: Ids,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources."""
+    """Return the WSGI application with these resources, and these examples of events."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
@@ -52,7 +55,7 @@ def create_app(
     add_error_handlers(app)
     hosted_payments.add_error_handlers(app)
     resources = (guests, sessions, cards, centers, products, hosted_payments, webhooks, health)
-    _add_routes(app, (*resources, OpenApi(links)))
+    _add_routes(app, (*resources, OpenApi(links, events)))
     app.add_route("/docs", ApiDocs())
     app.add_route("/docs/{name}", ApiDocsFiles())
     return app

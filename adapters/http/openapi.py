@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import falcon
 import msgspec
@@ -22,12 +22,21 @@ from adapters.http import (
 )
 from adapters.http.errors import ERROR_TYPE, InternalError, InvalidRequest, error_body
 from adapters.http.middleware import REQUEST_ID, REQUEST_ID_PATTERN
-from adapters.http.operations import TAGS, Json, Operation, Responder, Tag
+from adapters.http.operations import TAGS, Json, Operation, Responder, Tag, parameter
 from adapters.http.responses import ErrorObject, Refused
 from domain import errors
 from domain.errors import Refusal
+from domain.events.event import MEANINGS, EventType
 from domain.hosted_payments.link import HostedLinks
 from domain.permissions import Permission
+
+
+class OpenApiDocument(Struct, frozen=True):
+    """An OpenAPI 3.1 document, with more fields than these."""
+
+    openapi: str
+    paths: dict[str, Any]  # JSON
+
 
 _OPENAPI: Final = Operation(
     method="get",
@@ -35,7 +44,7 @@ _OPENAPI: Final = Operation(
     name="openapi",
     tag=Tag.SERVICE,
     summary="This document",
-    pages={200: "The OpenAPI document."},
+    response=OpenApiDocument,
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -94,18 +103,25 @@ _REQUEST_ID: Final[Json] = {
     "required": True,
     "schema": {"type": "string", "pattern": f"^{REQUEST_ID_PATTERN}$"},
 }
+_EVENT_HEADERS: Final = {
+    "webhook-id": "The event: the same at every attempt.",
+    "webhook-timestamp": "When this attempt was made, in Unix seconds.",
+    "webhook-signature": "One or more signatures, separated by spaces.",
+}
 _ANY_SCHEME: Final[list[Json]] = [{name: []} for name in _SECURITY_SCHEMES]
 
 
 class OpenApi:
     """Serves the document at `/openapi.json`."""
 
-    def __init__(self, links: HostedLinks) -> None:
+    def __init__(self, links: HostedLinks, events: Mapping[EventType, Struct]) -> None:
+        """Take an example of the body of each type of event."""
         self._links = links
+        self._events = events
 
     @cached_property
     def _encoded(self) -> bytes:
-        return msgspec.json.encode(document(self._links.base_url))
+        return msgspec.json.encode(document(self._links.base_url, self._events))
 
     def responders(self) -> Mapping[str, Responder]:
         """Return what responds to the operation, by its name."""
@@ -117,11 +133,12 @@ class OpenApi:
         resp.data = self._encoded
 
 
-def document(base_url: str) -> Json:
-    """Return the OpenAPI document of a service at `base_url`."""
+def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
+    """Return the OpenAPI document of a service at `base_url`, with these examples of events."""
     types = {body for op in OPERATIONS for body in (op.body, op.response) if body is not None}
+    of_events = {type(example) for example in events.values()}
     _, schemas = msgspec.json.schema_components(
-        sorted(types | {Refused, ErrorObject}, key=lambda body: body.__name__),
+        sorted(types | of_events | {Refused, ErrorObject}, key=lambda body: body.__name__),
         ref_template="#/components/schemas/{name}",
     )
     paths: dict[str, Json] = {}
@@ -139,6 +156,7 @@ def document(base_url: str) -> Json:
         "servers": [{"url": base_url}],
         "tags": [{"name": tag, "description": about} for tag, about in TAGS.items()],
         "paths": paths,
+        "webhooks": {kind: {"post": _webhook(kind, body)} for kind, body in events.items()},
         "components": {
             "schemas": {name: _schema(name, schema) for name, schema in schemas.items()},
             "headers": {REQUEST_ID: _REQUEST_ID},
@@ -152,9 +170,9 @@ def _schema(name: str, schema: Json) -> Json:
     body = _BODIES.get(name)
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():
-        # Responses always have their fields. In a request, None stands for a missing field.
-        if body is None or described.get("default", ...) is None:
-            described.pop("default", None)
+        # Responses always have their fields. In a request, generators of clients take a field with a
+        # default for required.
+        described.pop("default", None)
     required = [field for field in properties if field != "payment_reference"]
     return {**schema, "required": required if body is None else list(body.required)}
 
@@ -181,6 +199,26 @@ def _operation(operation: Operation, base_url: str) -> Json:
     return described
 
 
+def _webhook(event_type: EventType, example: Struct) -> Json:
+    """Return what a client's endpoint takes of one type."""
+    examples = {event_type.value: {"value": msgspec.to_builtins(example)}}
+    return {
+        "operationId": event_type.value,
+        "summary": MEANINGS[event_type],
+        "description": "Its signature must be verified: docs/events.md says how.",
+        "parameters": [
+            parameter(name, "header", about, required=True, type="string")
+            for name, about in _EVENT_HEADERS.items()
+        ],
+        "requestBody": {"required": True, "content": _json(_ref(type(example)), examples=examples)},
+        "responses": {
+            "2XX": {"description": "The event is stored, and is not sent again."},
+            "410": {"description": "Nothing is sent to this endpoint any more."},
+        },
+        "security": [],
+    }
+
+
 def _needed(any_of: Collection[Permission] | None) -> str:
     if any_of is None:
         return ""
@@ -191,9 +229,7 @@ def _needed(any_of: Collection[Permission] | None) -> str:
 
 
 def _responses(operation: Operation) -> dict[str, Json]:
-    responses = {
-        str(status): _page(operation.path, status, text) for status, text in operation.pages.items()
-    }
+    responses = {str(status): _page(status, text) for status, text in operation.pages.items()}
     if operation.response is None:
         return responses
     responses["200"] = {"description": "Done.", "content": _json(_ref(operation.response))}
@@ -236,7 +272,11 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
         ERROR_TYPE: {
             "description": "Which refusal this is.",
             "required": True,
-            "schema": {"type": "string", "enum": sorted({refusal.type for refusal in refusals})},
+            # No enum: there may be more one day, and strict clients would refuse them.
+            "schema": {
+                "type": "string",
+                "examples": sorted({refusal.type for refusal in refusals}),
+            },
         }
     }
     if isinstance(refusals[0], errors.TooManyRequests):
@@ -251,12 +291,10 @@ def _refused(path: str, refusals: Sequence[Refusal]) -> Json:
     }
 
 
-def _page(path: str, status: int, description: str) -> Json:
+def _page(status: int, description: str) -> Json:
     if status == 303:
         location: Json = {"required": True, "schema": {"type": "string", "format": "uri"}}
         return {"description": description, "headers": {"Location": location}}
-    if status == 200 and path == "/openapi.json":
-        return {"description": description, "content": _json({"type": "object"})}
     return {"description": description, "content": {"text/html": {"schema": {"type": "string"}}}}
 
 

@@ -97,7 +97,9 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     source: Annotated[
         object,
         field(
-            "1 = web store, 5 = mobile.", type="integer", enum=[source.value for source in Source]
+            "1 = web store, the default; 5 = mobile.",
+            type="integer",
+            enum=[source.value for source in Source],
         ),
     ] = DEFAULT_SOURCE.value
     link_minutes: Annotated[
@@ -145,8 +147,8 @@ _SessionStatus = Annotated[
 
 
 _SessionProgress = Annotated[
-    Literal["created", "opened", "returned", "cancelled"],
-    example("returned", "What the guest did last.", type="string"),
+    str,
+    example("returned", "What the guest did last: created, opened, returned or cancelled."),
 ]
 
 

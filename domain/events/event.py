@@ -57,6 +57,17 @@ class EventType(StrEnum):
     SESSION_EXPIRED = "session.expired"
 
 
+MEANINGS: Final[Mapping[EventType, str]] = {
+    EventType.ACCOUNT_STORED: "A card was stored.",
+    EventType.ACCOUNT_RENEWED: "A card on file got its new expiry date, and a new payment reference.",
+    EventType.ACCOUNT_REMOVED: "A card was removed.",
+    EventType.ACCOUNT_EXPIRING: "A card expires in 30 days, or in 7.",
+    EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
+    EventType.SESSION_EXPIRED: "A session ended without a card.",
+}
+"""What each type tells, in a sentence."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSummary:
     """What an event says of a card. `expiry_on` is MM/YY."""

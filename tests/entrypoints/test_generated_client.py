@@ -9,15 +9,19 @@ import sys
 from pathlib import Path
 from uuid import UUID
 
+import msgspec
 import pytest
 
+from adapters.events.payload import examples
 from adapters.psp.contract.samples import GUEST_ID
 from tests.builders import CENTER_ID
 from tests.entrypoints.running import run_service
 from tests.installation import REDIRECT_URI
 
 
-def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generated_client_adds_a_card_and_reads_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "config.json"
     # Without the formatters that it runs by default.
     config.write_text('{"post_hooks": []}')
@@ -40,6 +44,14 @@ def test_a_generated_client_adds_a_card(tmp_path: Path, monkeypatch: pytest.Monk
         models = importlib.import_module("generated_client.models")
         add_card = importlib.import_module("generated_client.api.cards.add_card")
         read_session = importlib.import_module("generated_client.api.sessions.read_session")
+
+        for event_type, example in examples().items():
+            told = json.loads(msgspec.json.encode(example))
+            event = models.EventPayload.from_dict(told)
+            assert (event.type_, event.data.to_dict()) == (event_type, told["data"])
+            # One of a later release.
+            newer = {**told, "type": "account.moved", "data": {**told["data"], "to": "elsewhere"}}
+            assert models.EventPayload.from_dict(newer).data["to"] == "elsewhere"
 
         with client.AuthenticatedClient(base_url=base_url, token=service.token) as caller:
             body = models.AddCardBody(center_id=UUID(CENTER_ID), redirect_uri=REDIRECT_URI)
