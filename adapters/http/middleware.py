@@ -12,6 +12,7 @@ import falcon
 import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
+from adapters.http.errors import ERROR_TYPE
 from domain.access.token import MARK
 from domain.card_numbers import holds_card_number
 from domain.identifiers import plain_uuid
@@ -87,7 +88,11 @@ class SecurityHeaders:
 
 
 class AccessLog:
-    """Logs one line per request, except for `unlogged` routes, without its query, body or token."""
+    """Logs one line per request, except for `unlogged` routes, without its query, body or token.
+
+    The line of a refused one has the type of the error, and `req.context.asked_for`: the ids of what
+    was asked for.
+    """
 
     def __init__(self, unlogged: Collection[str]) -> None:
         self._unlogged = unlogged
@@ -103,6 +108,8 @@ class AccessLog:
         if req.uri_template in self._unlogged:
             return
         elapsed_seconds = time.perf_counter() - req.context.started_at
+        error = resp.get_header(ERROR_TYPE)
+        refused = {"error": error, **(req.context.get("asked_for") or {})} if error else {}
         log.info(
             "request",
             # A client may send text of any length as the method.
@@ -111,4 +118,5 @@ class AccessLog:
             status=resp.status_code,
             caller=req.context.get("caller"),
             milliseconds=round(elapsed_seconds * 1000, 1),
+            **refused,
         )

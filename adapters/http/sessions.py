@@ -39,6 +39,7 @@ from domain.billing import MAX_LENGTHS
 from domain.cards.source import DEFAULT_SOURCE, Source
 from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.hosted_payments.link import HostedLinks
+from domain.identifiers import plain_uuid
 from domain.pagination import Page
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
@@ -356,10 +357,12 @@ class Sessions:
 
     def start(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Start a card-addition session."""
+        req.context.asked_for = {"guest_id": plain_uuid(guest_id)}
         caller = self.authenticate(req)
         # The permission is checked before the body is read, so that its refusal comes first.
         caller.require(MAY_ADD_CARDS)
         body = read_body(req, AddCardBody)
+        req.context.asked_for["center_id"] = plain_uuid(body.center_id)
         session = self.add_card(
             caller,
             AddCardRequest(

@@ -118,6 +118,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
         WHERE revoked_at IS NULL;
     ALTER TABLE card_sessions ADD COLUMN opened_at {{time}};
     ALTER TABLE card_sessions ADD COLUMN returned_at {{time}};
+    ALTER TABLE card_sessions ADD COLUMN cancelled_by text;
     ALTER TABLE refused_cards ADD COLUMN code text;
     ALTER TABLE access_tokens ADD COLUMN used_at {{time}}
 """

@@ -9,6 +9,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Final, NamedTuple, Protocol
 
+from domain.audit.entry import Actor
 from domain.billing import BillingInfo
 from domain.cards.source import Source
 from domain.centers.payment_configuration import PaymentConfiguration
@@ -160,7 +161,8 @@ class CardSession:
     how long the client asked the link to live. `expires_at` is the end of the link, or of its page
     if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
     its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
-    set while the PSP does not respond, `cancelled_at` once the client has cancelled the session.
+    set while the PSP does not respond, `cancelled_at` once the session is cancelled, `cancelled_by`
+    unless that was because of an erasure, or by an earlier release.
     `ask_again_at` is when a browser may have the PSP asked next; None means now. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
     `opened_at` is when the link first led to an attempt, and `returned_at` when the guest first came
@@ -187,6 +189,7 @@ class CardSession:
     failure: Failure | None = None
     ended_at: datetime | None = None
     cancelled_at: datetime | None = None
+    cancelled_by: Actor | None = None
     ask_again_at: datetime | None = None
     shows_guest: bool = False
     opened_at: datetime | None = None
@@ -333,8 +336,8 @@ class CardSession:
         came_back = progress is not Progress.OPENED and self.returned_at is None
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
-    def cancelled(self, now: datetime) -> CardSession:
-        """Note that the client has cancelled the session, which ends at once.
+    def cancelled(self, now: datetime, *, by: Actor | None = None) -> CardSession:
+        """Note that the client, or an operator, has cancelled the session, which ends at once.
 
         It is settled next. A session that is not open, or is cancelled already, is returned
         unchanged.
@@ -345,6 +348,7 @@ class CardSession:
             self,
             progress=Progress.CANCELLED,
             cancelled_at=now,
+            cancelled_by=by,
             expires_at=min(self.expires_at, now),
             due_at=now,
         )

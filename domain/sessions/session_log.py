@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from domain.sessions.session import CardSession, Progress, SessionStatus
+from domain.sessions.session import CardSession, SessionStatus
 
 
 class Step(StrEnum):
@@ -21,7 +21,7 @@ class Step(StrEnum):
     STORED = "card_stored"
     RENEWED = "card_renewed"
     REFUSED = "card_refused"
-    DISCARDED = "card_discarded"
+    DISCARD_SCHEDULED = "discard_scheduled"
     EXPIRED = "session_expired"
 
 
@@ -49,7 +49,7 @@ class SessionLog(Protocol):
 def steps_between(before: CardSession, after: CardSession) -> Sequence[SessionStep]:
     """Return the steps from one stored state of a session to the next, except those of cards kept."""
     steps = []
-    if after.progress is Progress.OPENED and before.progress is not Progress.OPENED:
+    if after.opened_at is not None and before.opened_at is None:
         steps.append(SessionStep(step=Step.OPENED, session=after))
     if after.has_page and not (before.has_page and after.has_page_of(before)):
         steps.append(SessionStep(step=Step.PAGE_MADE, session=after))

@@ -51,7 +51,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
             if card.is_refused_by_psp
         ),
         (session.returned_at, "returned", {}),
-        (session.cancelled_at, "cancelled", {}),
+        (session.cancelled_at, "cancelled", {"by": session.cancelled_by}),
         (session.ended_at, session.status, end),
         *(
             (

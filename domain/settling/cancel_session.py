@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from domain.audit.entry import Action
+from domain.audit.entry import Action, actor_of
 from domain.audit.note_act import NoteAct
 from domain.errors import InvalidField, ServiceUnavailable
 from domain.identifiers import CallerName, TokenId
@@ -40,7 +40,7 @@ class CancelSession:
 
         def cancel(unit: WriteUnit) -> CardSession:
             session = session_of_guest(unit, caller, guest_id=guest_id, token_id=token_id)
-            cancelled = session.cancelled(now)
+            cancelled = session.cancelled(now, by=actor_of(caller.name))
             if cancelled != session:
                 unit.sessions.update(cancelled)
                 unit.commit()
@@ -79,7 +79,7 @@ class CancelSessionsOfCaller:
             # One that cannot be decoded is in the log, and no link of it can be opened here.
             with suppress(RecordUnreadable):
                 session = unit.sessions.get(token_id)
-                cancelled = session and session.cancelled(now)
+                cancelled = session and session.cancelled(now, by=self.note_act.operator)
                 if cancelled is not None and cancelled != session:
                     unit.sessions.update(cancelled)
                     if is_first:

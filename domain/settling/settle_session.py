@@ -198,7 +198,7 @@ def _steps(
         *([step(Step.STORED)] if verdict.added is not None else []),
         *([step(Step.RENEWED)] if verdict.renewed is not None else []),
         *steps_between(current, changed),
-        *([step(Step.DISCARDED)] if is_discarded else []),
+        *([step(Step.DISCARD_SCHEDULED)] if is_discarded else []),
     ]
     collected = [step(Step.COLLECTED)] if ended and isinstance(outcome, CardCollected) else []
     return [*refused, *collected, *ended]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -11,7 +13,7 @@ from structlog.testing import capture_logs
 
 from adapters.psp.contract.samples import GUEST_ID
 from domain.identifiers import plain_uuid
-from tests.adapters.http.api import ACCOUNTS, Api, error_of
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, error_of
 from tests.builders import CENTER_ID
 from tests.installation import Installation
 
@@ -49,6 +51,42 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
     assert (line["method"], line["status"], line["caller"]) == ("GET", 404, "web-shop")
     assert api.token not in repr(line)
     assert "fake=line" not in repr(line)
+
+
+@pytest.mark.parametrize(
+    ("guest", "body", "error", "ids"),
+    [
+        (GUEST_ID.upper(), "{", "invalid_request_body", [GUEST_ID]),
+        (GUEST_ID, {"center_id": "ada@example.com"}, "invalid_center_id", [GUEST_ID, None]),
+        (GUEST_ID, {"center_id": CENTER_ID}, "redirect_uri_required", [GUEST_ID, CENTER_ID]),
+        (
+            "ada",
+            {**GOOD_BODY, "billing_info": "1 Main St"},
+            "billing_info_invalid",
+            [None, CENTER_ID],
+        ),
+    ],
+)
+def test_a_refused_add_card_is_logged_with_its_guest_and_center(
+    api: Api, guest: str, body: object, error: str, ids: list[str | None]
+) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    headers = {"Content-Type": "application/json"}
+    with capture_logs() as lines:
+        api.send("POST", f"/api/v1/guests/{guest}/accounts", body=text, headers=headers)
+    (line,) = lines
+
+    assert line["event"] == "request"
+    assert line["error"] == error
+    assert [line[name] for name in ("guest_id", "center_id") if name in line] == ids
+    assert not re.search("ada|Main", repr(line))
+
+
+def test_a_request_that_is_not_refused_has_no_error_in_its_line(api: Api) -> None:
+    with capture_logs() as lines:
+        api.post(GOOD_BODY)
+
+    assert not {"error", "guest_id", "center_id"} & lines[-1].keys()
 
 
 SENT: Final = ("a", "A" * 128, "web.7_2026-11-23", "00000000-0000-4000-8000-000000000011")

@@ -18,6 +18,7 @@ from adapters.psp.contract.samples import (
     TOKEN_ID,
     a_uuid,
 )
+from domain.audit.entry import Actor
 from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.events.event import EventType
@@ -87,6 +88,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         ),
         a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),
         a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
+        a_session(cancelled_at=NOW, cancelled_by=Actor(AWKWARD)),
         a_session(opened_at=NOW, returned_at=NOW + DAY),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),

@@ -51,7 +51,7 @@ def test_a_card_that_is_renewed(installation: Installation, lines: list[Any]) ->
     installation.return_to_shop(session)
 
     # The token that the account had before is discarded.
-    renewed = ["card_collected", "card_renewed", "card_discarded"]
+    renewed = ["card_collected", "card_renewed", "discard_scheduled"]
     assert told(lines) == [*LIFE, *STORED, *LIFE, *renewed]
 
 
@@ -61,7 +61,7 @@ def test_a_card_that_our_rules_refuse(installation: Installation, lines: list[An
     session = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
     installation.return_to_shop(session)
 
-    refused = ["card_collected", "card_refused incorrect_billing_address", "card_discarded"]
+    refused = ["card_collected", "card_refused incorrect_billing_address", "discard_scheduled"]
     assert told(lines) == [*LIFE, *refused]
 
 
@@ -96,7 +96,7 @@ def test_a_card_that_comes_after_the_client_has_cancelled(
     )
     installation.reconcile_until_idle()
 
-    ended = ["card_collected", "session_expired cancelled", "card_discarded"]
+    ended = ["card_collected", "session_expired cancelled", "discard_scheduled"]
     assert told(lines) == [*LIFE, *ended]
 
 
@@ -133,6 +133,16 @@ def test_what_has_no_effect_is_not_told_again(installation: Installation, lines:
         installation.reconcile_until_idle()
 
     assert told(lines) == [*LIFE, *STORED]
+
+
+def test_a_guest_who_comes_back_is_not_told_to_have_opened_the_link_again(
+    installation: Installation, lines: list[Any]
+) -> None:
+    session = installation.opened_session()
+    installation.use_cases.cancel_hosted_page(token_id=session.token_id)
+    installation.open_page(session)
+
+    assert told(lines) == LIFE
 
 
 def test_what_is_not_committed_is_not_told(tmp_path: Path, lines: list[Any]) -> None:

@@ -239,6 +239,23 @@ def test_why_a_session_ended_without_a_card_is_shown(
     assert sorted(steps) == ["cancelled", "card_declined", "created", "expired", "opened"]
 
 
+def test_who_cancelled_a_session_is_shown(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    by_caller, by_operator = installation.add_card(), installation.add_card()
+    installation.use_cases.cancel_session(
+        installation.caller, guest_id=by_caller.guest_id, token_id=by_caller.token_id
+    )
+    installation.token_for(installation.caller)
+    cardonfile.succeeds("session", "cancel", "--caller", installation.caller.name)
+
+    noted, _ = json.loads(cardonfile.succeeds("audit", "list", "--json"))
+    for session, who in ((by_caller, "caller:web-shop"), (by_operator, noted["actor"])):
+        (step,) = (it for it in shown(cardonfile, session)["steps"] if it["step"] == "cancelled")
+        assert step["details"] == {"by": who}
+    assert noted["actor"].startswith("user:")
+
+
 def test_since_when_the_psp_is_silent_is_shown(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
