@@ -53,7 +53,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent
-from domain.cards.remove_account import RemoveAccount, RemoveCard
+from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
@@ -339,7 +339,6 @@ class Container(DeclarativeContainer):
     remove_account = ThreadSafeSingleton(
         RemoveAccount, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
-    remove_card = ThreadSafeSingleton(RemoveCard, storage=storage, remove_account=remove_account)
     choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
     erasure_file = ThreadSafeSingleton(TextErasureFile, settings.provided.erasures_file)

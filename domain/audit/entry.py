@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NewType, Protocol, TypeAlias
 
 from domain.identifiers import CallerName
+from domain.pagination import ALL
 
 Actor = NewType("Actor", str)
 """Who acts: `caller:` and the name of a caller of the API, or `user:` and a user of the machine."""
@@ -71,10 +72,15 @@ class AuditTrail(Protocol):
         ...
 
     def latest(
-        self, *, since: datetime | None = None, about: str | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        about: str | None = None,
+        by: str | None = None,
+        limit: int = ALL,
     ) -> Sequence[AuditEntry]:
         """Return the entries that can be decoded, newest first.
 
-        Only those from `since` on, and only those about one thing.
+        Only those from `since` on, about one thing, and by a caller or a user of this name.
         """
         ...

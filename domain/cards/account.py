@@ -81,8 +81,7 @@ class Account(Card):
 class AccountFilter:
     """Which cards on file are looked for, of all guests and centers. None leaves a field open.
 
-    A card expires on the last day of its month. Without `are_removed`, both those that are active and
-    those that are removed are found.
+    A card expires on the last day of its month.
     """
 
     guest_id: GuestId | None = None
@@ -91,7 +90,7 @@ class AccountFilter:
     expires_from: date | None = None
     expires_before: date | None = None
     added_since: datetime | None = None
-    are_removed: bool | None = None
+    only_active: bool = False
 
 
 def has_default(accounts: Iterable[Account]) -> bool:

@@ -22,8 +22,9 @@ class RemoveAccount:
     """Use case: remove an active payment account of a guest.
 
     The same commit notes the discard of its token at the PSP and, if it was the default, makes the
-    guest's newest account left at the center the default. Raises UserNotAuthorized, or
-    PaymentAccountNotFound, also when it is removed already.
+    guest's newest account left at the center the default. Without a caller, the operator removes
+    it, whoever the guest is. Raises UserNotAuthorized, or PaymentAccountNotFound, also when it is
+    removed already.
     """
 
     storage: Storage
@@ -31,17 +32,18 @@ class RemoveAccount:
     ids: Ids
     note_act: NoteAct
 
-    def __call__(self, caller: Caller, *, guest_id: str, account_id: str) -> None:
-        caller.require(MAY_REMOVE_CARDS)
+    def __call__(self, caller: Caller | None, *, account_id: str, guest_id: str = "") -> Account:
+        """Remove the account, and return it."""
+        if caller is not None:
+            caller.require(MAY_REMOVE_CARDS)
         with self.storage.read() as reading:
-            found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
-        self.remove(found, caller=caller)
-
-    def remove(self, found: Account, *, caller: Caller | None) -> None:
-        """Remove an account; without a caller, the operator does. Raises PaymentAccountNotFound."""
+            if caller is None:
+                found = account_with(reading, account_id)
+            else:
+                found = active_account(reading, caller, guest_id=guest_id, account_id=account_id)
         now = self.clock.now()
 
-        def remove(unit: WriteUnit) -> None:
+        def remove(unit: WriteUnit) -> Account:
             account, others = lock_account(unit, found)
             removed = account.removed(now)
             unit.accounts.update(removed)
@@ -49,30 +51,9 @@ class RemoveAccount:
                 unit.accounts.update(replace(others[-1], is_default=True))
             note_discard(unit, UnkeptToken.of(account), now=now)
             note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
-            self.note_act(
-                unit,
-                Action.CARD_REMOVED,
-                removed.account_id,
-                {"guest": removed.guest_id, "center": removed.center_id},
-                caller=caller,
-            )
+            details = {"guest": removed.guest_id, "center": removed.center_id}
+            self.note_act(unit, Action.CARD_REMOVED, removed.account_id, details, caller=caller)
             unit.commit()
+            return removed
 
-        self.storage.transact(remove)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveCard:
-    """Use case: do the same for an operator, with an active account of any guest.
-
-    Returns it as it was. Raises PaymentAccountNotFound, also when it is removed already.
-    """
-
-    storage: Storage
-    remove_account: RemoveAccount
-
-    def __call__(self, account_id: str) -> Account:
-        with self.storage.read() as reading:
-            found = account_with(reading, account_id)
-        self.remove_account.remove(found, caller=None)
-        return found
+        return self.storage.transact(remove)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.centers.center import Center, CenterNotFound
+from domain.centers.center import Center
 from domain.centers.changes import changes
+from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import PaymentConfiguration, changed
-from domain.fields import parse_uuid
-from domain.identifiers import CenterId, MerchantAccount, ProviderName, PspAccount
+from domain.errors import InvalidField
+from domain.identifiers import MerchantAccount, ProviderName, PspAccount
 from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import consent_for
-from domain.storage import Storage, WriteUnit
+from domain.storage import RecordUnreadable, Storage, WriteUnit
+
+_FIELDS: Final = {each.name for each in fields(PaymentConfiguration)}
 
 
 class LoadedPsp(Protocol):
@@ -92,8 +95,9 @@ class ConfigurePayments:
     """Use case: set up how a center takes cards. What is not named stays as it was.
 
     With None the center takes no cards any more. Sessions that have begun keep the setup that they
-    began with. Raises PspNotReady, InvalidField as `changed` does and for a center id that is not a
-    UUID, CenterNotFound or ConsentTooLong. May be called twice.
+    began with. Raises PspNotReady, InvalidField as `changed` does, for a center id that is not a UUID,
+    and for a stored setup that cannot be read unless every field is named; CenterNotFound or
+    ConsentTooLong. May be called twice.
     """
 
     storage: Storage
@@ -106,23 +110,28 @@ class ConfigurePayments:
         named: Mapping[str, Any] | None,  # as `changed` takes it
     ) -> ConfiguredPayments:
         """Return the center, and what has changed."""
-        known_id = CenterId(parse_uuid("center_id", center_id))
 
         def configure(unit: WriteUnit) -> ConfiguredPayments:
-            center = unit.centers.get(known_id)
-            if center is None:
-                raise CenterNotFound(known_id)
-            before = unit.configurations.get_to_change(known_id)
+            center, noted = existing_center(unit, center_id), dict[str, str]()
+            try:
+                before = unit.configurations.get_to_change(center.id)
+            except RecordUnreadable:
+                before, noted = None, {"configuration": "unreadable"}
+                if named is not None and named.keys() != _FIELDS:
+                    expected = (
+                        "a center whose configuration this release can read; name every option"
+                    )
+                    raise InvalidField("center_id", f"{expected} to replace this one") from None
             now = None if named is None else changed(before, named)
             if now is None:
-                unit.configurations.remove(known_id)
+                unit.configurations.remove(center.id)
             else:
                 self._require_psp(now.psp_account)
                 self._require_room_for_consent(now.provider, center)
-                unit.configurations.put(known_id, now)
-            if now != before:
-                details = changes(PaymentConfiguration, before, now)
-                self.note_act(unit, Action.PAYMENTS_CONFIGURED, known_id, details)
+                unit.configurations.put(center.id, now)
+            if now != before or noted:
+                noted |= changes(PaymentConfiguration, before, now)
+                self.note_act(unit, Action.PAYMENTS_CONFIGURED, center.id, noted)
             unit.commit()
             return ConfiguredPayments(center=center, before=before, now=now)
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from domain.centers.center import CenterNotFound
+from domain.centers.center import Center, CenterNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId
 from domain.storage import UnitOfWork
 
 
-def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
-    """Return the ids of centers that an operator has named.
+def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id") -> Center:
+    """Return the center that an operator has named.
 
-    Raises InvalidField for one that is not a UUID, and CenterNotFound for one that is not on file.
+    Raises InvalidField for the field if its id is not a UUID, and CenterNotFound.
     """
-    ids = [CenterId(parse_uuid("centers", center)) for center in centers]
-    for center_id in ids:
-        if unit.centers.get(center_id) is None:
-            raise CenterNotFound(center_id)
-    return frozenset(ids)
+    known_id = CenterId(parse_uuid(field, center_id))
+    center = unit.centers.get(known_id)
+    if center is None:
+        raise CenterNotFound(known_id)
+    return center
+
+
+def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
+    """Return the ids of several. Raises the same errors, for the field `centers`."""
+    return frozenset(existing_center(unit, each, field="centers").id for each in centers)

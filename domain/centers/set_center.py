@@ -8,11 +8,10 @@ from typing import Any
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.centers.center import Center, CenterNotFound
+from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings
 from domain.centers.changes import changes
-from domain.fields import parse_uuid
-from domain.identifiers import CenterId
+from domain.centers.find_centers import existing_center
 from domain.storage import Storage, WriteUnit
 
 
@@ -43,19 +42,15 @@ class SetCenter:
         named: Mapping[str, Any],  # as `CenterSettings.changed` takes it
     ) -> ChangedSettings:
         """Return the center, and what has changed."""
-        known_id = CenterId(parse_uuid("center_id", center_id))
 
         def change(unit: WriteUnit) -> ChangedSettings:
-            center = unit.centers.get(known_id)
-            if center is None:
-                raise CenterNotFound(known_id)
-            before = unit.center_settings.get_to_change(known_id)
+            center = existing_center(unit, center_id)
+            before = unit.center_settings.get_to_change(center.id)
             now = before.changed(named)
             if now != before:
-                unit.center_settings.put(known_id, now)
-                self.note_act(
-                    unit, Action.CENTER_SET, known_id, changes(CenterSettings, before, now)
-                )
+                unit.center_settings.put(center.id, now)
+                details = changes(CenterSettings, before, now)
+                self.note_act(unit, Action.CENTER_SET, center.id, details)
             unit.commit()
             return ChangedSettings(center=center, before=before, now=now)
 

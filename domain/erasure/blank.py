@@ -34,7 +34,7 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
         if blank.is_over:
             unit.evidence.remove(token_id)
         are_over = are_over and blank.is_over
-    active = AccountFilter(guest_id=guest_id, are_removed=False)
+    active = AccountFilter(guest_id=guest_id, only_active=True)
     centers = {account.center_id for account in unit.accounts.search(active, limit=ALL)}
     for center_id in sorted(centers):
         for account in unit.accounts.active_at(guest_id, center_id):

@@ -8,17 +8,12 @@ import click
 
 from domain.outside import time_before
 from entrypoints.cli.installation import reading
-from entrypoints.cli.terminal import echo_records, json_option, since_option
+from entrypoints.cli.terminal import echo_records, json_option, limit_option, since_option
 
 
 @click.group()
 def audit() -> None:
-    """See who did what, and when.
-
-    \b
-    Example:
-      cardonfile audit list --since 30d
-    """
+    """See who did what, and when."""
 
 
 @audit.command("list")
@@ -28,8 +23,12 @@ def audit() -> None:
     metavar="ID",
     help="Only what was done to this: an id, the prefix of a token, or the name of a caller.",
 )
+@click.option("--by", metavar="NAME", help="Only what this caller, or this user, did.")
+@limit_option
 @json_option
-def list_(*, within: timedelta | None, about: str | None, as_json: bool) -> None:
+def list_(
+    *, within: timedelta | None, about: str | None, by: str | None, limit: int, as_json: bool
+) -> None:
     """List what was done, newest first.
 
     ACTOR is `caller:` and the name of a caller of the API, or `user:` and the user of this machine
@@ -42,5 +41,5 @@ def list_(*, within: timedelta | None, about: str | None, as_json: bool) -> None
     with reading() as (unit, now):
         since = None if within is None else time_before(now, within)
         columns = ("time=happened_at", "actor", "action", "about", "details")
-        found = unit.audit_trail.latest(since=since, about=about)
-        echo_records(columns, found, as_json=as_json)
+        found = unit.audit_trail.latest(since=since, about=about, by=by, limit=limit)
+        echo_records(columns, found, as_json=as_json, limit=limit)

@@ -8,34 +8,36 @@ from typing import Final
 import click
 
 from domain.cards.account import AccountFilter
-from domain.fields import parse_uuid
-from domain.identifiers import CenterId, GuestId, MerchantAccount
+from domain.identifiers import MerchantAccount
 from domain.outside import time_before
-from entrypoints.cli.installation import installation, reading
-from entrypoints.cli.terminal import Duration, echo_records, json_option, limit_option
+from entrypoints.cli.installation import existing, installation, reading
+from entrypoints.cli.terminal import (
+    Duration,
+    center_option,
+    echo_records,
+    guest_option,
+    json_option,
+    limit_option,
+)
 
 COLUMNS: Final = (
     *("account_id", "guest=guest_id", "center=center_id", "provider", "merchant_account"),
     *("brand=card_logo", "last_four", "expiry=expiry_on", "default=is_default", "added=created_at"),
 )
 """What commands show of a card."""
+WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 _MONTH: Final = click.DateTime(formats=["%Y-%m"])
 
 
 @click.group()
 def card() -> None:
-    """List and remove cards on file.
-
-    \b
-    Example:
-      cardonfile card list --added-since 7d
-    """
+    """List and remove cards on file."""
 
 
 @card.command("list")
-@click.option("--guest", metavar="ID", help="Only the cards of this guest.")
-@click.option("--center", metavar="ID", help="Only the cards at this center.")
+@guest_option
+@center_option
 @click.option(
     "--account", "merchant_account", metavar="NAME", help="Only at this merchant account."
 )
@@ -52,8 +54,8 @@ def card() -> None:
 @json_option
 def list_(
     *,
-    guest: str | None,
-    center: str | None,
+    guest_id: str | None,
+    center_id: str | None,
     merchant_account: MerchantAccount | None,
     expires_from: datetime | None,
     expires_before: datetime | None,
@@ -71,14 +73,15 @@ def list_(
       cardonfile card list --added-since 7d
     """
     with reading() as (unit, now):
+        guest, center = existing(unit, guest_id, center_id)
         wanted = AccountFilter(
-            guest_id=None if guest is None else GuestId(parse_uuid("guest", guest)),
-            center_id=None if center is None else CenterId(parse_uuid("center", center)),
+            guest_id=guest,
+            center_id=center,
             merchant_account=merchant_account,
             expires_from=expires_from and expires_from.date(),
             expires_before=expires_before and expires_before.date(),
             added_since=None if added_within is None else time_before(now, added_within),
-            are_removed=False,
+            only_active=True,
         )
         found = unit.accounts.search(wanted, limit=limit)
         echo_records(COLUMNS, found, as_json=as_json, limit=limit)
@@ -86,7 +89,8 @@ def list_(
 
 @card.command()
 @click.argument("account_id", metavar="ID")
-def remove(*, account_id: str) -> None:
+@json_option
+def remove(*, account_id: str, as_json: bool) -> None:
     """Remove a card, also at the PSP, as the API does.
 
     ID is an account id that `cardonfile card list` shows. The audit trail notes who did it. A running
@@ -97,8 +101,5 @@ def remove(*, account_id: str) -> None:
       cardonfile card remove 607486b1-232f-43c7-906b-540453a04b21
     """
     with installation() as container:
-        removed = container.remove_card()(account_id)
-        click.echo(
-            f"removed {removed.account_id} of guest {removed.guest_id}: "
-            f"{removed.card_logo} {removed.last_four}"
-        )
+        removed = container.remove_account()(None, account_id=account_id)
+        echo_records(WITH_REMOVED, [removed], as_json=as_json)

@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 from typing_extensions import override
 
-from domain.centers.center import Center, CenterNotFound
+from domain.centers.center import Center
 from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
 from domain.centers.changes import Record, changes, in_words
 from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotReady
-from domain.centers.list_centers import ConfiguredCenter
+from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
-from domain.fields import parse_uuid
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, CenterId
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
 from domain.pagination import ALL, PageRequest
-from domain.storage import UnitOfWork
+from domain.storage import RecordUnreadable, UnitOfWork
 from entrypoints.cli.installation import installation, reading
-from entrypoints.cli.terminal import echo_fields, echo_json, echo_records, json_option, row_of
+from entrypoints.cli.terminal import echo_record, echo_records, json_option
 from entrypoints.psps import PSPS_SETTING, installed_names
 
 if TYPE_CHECKING:
     from entrypoints.container import Container
 
-_COLUMNS: Final = (
-    *("id=center.id", "name=center.name"),
-    *("provider=configuration.provider", "merchant_account=configuration.merchant_account"),
-)
+_COLUMNS: Final = ("id", "name", "provider", "merchant_account", "state")
+_UNREADABLE: Final = "unreadable"
 
 
 class PspName(click.ParamType[str]):
@@ -133,12 +130,7 @@ def configure_payments(
 
 @click.group()
 def center() -> None:
-    """Show how centers take cards, and set what guests see of them.
-
-    \b
-    Example:
-      cardonfile center list --account default
-    """
+    """Show how centers take cards, and set what guests see of them."""
 
 
 @center.command("list")
@@ -150,22 +142,25 @@ def center() -> None:
 )
 @json_option
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
-    """List the centers, by name. One without PROVIDER takes no cards.
+    """List the centers, by name.
+
+    STATE is `unreadable` if another release wrote how the center takes cards: configure it anew, and
+    name every option. With --account these are listed too.
 
     \b
     Example:
       cardonfile center list --account harbor_spa
     """
     with reading() as (unit, _):
-        centers = unit.centers.page(None, PageRequest(size=ALL)).items
-        configured = (_configured(unit, each) for each in centers)
-        found = (
-            each
-            for each in configured
-            if merchant_account is None
-            or (each.configuration and each.configuration.merchant_account == merchant_account)
+        rows = (
+            _row(unit, each)[0] for each in unit.centers.page(None, PageRequest(size=ALL)).items
         )
-        echo_records(_COLUMNS, found, as_json=as_json)
+        wanted = (
+            row
+            for row in rows
+            if merchant_account in (None, row["merchant_account"]) or row["state"] == _UNREADABLE
+        )
+        echo_records(_COLUMNS, wanted, as_json=as_json)
 
 
 @center.command()
@@ -179,21 +174,15 @@ def show(*, center_id: str, as_json: bool) -> None:
       cardonfile center show 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3
     """
     with reading() as (unit, _):
-        known_id = CenterId(parse_uuid("center_id", center_id))
-        found = unit.centers.get(known_id)
-        if found is None:
-            raise CenterNotFound(known_id)
-        shown, settings = _configured(unit, found), unit.center_settings.get(known_id)
-        row, configuration = row_of(_COLUMNS, shown), shown.configuration
+        found = existing_center(unit, center_id)
+        (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
         if as_json:
-            logo = settings.logo and str(settings.logo)
-            row |= asdict(settings) | {"logo": logo}
-            echo_json(row | (asdict(configuration) if configuration else {}))
+            row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
+            row |= asdict(configuration) if configuration else {}
         else:
             row |= in_words(CenterSettings, settings)
-            echo_fields(
-                row | (in_words(PaymentConfiguration, configuration) if configuration else {})
-            )
+            row |= in_words(PaymentConfiguration, configuration) if configuration else {}
+        echo_record(row, as_json=as_json)
 
 
 @center.command("set")
@@ -243,8 +232,16 @@ def _echo_changes(record_type: type[Record], before: Record | None, now: Record 
         click.echo(f"  {name}: {words}")
 
 
-def _configured(unit: UnitOfWork, center: Center) -> ConfiguredCenter:
-    return ConfiguredCenter(center=center, configuration=unit.configurations.get(center.id))
+def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
+    """Return what is listed of a center, and its configuration if that can be read."""
+    try:
+        configuration = unit.configurations.get(center.id)
+        state = "takes_cards" if configuration else "takes_no_cards"
+    except RecordUnreadable:
+        configuration, state = None, _UNREADABLE
+    account = configuration.psp_account if configuration else (None, None)
+    values = (center.id, center.name, *account, state)
+    return dict(zip(_COLUMNS, values, strict=True)), configuration
 
 
 def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import click
 
 from domain.audit.entry import Action
@@ -15,31 +13,19 @@ from domain.pagination import MAX_SIZE
 from domain.sessions.session import SessionFilter
 from entrypoints.cli import cards, sessions
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import (
-    echo_fields,
-    echo_json,
-    echo_records,
-    json_option,
-    personal_option,
-    row_of,
-)
-
-_CARDS: Final = (*cards.COLUMNS, "removed=removed_at")
+from entrypoints.cli.terminal import echo_json, echo_record, json_option
 
 
 @click.group()
 def guest() -> None:
-    """Show, export and erase what is on file about a guest.
-
-    \b
-    Example:
-      cardonfile guest show 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
-    """
+    """Show, export and erase what is on file about a guest."""
 
 
 @guest.command()
 @click.argument("guest_id", metavar="ID")
-@personal_option
+@click.option(
+    "--personal", is_flag=True, help="Show name and e-mail address too; the audit trail notes it."
+)
 @json_option
 def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
     """Show a guest's cards, also removed ones, and latest sessions.
@@ -63,15 +49,12 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
         if personal and known is not None:
             container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, known_id)
             fields |= {"name": f"{known.first_name} {known.last_name}", "email": known.email}
-        if as_json:
-            fields["cards"] = [row_of(_CARDS, each) for each in accounts]
-            fields["sessions"] = [row_of(sessions.COLUMNS, each) for each in latest]
-            echo_json(fields)
-            return
-        echo_fields(fields)
-        for columns, records in ((_CARDS, accounts), (sessions.COLUMNS, latest)):
-            click.echo()
-            echo_records(columns, records, as_json=False)
+        echo_record(
+            fields,
+            as_json=as_json,
+            cards=(cards.WITH_REMOVED, accounts),
+            sessions=(sessions.COLUMNS, latest),
+        )
 
 
 @guest.command()

@@ -12,11 +12,15 @@ import click
 
 from domain.access.revoke_token import TokenAmbiguous, TokenNotFound
 from domain.centers.center import CenterNotFound
+from domain.centers.find_centers import existing_center
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, PaymentAccountNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.remove_event_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
+from domain.fields import parse_uuid
+from domain.identifiers import CenterId, GuestId
 from domain.storage import UnitOfWork
+from entrypoints.cli.terminal import cell_of
 from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import LogLevel, Settings
 
@@ -29,6 +33,22 @@ def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
     """Yield a read unit of the installation, and the time, for a command that shows what is stored."""
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()
+
+
+def existing(
+    unit: UnitOfWork, guest_id: str | None, center_id: str | None
+) -> tuple[GuestId | None, CenterId | None]:
+    """Return the guest and the center that a list is limited to; None is not given.
+
+    Raises InvalidField, GuestNotFound and CenterNotFound. It says that a guest was erased.
+    """
+    guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
+    if guest is not None and unit.guests.get(guest) is None:
+        erasure = unit.erasures.get(guest)
+        if erasure is None:
+            raise GuestNotFound
+        click.echo(f"guest {guest} was erased at {cell_of(erasure.erased_at)}", err=True)
+    return guest, None if center_id is None else existing_center(unit, center_id).id
 
 
 @contextmanager

@@ -7,18 +7,17 @@ from typing import Final
 
 import click
 
-from domain.fields import parse_uuid
-from domain.identifiers import CenterId, GuestId
 from domain.outside import time_before
 from domain.sessions.result import OVERDUE_AFTER, CountedBy
 from domain.sessions.session import SessionFilter, SessionStatus
 from domain.sessions.trace_session import Step, session_named, steps_of
-from entrypoints.cli.installation import installation, reading
+from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
     Duration,
-    echo_fields,
-    echo_json,
+    center_option,
+    echo_record,
     echo_records,
+    guest_option,
     json_option,
     limit_option,
     row_of,
@@ -46,16 +45,12 @@ def session() -> None:
 
     PREFIX is the beginning of a session's token; the token itself is not shown, because it opens
     the link.
-
-    \b
-    Example:
-      cardonfile session list --status failed
     """
 
 
 @session.command("list")
-@click.option("--guest", metavar="ID", help="Only the sessions of this guest.")
-@click.option("--center", metavar="ID", help="Only those at this center.")
+@guest_option
+@center_option
 @click.option(
     "--status", type=click.Choice([each.value for each in SessionStatus]), help="Only those."
 )
@@ -64,8 +59,8 @@ def session() -> None:
 @json_option
 def list_(
     *,
-    guest: str | None,
-    center: str | None,
+    guest_id: str | None,
+    center_id: str | None,
     status: str | None,
     within: timedelta | None,
     limit: int,
@@ -79,12 +74,13 @@ def list_(
     Example:
       cardonfile session list --status failed --since 24h
     """
-    if within is None and guest is None and center is None:
+    if within is None and guest_id is None and center_id is None:
         within = USUAL_TIME
     with reading() as (unit, now):
+        guest, center = existing(unit, guest_id, center_id)
         wanted = SessionFilter(
-            guest_id=None if guest is None else GuestId(parse_uuid("guest", guest)),
-            center_id=None if center is None else CenterId(parse_uuid("center", center)),
+            guest_id=guest,
+            center_id=center,
             status=SessionStatus(status) if status else None,
             created_since=None if within is None else time_before(now, within),
         )
@@ -107,13 +103,8 @@ def show(*, token: str, as_json: bool) -> None:
     """
     with reading() as (unit, _):
         found = session_named(unit, token)
-        fields, steps = row_of(_COLUMNS_OF_ONE, found), steps_of(unit, found)
-        if as_json:
-            echo_json({**fields, "steps": [each._asdict() for each in steps]})
-            return
-        echo_fields(fields)
-        click.echo()
-        echo_records(Step._fields, steps, as_json=False)
+        steps = (Step._fields, steps_of(unit, found))
+        echo_record(row_of(_COLUMNS_OF_ONE, found), as_json=as_json, steps=steps)
 
 
 @session.command()

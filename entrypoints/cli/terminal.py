@@ -1,17 +1,20 @@
-"""What commands share: tables, JSON, and durations."""
+"""What commands share: options, tables, JSON, and durations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 import msgspec
 from typing_extensions import override
 
 from domain.identifiers import CenterId
+from domain.pagination import ALL
+
+Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 class Duration(click.ParamType[timedelta]):
@@ -33,30 +36,23 @@ class Duration(click.ParamType[timedelta]):
         return timedelta(**{self._units[match[2]]: int(match[1])})
 
 
-json_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
+json_option: Final[Decorator] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
-
-limit_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="How many at most.",
+limit_option: Final[Decorator] = click.option(
+    "--limit", type=click.IntRange(1, ALL), default=100, show_default=True, help="How many at most."
 )
-
-since_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--since",
-    "within",
+since_option: Final[Decorator] = click.option(
+    *("--since", "within"),
     type=Duration(),
     metavar="AGO",
     help="Only what is newer than this time, such as 12h or 30d.",
 )
-
-personal_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
-    "--personal",
-    is_flag=True,
-    help="Show names and addresses of guests too; the audit trail notes it.",
+guest_option: Final[Decorator] = click.option(
+    "--guest", "guest_id", metavar="ID", help="Only those of this guest."
+)
+center_option: Final[Decorator] = click.option(
+    "--center", "center_id", metavar="ID", help="Only those at this center."
 )
 
 
@@ -110,11 +106,28 @@ def echo_records(
         click.echo(f"no more than {limit} are listed; see --limit", err=True)
 
 
-def echo_fields(fields: Mapping[str, object]) -> None:
-    """Print the fields of one record, a line for each."""
+def echo_record(
+    fields: Mapping[str, object],
+    *,
+    as_json: bool,
+    **tables: tuple[Collection[str], Iterable[object]],
+) -> None:
+    """Print the fields of one record, a line for each, and tables; or all as a JSON object.
+
+    A table has columns and records as `echo_records` takes them.
+    """
+    if as_json:
+        lists = {
+            name: [row_of(columns, it) for it in found] for name, (columns, found) in tables.items()
+        }
+        echo_json({**fields, **lists})
+        return
     width = max(map(len, fields))
     for name, value in fields.items():
         click.echo(f"{name:<{width}}  {cell_of(value)}")
+    for columns, found in tables.values():
+        click.echo()
+        echo_records(columns, found, as_json=False)
 
 
 def echo_json(value: object) -> None:

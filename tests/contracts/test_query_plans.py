@@ -59,10 +59,10 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
     ),
     "cards of a guest": lambda unit: unit.accounts.search(
-        AccountFilter(guest_id=GUEST_ID, are_removed=False), limit=1
+        AccountFilter(guest_id=GUEST_ID, only_active=True), limit=1
     ),
     "expiring cards at a center": lambda unit: unit.accounts.search(
-        AccountFilter(center_id=CENTER_ID, expires_before=date(2040, 1, 1), are_removed=False),
+        AccountFilter(center_id=CENTER_ID, expires_before=date(2040, 1, 1), only_active=True),
         limit=1,
     ),
     "active accounts": lambda unit: unit.accounts.active_at(GUEST_ID, CENTER_ID),

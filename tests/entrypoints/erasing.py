@@ -99,7 +99,7 @@ def _guest_with_cards(installation: Installation, stripe: FakeStripeServer, numb
     installation.session_with_card(**changes)
     installation.open_page(installation.add_card(center_id=OTHER_CENTER_ID, **changes))
     with installation.storage.read() as unit:
-        active = AccountFilter(guest_id=guest_id, are_removed=False)
+        active = AccountFilter(guest_id=guest_id, only_active=True)
         assert len(unit.accounts.search(active, limit=9)) == 3
     return guest_id
 
@@ -138,7 +138,7 @@ def _left_at_once(installation: Installation, guests: list[GuestId]) -> list[str
             f"account {account.account_id} is active"
             for guest_id in guests
             for account in unit.accounts.search(
-                AccountFilter(guest_id=guest_id, are_removed=False), limit=9
+                AccountFilter(guest_id=guest_id, only_active=True), limit=9
             )
         ]
         is_on_file = [f"{each} is on file" for each in guests if unit.guests.get(each)]

@@ -503,7 +503,7 @@ class TestAtOnce:
             installation.container.finish_erasures()()
         assert installation.tokens_at_psp() == frozenset()
         with installation.storage.read() as unit:
-            assert unit.accounts.search(AccountFilter(are_removed=False), limit=9) == ()
+            assert unit.accounts.search(AccountFilter(only_active=True), limit=9) == ()
             assert unit.erasures.due(installation.clock.now() + timedelta(days=1), at_most=9) == ()
             for number in range(5):
                 guest_id = GuestId(a_uuid(3_000 + number))

@@ -866,7 +866,7 @@ class Simulation:
         process: Process,
         choices: Random,
         account: AccountRow,
-        change: Callable[..., None],
+        change: Callable[..., object],
     ) -> object:
         """Have a client change a card, through the path of its guest or of another."""
         caller = choices.choice((SHOP, SHOP, KIOSK))

@@ -24,7 +24,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent
-from domain.cards.remove_account import RemoveAccount, RemoveCard
+from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.erasure.erase_guest import EraseAgain, EraseGuest
@@ -296,7 +296,7 @@ def a_card_for_an_operator_to_remove(it: FaultyInstallation) -> Attempt:
     account = it.stored_card()
 
     def remove() -> None:
-        it.container.remove_card()(account.account_id)
+        it.container.remove_account()(None, account_id=account.account_id)
         it.known.removed.add(account.account_id)
 
     return remove
@@ -490,8 +490,9 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         next_try_after=LEASE,
     ),
     DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
-    RemoveAccount: Expected(situations=(a_card_to_remove, a_default_card_to_remove)),
-    RemoveCard: Expected(situations=(a_card_for_an_operator_to_remove,)),
+    RemoveAccount: Expected(
+        situations=(a_card_to_remove, a_default_card_to_remove, a_card_for_an_operator_to_remove)
+    ),
     ChooseDefaultCard: Expected(situations=(a_card_to_make_the_default,)),
     DeliverEvent: Expected(
         situations=(

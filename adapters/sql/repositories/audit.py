@@ -10,6 +10,7 @@ from typing_extensions import override
 from adapters.sql.repositories.repository import Repository, where
 from adapters.sql.rows import Rows
 from domain.audit.entry import AuditEntry, AuditTrail
+from domain.pagination import ALL
 
 _ENTRIES = Rows("audit_entries", AuditEntry, key=("entry_id",))
 
@@ -28,11 +29,20 @@ class SqlAuditTrail(Repository, AuditTrail):
 
     @override
     def latest(
-        self, *, since: datetime | None = None, about: str | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        about: str | None = None,
+        by: str | None = None,
+        limit: int = ALL,
     ) -> Sequence[AuditEntry]:
-        conditions = where({"happened_at >= :since": since, "about = :about": about})
+        conditions = {
+            "happened_at >= :since": since,
+            "about = :about": about,
+            "actor IN ('caller:' || :by, 'user:' || :by)": by,
+        }
         return _ENTRIES.find_readable(
             self._transaction,
-            f"{conditions}ORDER BY happened_at DESC, entry_id DESC",
-            {"since": since, "about": about},
+            f"{where(conditions)}ORDER BY happened_at DESC, entry_id DESC LIMIT :limit",
+            {"since": since, "about": about, "by": by, "limit": limit},
         )

@@ -140,8 +140,7 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
             "(expiry_year, expiry_month) >= (:from_year, :from_month)": start,
             "(expiry_year, expiry_month) < (:year, :month)": end,
             "created_at >= :added_since": wanted.added_since,
-            "removed_at IS NULL": wanted.are_removed is False or None,
-            "removed_at IS NOT NULL": wanted.are_removed or None,
+            "removed_at IS NULL": wanted.only_active or None,
         }
         order = "expiry_year, expiry_month, sequence" if start or end else "sequence DESC"
         return _ACCOUNTS.find_readable(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from adapters.psp.contract.samples import NOW
+from domain.audit.entry import Actor
 from domain.storage import Storage
 from tests.builders import an_audit_entry
 from tests.contracts.storage.records import MINUTE, committed
@@ -9,9 +10,9 @@ from tests.databases import change_by_hand
 
 def test_the_latest_entries_come_first(storage: Storage) -> None:
     first, second, third = (
-        an_audit_entry(2),
+        an_audit_entry(2, actor=Actor("caller:web-shop")),
         an_audit_entry(3),
-        an_audit_entry(1, happened_at=NOW + MINUTE, about="guests"),
+        an_audit_entry(1, happened_at=NOW + MINUTE, about="guests", actor=Actor("user:web-shop")),
     )
     with storage.write() as unit:
         for entry in (third, first, second):
@@ -19,6 +20,9 @@ def test_the_latest_entries_come_first(storage: Storage) -> None:
         assert unit.audit_trail.latest() == (third, second, first)
         assert unit.audit_trail.latest(since=NOW + MINUTE) == (third,)
         assert unit.audit_trail.latest(about=first.about) == (second, first)
+        assert unit.audit_trail.latest(by="web-shop") == (third, first)
+        assert unit.audit_trail.latest(by="web-shop", limit=1) == (third,)
+        assert unit.audit_trail.latest(by="%") == ()
         assert unit.audit_trail.latest(since=NOW + MINUTE, about=first.about) == ()
 
 

@@ -174,8 +174,7 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
     ("wanted", "numbers"),
     [
         (AccountFilter(), [6, 4, 2, 9, 5]),
-        (AccountFilter(are_removed=False), [6, 4, 2, 9]),
-        (AccountFilter(are_removed=True), [5]),
+        (AccountFilter(only_active=True), [6, 4, 2, 9]),
         (AccountFilter(guest_id=OTHER_GUEST_ID), [2]),
         (AccountFilter(center_id=OTHER_CENTER_ID), [4]),
         (AccountFilter(merchant_account=MerchantAccount("other")), [6]),
@@ -183,7 +182,7 @@ def test_accounts_are_listed_by_expiry(storage: Storage) -> None:
         (AccountFilter(expires_before=date(2027, 1, 31)), [9, 2]),
         (AccountFilter(expires_from=date(2027, 1, 31)), [5, 4, 6]),
         (AccountFilter(expires_from=date(2027, 1, 1), expires_before=date(2031, 3, 1)), [5]),
-        (AccountFilter(guest_id=GUEST_ID, center_id=CENTER_ID, are_removed=False), [6, 9]),
+        (AccountFilter(guest_id=GUEST_ID, center_id=CENTER_ID, only_active=True), [6, 9]),
     ],
 )
 def test_accounts_are_searched_newest_or_soonest_to_expire_first(

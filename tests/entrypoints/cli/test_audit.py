@@ -32,6 +32,12 @@ def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -
         "about": token[:12],
         "details": {"caller": "kiosk", "permissions": "guests:add"},
     }
+    by_me = json.loads(cardonfile.succeeds("audit", "list", "--by", me.partition(":")[2], "--json"))
+    assert [each["actor"] for each in by_me] == [me, me]
+    assert json.loads(cardonfile.succeeds("audit", "list", "--by", "kiosk", "--json")) == []
+    cut = cardonfile.run("audit", "list", "--limit", "1")
+    assert [line.split() for line in cut.stdout.splitlines()[1:]] == [latest.split()]
+    assert cut.stderr == "no more than 1 are listed; see --limit\n"
     assert json.loads(cardonfile.succeeds("audit", "list", "--since", "0s", "--json")) == []
     since_ever = cardonfile.succeeds("audit", "list", "--since", "999999999d", "--json")
     assert len(json.loads(since_ever)) == 2

@@ -19,6 +19,7 @@ from tests.builders import (
     OTHER_CENTER_ID,
     PROVIDER,
     a_center,
+    a_guest,
     an_account,
     an_event_endpoint,
 )
@@ -28,6 +29,7 @@ from tests.entrypoints.conftest import CommandLine
 def store(cardonfile: CommandLine, *accounts: Account) -> None:
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
+        unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
         for account in accounts:
             unit.accounts.add(account)
         unit.commit()
@@ -119,9 +121,12 @@ def test_a_card_is_removed_as_by_the_api_in_the_name_of_the_user(
         unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_REMOVED,)))
         unit.commit()
 
-    printed = cardonfile.succeeds("card", "remove", account.account_id.upper())
+    printed = cardonfile.succeeds("card", "remove", account.account_id.upper(), "--json")
 
-    assert printed == f"removed {account.account_id} of guest {GUEST_ID}: visa 4242\n"
+    (removed,) = json.loads(printed)
+    shown = [removed[name] for name in ("account_id", "guest", "brand", "last_four", "default")]
+    assert shown == [account.account_id, GUEST_ID, "visa", "4242", False]
+    assert removed["removed"] is not None
     with cardonfile.storage.read() as unit:
         assert unit.accounts.get(left.account_id) == replace(left, is_default=True)
         assert unit.discards.get(PROVIDER, account.merchant_account, account.token) is not None

@@ -12,7 +12,8 @@ from domain.audit.entry import Action
 from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import CenterId, MerchantAccount, ProviderName
-from tests.builders import CENTER_ID, a_center
+from tests.builders import CENTER_ID, a_center, a_configuration
+from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
 from tests.pictures import a_png
 
@@ -226,6 +227,14 @@ def with_centers(with_center: CommandLine) -> CommandLine:
     return with_center
 
 
+def make_unreadable(cardonfile: CommandLine) -> None:
+    """Have another release's value in the configuration of the center."""
+    change_by_hand(
+        cardonfile.storage,
+        f"UPDATE payment_configurations SET cards_per_guest = 'two' WHERE center_id = '{CENTER_ID}'",
+    )
+
+
 class TestCenter:
     def test_all_are_listed_by_name(self, with_centers: CommandLine) -> None:
         found = json.loads(with_centers.succeeds("center", "list", "--json", **KEYS))
@@ -240,8 +249,8 @@ class TestCenter:
         listed = with_centers.succeeds("center", "list", "--account", "spain")
 
         assert listed == (
-            "ID                                    NAME      PROVIDER  MERCHANT_ACCOUNT\n"
-            f"{a_uuid(1101)}  Spa 1101  stripe    spain\n"
+            "ID                                    NAME      PROVIDER  MERCHANT_ACCOUNT  STATE\n"
+            f"{a_uuid(1101)}  Spa 1101  stripe    spain             takes_cards\n"
         )
         assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
 
@@ -253,6 +262,7 @@ class TestCenter:
             "name              Spa 1101\n"
             "provider          stripe\n"
             "merchant_account  spain\n"
+            "state             takes_cards\n"
             "contact           none\n"
             "color             none\n"
             "logo              none\n"
@@ -271,6 +281,7 @@ class TestCenter:
             "name": "Harbor Spa",
             "provider": "fake",
             "merchant_account": "default",
+            "state": "takes_cards",
             "contact": None,
             "color": None,
             "logo": None,
@@ -289,10 +300,59 @@ class TestCenter:
             "name": "Spa 1000",
             "provider": None,
             "merchant_account": None,
+            "state": "takes_no_cards",
             "contact": None,
             "color": None,
             "logo": None,
         }
+
+    def test_one_whose_configuration_cannot_be_read_is_listed_as_such(
+        self, with_centers: CommandLine
+    ) -> None:
+        make_unreadable(with_centers)
+        for options in ((), ("--account", "spain")):
+            listed = with_centers.run("center", "list", "--json", *options)
+            found = {each["id"]: each["state"] for each in json.loads(listed.stdout)}
+
+            assert listed.exit_code == 0
+            assert found[CENTER_ID] == "unreadable"
+            assert found[a_uuid(1101)] == "takes_cards"
+        shown = with_centers.run("center", "show", CENTER_ID)
+        assert ["state", "unreadable"] in map(str.split, shown.stdout.splitlines())
+
+    def test_one_whose_configuration_cannot_be_read_is_configured_with_all_options(
+        self, with_centers: CommandLine
+    ) -> None:
+        make_unreadable(with_centers)
+        options = [
+            *("--provider", "fake", "--account", "spain", "--no-avs", "--cards-per-guest", "one"),
+            *("--any-redirect", "--session-minutes", "15", "--no-link-minutes"),
+        ]
+        command = ("configure-payments", CENTER_ID)
+        refused = with_centers.run(*command, *options[:-1])
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.splitlines()[-1] == (
+            "Error: CENTER_ID must be a center whose configuration this release can read; name every "
+            "option to replace this one"
+        )
+        configured = with_centers.run(*command, *options)
+        assert (configured.exit_code, configuration(with_centers)) == (
+            0,
+            a_configuration(
+                provider=ProviderName("fake"),
+                merchant_account=MerchantAccount("spain"),
+                avs=False,
+                cards_per_guest=CardsPerGuest.ONE,
+                redirect_origins=(),
+                session_minutes=15,
+            ),
+        )
+        make_unreadable(with_centers)
+        assert with_centers.run(*command, "--none").exit_code == 0
+        assert configuration(with_centers) is None
+        with with_centers.storage.read() as unit:
+            *noted, _ = unit.audit_trail.latest(about=CENTER_ID)
+        assert [(each.details or {})["configuration"] for each in noted] == ["unreadable"] * 2
 
     def test_one_that_does_not_exist_is_refused(self, with_center: CommandLine) -> None:
         assert with_center.refuses("center", "show", a_uuid(404)).startswith("there is no center")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
     a_center,
+    a_guest,
     a_refused_card,
     a_session,
     an_account,
@@ -51,6 +53,7 @@ def token(number: int) -> TokenId:
 def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
+        unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
         for session in sessions:
             unit.sessions.add(session)
         unit.commit()
@@ -110,8 +113,35 @@ def test_sessions_are_listed_as_asked(
     assert [each["prefix"] for each in listed] == [f"{number:08}" for number in numbers]
 
 
+@pytest.mark.parametrize("group", ["session", "card"])
+def test_a_guest_or_center_that_is_not_on_file_is_refused(
+    with_center: CommandLine, group: str
+) -> None:
+    def refused(*options: str) -> str:
+        return with_center.refuses(group, "list", *options)
+
+    assert refused("--guest", a_uuid(404)) == "Guest not found"
+    assert refused("--center", a_uuid(404)) == f"there is no center {a_uuid(404)}"
+    assert refused("--guest", "ada").startswith("--guest must be a UUID")
+    assert refused("--center", "spa").startswith("--center must be a UUID")
+
+
+def test_of_an_erased_guest_a_list_says_so(
+    cardonfile: CommandLine, installation: Installation
+) -> None:
+    session = installation.add_card()
+    cardonfile.run("guest", "erase", session.guest_id)
+    listed = cardonfile.run("session", "list", "--guest", session.guest_id)
+
+    assert (listed.exit_code, listed.stdout.splitlines()[1][:8]) == (0, session.token_id[:8])
+    assert re.fullmatch(rf"guest {session.guest_id} was erased at 20\S+Z\n", listed.stderr)
+    nobody = cardonfile.run("card", "list", "--json", "--guest", session.guest_id)
+    assert (nobody.stdout, nobody.stderr) == ("[]\n", listed.stderr)
+
+
 def test_a_list_says_that_it_ended_at_its_limit(cardonfile: CommandLine) -> None:
     some_sessions(cardonfile)
+    assert cardonfile.succeeds("session", "list", "--limit", "2147483648")
     newest = cardonfile.run("session", "list", "--limit", "2")
     assert [line[:8] for line in newest.stdout.splitlines()[1:]] == ["00000008", "00000007"]
     assert newest.stderr == "no more than 2 are listed; see --limit\n"
