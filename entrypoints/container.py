@@ -28,6 +28,7 @@ from adapters.http.centers import Centers
 from adapters.http.guests import Guests
 from adapters.http.health import HealthChecks, WorkerWatch
 from adapters.http.hosted_payments import HostedPayments
+from adapters.http.logos import Logos
 from adapters.http.products import Products
 from adapters.http.rate_limits import RateLimits, counts_in_redis
 from adapters.http.sessions import Sessions
@@ -368,7 +369,9 @@ class Container(DeclarativeContainer):
         ReturnFromHostedPage, storage=storage, providers=psps, settle=settle_session, clock=clock
     )
     cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage, clock=clock)
-    find_way_back = ThreadSafeSingleton(FindWayBack, storage=storage)
+    find_way_back = ThreadSafeSingleton(
+        FindWayBack, storage=storage, links=links, psps=settings.provided.psps
+    )
     receive_webhook = ThreadSafeSingleton(
         ReceiveWebhook, storage=storage, providers=psps, clock=clock
     )
@@ -439,6 +442,7 @@ class Container(DeclarativeContainer):
     webhooks = ThreadSafeSingleton(
         Webhooks, receive_webhook=receive_webhook, wake_reconciler=wake_reconciler
     )
+    logos = ThreadSafeSingleton(Logos, storage=storage)
     health = ThreadSafeSingleton(HealthChecks, storage=storage, workers=workers)
     app = ThreadSafeSingleton(
         build_app,
@@ -452,6 +456,7 @@ class Container(DeclarativeContainer):
             hosted_payments=hosted_payments,
             webhooks=webhooks,
             health=health,
+            logos=logos,
             links=links,
             events=Factory(examples),
             ids=ids,

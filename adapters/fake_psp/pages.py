@@ -10,7 +10,6 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 import falcon
-from jinja2 import Environment, FileSystemLoader
 
 from adapters.catalogs import catalog
 from adapters.fake_psp import countries
@@ -34,6 +33,7 @@ from adapters.fake_psp.psp import (
     PspPage,
     UnknownPage,
 )
+from adapters.guest_pages import add_style, templates
 from domain.billing import MAX_LENGTHS
 from domain.psps.hosted_page import HostedPageRequest
 from domain.redirects import redirect_origin
@@ -41,7 +41,8 @@ from domain.redirects import redirect_origin
 MAX_FORM_BYTES: Final = 16 * 1024
 
 _HERE: Final = Path(__file__).parent
-_TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True)
+_STYLE: Final = "/fake-psp/style"
+_TEMPLATES: Final = templates("adapters.fake_psp", _STYLE)
 
 
 def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
@@ -50,6 +51,7 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
     app.add_route("/fake-psp/pages/{reference}", pages)
     app.add_route("/fake-psp/pages/{reference}/challenge", pages, suffix="challenge")
     app.add_static_route("/fake-psp/static", _HERE / "static")
+    add_style(app, _STYLE)
     for kind in (_Problem, UnknownPage, PspUnavailable):
         app.add_error_handler(kind, pages.show_problem)
 
@@ -219,6 +221,9 @@ class _CardPages:
         resp.text = _TEMPLATES.get_template(template).render(
             t=t,
             page=page,
+            center=page and page.request.center_name,
+            color=page and page.request.color,
+            logo_uri=page and page.request.logo_uri,
             guest=_GuestShown(page.request) if page and page.request.guest_name else None,
             form_token=self._psp.form_token(page.reference) if page and has_form else None,
             **values,

@@ -81,7 +81,9 @@ def _how_to_set_up(_: MerchantAccount) -> str:
 PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
-    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH, forgets_guests=True),
+    capabilities=Capabilities(
+        max_consent_length=MAX_CONSENT_LENGTH, forgets_guests=True, public_name="Fake PSP"
+    ),
     settings=(ALLOW, DATABASE),
     read=read,
     accounts=lambda _: None,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import falcon
 from msgspec import Struct
 
+from adapters.guest_pages import add_style
 from adapters.http.api_docs import ApiDocs, ApiDocsFiles
 from adapters.http.cards import Cards
 from adapters.http.centers import Centers
@@ -17,9 +18,11 @@ from adapters.http.guests import Guests
 from adapters.http.health import OPERATIONS as PROBES
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
+from adapters.http.logos import Logos
 from adapters.http.middleware import AccessLog, Paths, RequestIds, SecurityHeaders
 from adapters.http.openapi import OPERATIONS, OpenApi
 from adapters.http.operations import Resource
+from adapters.http.problem_page import STYLE
 from adapters.http.products import Products
 from adapters.http.sessions import Sessions
 from adapters.http.webhooks import Webhooks
@@ -38,6 +41,7 @@ def create_app(
     hosted_payments: HostedPayments,
     webhooks: Webhooks,
     health: HealthChecks,
+    logos: Logos,
     links: HostedLinks,
     events: Mapping[EventType, Struct],
     ids: Ids,
@@ -56,6 +60,8 @@ def create_app(
     hosted_payments.add_error_handlers(app)
     resources = (guests, sessions, cards, centers, products, hosted_payments, webhooks, health)
     _add_routes(app, (*resources, OpenApi(links, events)))
+    add_style(app, STYLE)
+    app.add_route("/hosted-payments/logos/{center_id}", logos)
     app.add_route("/docs", ApiDocs())
     app.add_route("/docs/{name}", ApiDocsFiles())
     return app

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import Final
 from urllib.parse import urlsplit
 
 import falcon
 
 from adapters.catalogs import Catalog
-from adapters.http.problem_page import TEMPLATES, protect_page
+from adapters.http.problem_page import protect_page, show_page
 from domain.hosted_payments.find_way_back import WayBack
-
-_PAGE: Final = TEMPLATES.get_template("continue.html")
 
 
 def show_continue_page(resp: falcon.Response, t: Catalog, way_back: WayBack | None) -> None:
-    """Respond with the page in the language of a catalog. Its form is sent to the address that it was loaded from."""
-    nonce = secrets.token_urlsafe(16)
-    resp.content_type = "text/html; charset=utf-8"
-    resp.text = _PAGE.render(nonce=nonce, way_back=way_back, t=t)
-    resp.set_header("Content-Language", t.language)
+    """Respond with the page in the language of a catalog.
+
+    Its form is sent to the address that it was loaded from.
+    """
+    show_page(resp, "continue.html", t, way_back)
     # Browsers check the redirect after a form too. It leads to the PSP, whose address is not known
     # yet, or to the shop, which may be an app.
     schemes = {"http:", "https:"}
     if way_back is not None:
         schemes.add(f"{urlsplit(way_back.redirect_uri).scheme}:")
-    protect_page(resp, style=f"'nonce-{nonce}'", form_action=" ".join(sorted(schemes)))
+    protect_page(resp, form_action=" ".join(sorted(schemes)))

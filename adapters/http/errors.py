@@ -109,12 +109,16 @@ _BY_STATUS: Final[Mapping[int, type[Refusal]]] = {
 
 _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     ServiceUnavailable: UNREACHABLE,
+    NotFound: Problem(
+        status=404,
+        key="problem.nothing_here",
+    ),
     InternalError: Problem(
         status=500,
         key="problem.fault",
     ),
 }
-"""What a guest reads who was refused for reasons of ours."""
+"""What a guest reads where no link leads, or for reasons of ours."""
 
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -139,7 +143,10 @@ def error_body(path: str, refusal: Refusal) -> Refused | ErrorObject:
 
 
 def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: object = None) -> None:
-    if f"{req.path}/".startswith("/hosted-payments/"):
+    is_nowhere = isinstance(refusal, NotFound)
+    if is_nowhere:
+        resp.append_header("Vary", "Accept")
+    if f"{req.path}/".startswith("/hosted-payments/") or (is_nowhere and "text/html" in req.accept):
         show_problem(resp, _PROBLEMS.get(type(refusal)) or _problem(refusal), catalog("en"))
     else:
         resp.status = refusal.code

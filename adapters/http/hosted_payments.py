@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final, TypeAlias
 
 import falcon
@@ -25,6 +26,7 @@ from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFro
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
+    LinkCancelled,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
@@ -124,6 +126,10 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
         status=410,
         key="problem.expired",
     ),
+    LinkCancelled: Problem(
+        status=410,
+        key="problem.cancelled",
+    ),
     ProviderUnavailable: UNREACHABLE,
 }
 """What the guest reads when the link leads nowhere."""
@@ -135,12 +141,6 @@ _UNDER_WAY: Final = Problem(
     reloads=True,
 )
 """For the second request of a double click, say."""
-
-_PAUSE: Final = Problem(
-    status=429,
-    key="problem.paused",
-)
-
 
 _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
 
@@ -223,7 +223,14 @@ class HostedPayments:
         self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object
     ) -> None:
         log_card_limit(paused.reached, caller=None)
-        problem = replace(_PAUSE, retry_after_seconds=paused.reached.retry_after_seconds)
+        seconds = paused.reached.retry_after_seconds
+        is_soon = seconds <= 90 * 60
+        problem = Problem(
+            status=429,
+            key="problem.paused_minutes" if is_soon else "problem.paused_hours",
+            values={"count": max(2, ceil(seconds / (60 if is_soon else 3600)))},
+            retry_after_seconds=seconds,
+        )
         show_problem(resp, problem, catalog("en"), self._way_back(req))
 
     def _show_button(

@@ -113,7 +113,12 @@ def _live_setting(settings: StripeSettings) -> str | None:
 PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
-    capabilities=Capabilities(max_consent_length=MAX_CONSENT_LENGTH, forgets_guests=True),
+    capabilities=Capabilities(
+        max_consent_length=MAX_CONSENT_LENGTH,
+        forgets_guests=True,
+        public_name="Stripe",
+        page_host="checkout.stripe.com",
+    ),
     account_settings=ACCOUNT_SETTINGS,
     settings=(API_BASE_SETTING,),
     read=read,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from domain.errors import InvalidField
 from domain.identifiers import CenterId
@@ -49,6 +50,12 @@ class CenterSettings:
     contact: str | None = None
     color: str | None = None
     logo: Logo | None = None
+
+    @property
+    def contact_shown(self) -> str:
+        """The contact as guests read it: the number, the e-mail address, or the host."""
+        parts = urlsplit(self.contact or "")
+        return parts.netloc or parts.path
 
     def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
         """Return the settings with the fields that an operator names, as they come from outside.

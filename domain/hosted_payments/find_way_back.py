@@ -1,29 +1,44 @@
-"""Find the shop that a guest came from, for an error page."""
+"""Find what a page of ours tells a guest: where the guest came from, and whose page is next."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from domain.hosted_payments.link import LinkUnknown, session_of_link
+from domain.centers.center_settings import CenterSettings
+from domain.centers.configure_payments import LoadedPsp
+from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
+from domain.identifiers import ProviderName
 from domain.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayBack:
-    """Where a guest came from: the stored `redirect_uri`, and the center's name if it still exists."""
+    """Where a guest came from, and where the link leads.
+
+    `redirect_uri` is the stored one. The center has no name and no settings once it is gone.
+    `psp_name` and `psp_host` are those of the PSP's page; None if the PSP does not tell its name.
+    """
 
     redirect_uri: str
     center_name: str | None
+    settings: CenterSettings
+    logo_uri: str | None
+    psp_name: str | None
+    psp_host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindWayBack:
-    """Use case: find the way back for an error page that a guest is shown.
+    """Use case: find the way back for a page that a guest is shown.
 
     Changes nothing. Raises ServiceUnavailable.
     """
 
     storage: Storage
+    links: HostedLinks
+    psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(self, *, token_id: str) -> WayBack | None:
         """Return the way back of a session, or None when no session has this token."""
@@ -33,6 +48,13 @@ class FindWayBack:
             return None
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
+            settings = unit.center_settings.get(session.center_id) if center else CenterSettings()
+        psp = self.psps.get(session.configuration.provider)
         return WayBack(
-            redirect_uri=session.redirect_uri, center_name=center.name if center else None
+            redirect_uri=session.redirect_uri,
+            center_name=center.name if center else None,
+            settings=settings,
+            logo_uri=self.links.logo_uri(session.center_id, settings.logo),
+            psp_name=psp.capabilities.public_name if psp else None,
+            psp_host=(psp and psp.capabilities.page_host) or urlsplit(self.links.base_url).netloc,
         )

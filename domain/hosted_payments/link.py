@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from domain.centers.center_settings import Logo
 from domain.errors import CardLimitReached
-from domain.identifiers import TokenId, plain_uuid
+from domain.identifiers import CenterId, TokenId, plain_uuid
 from domain.sessions.session import CardSession
 from domain.storage import Storage
 
@@ -29,6 +30,12 @@ class HostedLinks:
             f"&redirect_uri={redirect_uri}"
         )
 
+    def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
+        """Return the address of a center's logo, which changes with the picture; None for none."""
+        if logo is None:
+            return None
+        return f"{self.base_url}/hosted-payments/logos/{center_id}?v={logo.version}"
+
     def return_uri(self, token_id: TokenId) -> str:
         """Return the address to which the PSP redirects the guest after the page."""
         return f"{self.base_url}/hosted-payments/return?token_id={token_id}"
@@ -44,6 +51,10 @@ class LinkUnknown(Exception):
 
 class LinkExpired(Exception):
     """The session is past its end, or has had its last page."""
+
+
+class LinkCancelled(Exception):
+    """The client has cancelled the session."""
 
 
 class LinkPaused(Exception):

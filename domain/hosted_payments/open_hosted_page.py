@@ -10,6 +10,7 @@ from domain.errors import CardLimitReached
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
+    LinkCancelled,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
@@ -40,7 +41,7 @@ class OpenHostedPage:
     The first opening starts an attempt; from then on the session lives at least as long as its
     page. A link that is opened again leads to the same page, or to a new one if that page is over.
     The link of a settled session leads to the stored redirect_uri.
-    Raises LinkUnknown, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
+    Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded, LinkPaused, or ProviderUnavailable
     when the PSP creates no page, or PageUnderWay; the next opening tries again. Of `limits`, those
     on refused cards count here too: sessions started in advance get no page once one is reached.
     """
@@ -91,8 +92,7 @@ class OpenHostedPage:
     def _page_of(self, session: CardSession) -> str:
         """Return the address of the page, if it can still be used."""
         now, attempt = self.clock.now(), session.current_attempt
-        if session.is_past_end(now):
-            raise LinkExpired
+        _require_open(session, now)
         if attempt.page is None or attempt.over:
             raise ProviderUnavailable("the PSP refused to make a page")
         if now >= attempt.page.ends_at:
@@ -111,8 +111,7 @@ class OpenHostedPage:
             session, now = unit.sessions.get(seen.token_id) or seen, self.clock.now()
             if session.is_settled:
                 return session, ()
-            if session.is_past_end(now):
-                raise LinkExpired
+            _require_open(session, now)
             opened = session.with_progress(Progress.OPENED, now)
             if session.attempt is None or session.attempt.over:
                 opened = session.with_attempt(self._next_request(unit, session, now))
@@ -144,7 +143,7 @@ class OpenHostedPage:
         center = unit.centers.get(session.center_id)
         if guest is None or center is None:
             raise LinkUnknown
-        configuration = session.configuration
+        configuration, settings = session.configuration, unit.center_settings.get(center.id)
         # Who opens an old link may not be the guest for whom it was made.
         is_old = session.is_old(now)
         shows_guest = session.shows_guest and not is_old
@@ -166,6 +165,13 @@ class OpenHostedPage:
             begun_at=now,
             live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
             center_id=center.id,
+            color=settings.color,
+            logo_uri=self.links.logo_uri(center.id, settings.logo),
         )
         reference = unit.guest_references.get(session.psp_guest(request))
         return replace(request, guest_reference=reference)
+
+
+def _require_open(session: CardSession, now: datetime) -> None:
+    if session.is_past_end(now):
+        raise LinkCancelled if session.cancelled_at else LinkExpired

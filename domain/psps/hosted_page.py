@@ -84,7 +84,8 @@ class HostedPageRequest:
     and `guest_email` None when the page must not show them. `center_id` is None in a request that
     an earlier release has stored. The page must live until `live_until`, which is at most 24 hours
     after `begun_at`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin that
-    the guest reaches after the return and cancel addresses.
+    the guest reaches after the return and cancel addresses. `color` is the center's, such as
+    `#1d4f91`, on which white text is readable; `logo_uri` is the address of its logo, PNG or WebP.
     """
 
     token_id: TokenId
@@ -104,6 +105,8 @@ class HostedPageRequest:
     begun_at: datetime
     live_until: datetime
     center_id: CenterId | None = None
+    color: str | None = None
+    logo_uri: str | None = None
 
     @property
     def language(self) -> str:

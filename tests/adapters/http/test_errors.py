@@ -30,6 +30,20 @@ def test_an_unknown_path_is_not_found_in_the_form_of_its_neighbours(
             assert (path, *form(result)) == (path, 404, "Not found")
 
 
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/api/v1/nowhere", "/hosted-payments/nowhere"])
+def test_a_browser_reads_on_an_unknown_path_what_to_do(refusing: Api, path: str) -> None:
+    accepted = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+    result = refusing.send("GET", path, headers=accepted, authenticated=False)
+
+    assert (result.status_code, result.headers["vary"]) == (404, "Accept")
+    assert "There is nothing here" in result.text
+    assert "default-src 'none'" in result.headers["content-security-policy"]
+    # What is known and refused stays as clients expect it.
+    refusal = refusing.send("GET", ACCOUNTS, headers=accepted, authenticated=False)
+    assert refused(refusal) == (401, "User not authenticated")
+
+
 # Shows S17.
 @pytest.mark.parametrize(
     ("path", "allowed"),
@@ -91,7 +105,7 @@ def test_a_storage_that_is_away_is_a_clear_503(api: Api) -> None:
     assert refused_bare(api.get(PRODUCTS)) == unavailable
     page = api.browse("/hosted-payments", f"token_id={installation.ids.uuid()}")
     assert page.status_code == 503
-    assert "load this page again" in page.text
+    assert "try again" in page.text
     assert page.headers["retry-after"] == "30"
 
     for file in installation.database.parent.glob("awaycards.db*"):

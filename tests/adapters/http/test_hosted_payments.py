@@ -27,6 +27,7 @@ from tests.installation import (
     Installation,
     Trouble,
 )
+from tests.pictures import A_WEBP, a_png
 
 CENTER = a_center().name
 LEGS = pytest.mark.parametrize("leg", ["return", "cancel"])
@@ -59,11 +60,17 @@ def shown(result: Result) -> tuple[str, str, str | None]:
     text = re.sub("</?bdi>", "", unescape(result.text))
     headings = re.findall(r"<h[12][^>]*>(.*?)</h[12]>", text)
     center, problem = headings if len(headings) == 2 else ("", *headings)
-    way_back = re.search(r'<a href="(.*?)">Go back( to .*?)?</a>', text)
+    way_back = re.search(r'<a [^>]*href="([^"]*)">Go back( to .*?)?</a>', text)
     if way_back and center:
         assert way_back[2] == f" to {center}"
     assert "shop" not in text.replace(REDIRECT_URI, "").lower()
     return center, problem, way_back[1] if way_back else None
+
+
+def buttons(result: Result) -> list[tuple[str, str]]:
+    """Return where the buttons of a page lead, and their texts, in order."""
+    text = re.sub("</?bdi>", "", unescape(result.text))
+    return re.findall(r'<a class="button[^"]*" href="([^"]*)">(.*?)</a>', text)
 
 
 def test_the_link_sends_the_browser_to_the_page(api: Api) -> None:
@@ -128,6 +135,29 @@ def test_a_guest_with_too_many_refused_cards_reads_to_try_again_later(tmp_path: 
     (line,) = (line for line in logs if line["event"] == "card_limit_reached")
     assert (line["limit"], line["of"]) == ("refused cards per guest", GUEST_ID)
     assert shown(result) == (CENTER, "Too many cards were refused", REDIRECT_URI)
+    assert "open this link again in 24 hours" in result.text
+    installation.close()
+
+
+@pytest.mark.parametrize(
+    ("passed", "left"),
+    [
+        (timedelta(hours=22, minutes=29), "2 hours"),
+        (timedelta(hours=22, minutes=30, seconds=1), "90 minutes"),
+        (timedelta(hours=23, minutes=59, seconds=59), "2 minutes"),
+    ],
+)
+def test_a_pause_says_how_long_it_lasts(tmp_path: Path, passed: timedelta, left: str) -> None:
+    installation = Installation(tmp_path, CARDONFILE_CARD_TESTING_LIMITS="guest=off/1")
+    installation.configure(link_minutes=43_200)
+    in_advance = installation.add_card(link_minutes=43_200)
+    session = installation.opened_session()
+    installation.type_card(session, DECLINED_CARD)
+    api = Api(installation)
+    sent_back(api, session)
+    installation.clock.advance(passed)
+
+    assert f"open this link again in {left}." in opened(api, in_advance).text
     installation.close()
 
 
@@ -178,7 +208,7 @@ def test_an_unknown_link_says_where_to_ask_for_another(refusing: Api, path: str)
 
         assert result.status_code == 404
         assert shown(result) == ("", "This link is not known", None)
-        assert "go back to where you started" in result.text
+        assert "ask for a new link where you got this one" in result.text
         assert "evil.example" not in result.text
 
 
@@ -214,7 +244,37 @@ def test_an_expired_link_shows_a_safe_way_back(api: Api) -> None:
 
     assert result.status_code == 410
     assert 'href="https://shop.example/?a=1&amp;b=&#39;x&#39;"' in result.text
-    assert f"Go back to <bdi>{CENTER}</bdi>" in result.text
+    assert buttons(result) == [("https://shop.example/?a=1&b='x'", f"Go back to {CENTER}")]
+
+
+@pytest.mark.parametrize(
+    ("contact", "shown_as"),
+    [
+        ("tel:+49301234567", "+49301234567"),
+        ("mailto:desk@spa.example", "desk@spa.example"),
+        ("https://spa.example/contact?from=card", "spa.example"),
+    ],
+)
+def test_a_link_that_leads_nowhere_names_whom_to_ask(api: Api, contact: str, shown_as: str) -> None:
+    api.installation.container.set_center()(CENTER_ID, {"contact": contact})
+    session = api.installation.add_card()
+    api.installation.clock.advance(timedelta(minutes=31))
+    ask = (contact, f"Ask {CENTER}: {shown_as}")
+    back = (REDIRECT_URI, f"Go back to {CENTER}")
+
+    assert buttons(opened(api, session)) == [ask, back]
+
+
+def test_a_link_that_the_client_has_cancelled_has_not_expired(api: Api) -> None:
+    session = api.installation.opened_session()
+    api.installation.use_cases.cancel_session(
+        api.installation.caller, guest_id=session.guest_id, token_id=session.token_id
+    )
+
+    result = opened(api, session)
+
+    assert result.status_code == 410
+    assert shown(result) == (CENTER, "This link was cancelled", REDIRECT_URI)
 
 
 @pytest.fixture
@@ -233,6 +293,9 @@ def test_an_old_link_shows_a_button(api: Api, old_link: CardSession) -> None:
     assert result.status_code == 200
     assert CENTER in result.text
     assert '<form method="post">' in result.text
+    assert f"<bdi>{CENTER}</bdi> asks you to add a card" in result.text
+    assert "Nothing is charged" in result.text
+    assert "which belongs to <bdi>Fake PSP</bdi> (<bdi>127.0.0.1:8000</bdi>)" in result.text
     policy = result.headers["content-security-policy"]
     assert "form-action http: https: myspa:; frame-ancestors 'none'" in policy
     assert "default-src 'none'" in policy
@@ -347,7 +410,7 @@ def test_a_psp_that_is_away_shows_a_page_that_says_to_try_again(api: Api) -> Non
 
     assert result.status_code == 503
     assert shown(result) == (CENTER, "The payment page cannot be reached", REDIRECT_URI)
-    assert "load this page again" in result.text
+    assert buttons(result) == [("", "Try again"), (REDIRECT_URI, f"Go back to {CENTER}")]
     assert result.headers["retry-after"] == "30"
     api.installation.provider.recover()
     api.installation.clock.advance(ASK_AGAIN_AFTER)
@@ -364,3 +427,41 @@ def test_every_page_keeps_scripts_frames_caches_out(refusing: Api) -> None:
     assert "unsafe" not in policy
     assert result.headers["referrer-policy"] == "no-referrer"
     assert result.headers["cache-control"] == "no-store"
+
+
+def test_a_page_has_the_logo_and_the_color_of_its_center(api: Api) -> None:
+    logo = {"logo": a_png(), "color": "#2e7d32"}
+    api.installation.container.set_center()(CENTER_ID, logo)
+    session = api.installation.add_card()
+    api.installation.clock.advance(timedelta(minutes=31))
+
+    result = opened(api, session)
+
+    addresses = re.findall(r'(?:<link [^>]*href|src)="([^"]*)"', result.text)
+    assert len(addresses) == 4
+    found = [api.client.simulate_get(each.removeprefix(BASE_URL)) for each in addresses]
+    assert [each.status_code for each in found] == [200] * 4
+    assert [each.headers["content-type"].partition(";")[0] for each in found] == [
+        *("image/svg+xml", "text/css", "text/css", "image/png")
+    ]
+    *_, color, picture = found
+    assert "--fill: #2e7d32" in color.text
+    assert picture.content == a_png()
+    assert picture.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert picture.headers["x-content-type-options"] == "nosniff"
+    policy = result.headers["content-security-policy"]
+    assert "style-src 'self'; img-src 'self'" in policy
+    api.installation.container.set_center()(CENTER_ID, {"logo": A_WEBP})
+    assert picture.content.decode("latin-1") not in opened(api, session).text
+    assert addresses[-1] not in opened(api, session).text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("logos/x", f"logos/{CENTER_ID}", f"logos/{a_uuid(404)}", "style/colors/red.css"),
+        *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
+    ],
+)
+def test_there_are_no_other_pictures_and_styles(api: Api, path: str) -> None:
+    assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404

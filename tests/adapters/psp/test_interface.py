@@ -19,7 +19,9 @@ from tests.programs import ROOT
 PROMISED: Final = {(module, name) for module, names in NAMES.items() for name in names.split()}
 EXAMPLE: Final = ROOT / "adapters/psp/example"
 GUIDE: Final = ROOT / "docs/adding-a-provider.md"
-OWN: Final = ("adapters.fake_psp", "adapters.stripe", "acme_psp", "tests")
+# Words and style of the fake PSP's pages are no part of the interface.
+OF_PAGES: Final = ("adapters.catalogs", "adapters.guest_pages")
+OWN: Final = ("adapters.fake_psp", *OF_PAGES, "adapters.stripe", "acme_psp", "tests")
 
 
 def adapters() -> Iterator[Path]:

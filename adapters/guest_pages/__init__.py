@@ -1,0 +1,46 @@
+"""What all pages for guests share: their layout, their style and icon, and the color of a center."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import falcon
+from jinja2 import ChoiceLoader, Environment, PackageLoader
+
+_STATIC: Final = Path(__file__).parent / "static"
+_SHEET: Final = re.compile(r"([0-9a-f]{6})\.css")
+
+
+def templates(package: str, style: str) -> Environment:
+    """Return the templates of a package, which may extend `layout.html`.
+
+    `style` is the path below which `add_style` serves. A page with `color` or `logo_uri` shows them.
+    """
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader(__name__)])
+    environment = Environment(loader=loader, autoescape=True)
+    environment.globals["style"] = style
+    return environment
+
+
+def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> None:
+    """Serve the style sheet and the icon below a path, and a style sheet for each color."""
+    app.add_static_route(style, _STATIC)
+    app.add_route(f"{style}/colors/{{sheet}}", _Colors())
+
+
+class _Colors:
+    """Style sheets of their own, because a page may hold no style."""
+
+    def on_get(self, _: falcon.Request, resp: falcon.Response, sheet: str) -> None:
+        """Respond with the style sheet of a color, such as `1d4f91.css`. Raises HTTPNotFound."""
+        found = _SHEET.fullmatch(sheet)
+        if found is None:
+            raise falcon.HTTPNotFound
+        resp.content_type = "text/css; charset=utf-8"
+        # On a dark page a dark button needs an edge.
+        resp.text = (
+            f":root {{ --fill: #{found[1]}; --fill-ink: #fff; --fill-edge: #{found[1]}; }}\n"
+            "@media (prefers-color-scheme: dark) { :root { --fill-edge: var(--line); } }\n"
+        )
