@@ -63,7 +63,9 @@ from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
-from domain.events.replay_event import ReplayEvent
+from domain.events.replay_event import ReplayEvent, ReplayEventsSince
+from domain.events.send_test_event import SendTestEvent
+from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.hosted_payments.find_way_back import FindWayBack
@@ -240,7 +242,13 @@ class Container(DeclarativeContainer):
     roll_event_secret = ThreadSafeSingleton(
         RollEventSecret, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
+    update_event_endpoint = ThreadSafeSingleton(
+        UpdateEventEndpoint, storage=storage, note_act=note_act
+    )
     replay_event = ThreadSafeSingleton(ReplayEvent, storage=storage, clock=clock, note_act=note_act)
+    replay_events_since = ThreadSafeSingleton(
+        ReplayEventsSince, storage=storage, clock=clock, note_act=note_act
+    )
     set_center = ThreadSafeSingleton(SetCenter, storage=storage, note_act=note_act)
     configure_payments = ThreadSafeSingleton(
         ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
@@ -286,6 +294,9 @@ class Container(DeclarativeContainer):
         HttpEventSender,
         may_be_http=settings.provided.is_on_loopback,
         allowed_networks=settings.provided.event_networks,
+    )
+    send_test_event = ThreadSafeSingleton(
+        SendTestEvent, storage=storage, sender=event_sender, clock=clock, ids=ids
     )
     deliver_event = ThreadSafeSingleton(
         DeliverEvent, storage=storage, sender=event_sender, clock=clock

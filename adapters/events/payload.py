@@ -96,6 +96,7 @@ def examples() -> Mapping[EventType, EventPayload]:
         },
         EventType.SESSION_FAILED: {"status": "failed", "reason": "payment_method_already_exists"},
         EventType.SESSION_EXPIRED: {"status": "expired", "reason": "not_finished"},
+        EventType.TEST: {"status": "test"},
     }
     return {
         event_type: _payload(

@@ -26,9 +26,11 @@ class Action(StrEnum):
     PAYMENTS_CONFIGURED = "payments.configured"
     CENTER_SET = "center.set"
     ENDPOINT_ADDED = "endpoint.added"
+    ENDPOINT_UPDATED = "endpoint.updated"
     ENDPOINT_REMOVED = "endpoint.removed"
     SECRET_ROLLED = "endpoint.secret_rolled"  # noqa: S105 - the name of an action
     EVENT_REPLAYED = "event.replayed"
+    EVENTS_REPLAYED = "events.replayed"
     CARD_REMOVED = "card.removed"
     SESSIONS_CANCELLED = "sessions.cancelled"
     IMPORT_BEGUN = "import.begun"

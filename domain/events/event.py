@@ -55,6 +55,12 @@ class EventType(StrEnum):
     ACCOUNT_EXPIRING = "account.expiring"
     SESSION_FAILED = "session.failed"
     SESSION_EXPIRED = "session.expired"
+    TEST = "test"
+    """Sent on request of an operator, to any endpoint. It is about nothing, and is not stored."""
+
+
+ENDPOINT_TYPES: Final = tuple(each for each in EventType if each is not EventType.TEST)
+"""The types that an endpoint may be added for."""
 
 
 MEANINGS: Final[Mapping[EventType, str]] = {
@@ -64,6 +70,7 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days, or in 7.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",
     EventType.SESSION_EXPIRED: "A session ended without a card.",
+    EventType.TEST: "An operator tests the endpoint. The ids are of nobody.",
 }
 """What each type tells, in a sentence."""
 
@@ -253,10 +260,10 @@ def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
 
 def parse_event_types(values: Iterable[str]) -> tuple[EventType, ...]:
     """Return the event types of these names, each once. Raises InvalidField."""
-    try:
-        return tuple(dict.fromkeys(map(EventType, values)))
-    except ValueError:
-        raise InvalidField("type", f"one of {', '.join(EventType)}") from None
+    types = dict.fromkeys(values)
+    if not types.keys() <= set(ENDPOINT_TYPES):
+        raise InvalidField("type", f"one of {', '.join(ENDPOINT_TYPES)}")
+    return tuple(map(EventType, types))
 
 
 class EventEndpoints(Protocol):
@@ -292,6 +299,10 @@ class EventDeliveries(Protocol):
 
     def of(self, event_id: EventId) -> Sequence[EventDelivery]:
         """Return the deliveries of an event. A write unit locks them."""
+        ...
+
+    def events_since(self, since: datetime) -> Sequence[EventId]:
+        """Return the ids of the events that have happened since then, oldest first."""
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:

@@ -7,16 +7,9 @@ from dataclasses import dataclass, replace
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.events.event import EventEndpoint
-from domain.identifiers import EndpointId, plain_uuid
+from domain.events.find_endpoint import existing_endpoint
 from domain.outside import Clock, Ids
-from domain.storage import Storage, UnitOfWork, WriteUnit
-
-
-class EndpointNotFound(LookupError):
-    """No endpoint has this id, or it is removed."""
-
-    def __init__(self) -> None:
-        super().__init__("no endpoint has this id")
+from domain.storage import Storage, WriteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +28,7 @@ class RemoveEventEndpoint:
         now = self.clock.now()
 
         def remove(unit: WriteUnit) -> EventEndpoint:
-            endpoint = replace(_endpoint(unit, endpoint_id), removed_at=now)
+            endpoint = replace(existing_endpoint(unit, endpoint_id), removed_at=now)
             unit.event_endpoints.update(endpoint)
             self.note_act(unit, Action.ENDPOINT_REMOVED, endpoint.endpoint_id)
             unit.commit()
@@ -61,7 +54,7 @@ class RollEventSecret:
         secret, now = self.ids.secret(), self.clock.now()
 
         def roll(unit: WriteUnit) -> EventEndpoint:
-            endpoint = _endpoint(unit, endpoint_id)
+            endpoint = existing_endpoint(unit, endpoint_id)
             endpoint = replace(endpoint, secrets=endpoint.secrets.rolled(secret, now))
             unit.event_endpoints.update(endpoint)
             self.note_act(unit, Action.SECRET_ROLLED, endpoint.endpoint_id)
@@ -69,11 +62,3 @@ class RollEventSecret:
             return endpoint
 
         return self.storage.transact(roll)
-
-
-def _endpoint(unit: UnitOfWork, endpoint_id: str) -> EventEndpoint:
-    known_id = plain_uuid(endpoint_id)
-    endpoint = unit.event_endpoints.get(EndpointId(known_id)) if known_id else None
-    if endpoint is None or endpoint.removed_at is not None:
-        raise EndpointNotFound
-    return endpoint

@@ -1,16 +1,24 @@
-"""Send an event again."""
+"""Send events again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
 
-from domain.audit.entry import Action
+from domain.audit.entry import Action, Details
 from domain.audit.note_act import NoteAct
 from domain.events.event import EventDelivery
-from domain.identifiers import EventId, plain_uuid
+from domain.events.find_endpoint import existing_endpoint
+from domain.identifiers import EndpointId, EventId, plain_uuid
 from domain.outside import Clock
-from domain.storage import AlreadyStored, Storage, WriteUnit
+from domain.storage import AlreadyStored, RecordUnreadable, Storage, WriteUnit
+
+EVENTS_AT_ONCE: Final = 100
+"""How many events one unit of work replays, so that no request waits long for it."""
 
 
 class EventNotFound(LookupError):
@@ -34,32 +42,86 @@ class ReplayEvent:
 
     def __call__(self, event_id: str) -> int:
         """Make the deliveries due at once, and return how many there are."""
-        now = self.clock.now()
         uuid = plain_uuid(event_id.removeprefix("evt_"))
         if uuid is None:
             raise EventNotFound
+        known_id, now = EventId(f"evt_{uuid}"), self.clock.now()
 
         def replay(unit: WriteUnit) -> int:
-            known = {
-                delivery.endpoint_id: delivery
-                for delivery in unit.event_deliveries.of(EventId(f"evt_{uuid}"))
-            }
-            if not known:
+            count = _replay(unit, known_id, now=now)
+            if count is None:
                 raise EventNotFound
-            event = next(iter(known.values())).event
-            takers = [endpoint for endpoint in unit.event_endpoints.all() if endpoint.takes(event)]
-            for endpoint in takers:
-                delivery = known.get(endpoint.endpoint_id)
-                if delivery is not None:
-                    unit.event_deliveries.update(delivery.replayed(now))
-                    continue
-                # Another replay may add it at the same time. Then it is due as well.
-                with suppress(AlreadyStored):
-                    unit.event_deliveries.add(
-                        EventDelivery(event=event, endpoint_id=endpoint.endpoint_id, due_at=now)
-                    )
-            self.note_act(unit, Action.EVENT_REPLAYED, event.event_id, {"endpoints": len(takers)})
+            self.note_act(unit, Action.EVENT_REPLAYED, known_id, {"endpoints": count})
             unit.commit()
-            return len(takers)
+            return count
 
         return self.storage.transact(replay)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayEventsSince:
+    """Use case: send the events since some time again, to one endpoint, or to all that take them.
+
+    Those of before the endpoint was added are sent too. Several units of work: after an exception
+    some events are sent again, and the call may be repeated. Raises EndpointNotFound.
+    """
+
+    storage: Storage
+    clock: Clock
+    note_act: NoteAct
+
+    def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> int:
+        """Make the deliveries due at once, and return how many there are."""
+        now = self.clock.now()
+        with self.storage.read() as unit:
+            only = None if endpoint_id is None else existing_endpoint(unit, endpoint_id).endpoint_id
+            event_ids = unit.event_deliveries.events_since(since)
+
+        def note(unit: WriteUnit) -> None:
+            details: Details = {
+                "since": since.isoformat(timespec="seconds"),
+                "events": len(event_ids),
+            }
+            self.note_act(unit, Action.EVENTS_REPLAYED, only or "all endpoints", details)
+            unit.commit()
+
+        def replay(some: Sequence[EventId], unit: WriteUnit) -> int:
+            count = 0
+            for event_id in some:
+                # One of another release, or one that was deleted meanwhile, keeps no other back.
+                with suppress(RecordUnreadable):
+                    count += _replay(unit, event_id, now=now, only=only) or 0
+            unit.commit()
+            return count
+
+        self.storage.transact(note)
+        return sum(
+            self.storage.transact(partial(replay, event_ids[at : at + EVENTS_AT_ONCE]))
+            for at in range(0, len(event_ids), EVENTS_AT_ONCE)
+        )
+
+
+def _replay(
+    unit: WriteUnit, event_id: EventId, *, now: datetime, only: EndpointId | None = None
+) -> int | None:
+    """Make the deliveries of an event due, and return how many; None if it is not on record."""
+    known = {delivery.endpoint_id: delivery for delivery in unit.event_deliveries.of(event_id)}
+    if not known:
+        return None
+    event = next(iter(known.values())).event
+    takers = [
+        endpoint.endpoint_id
+        for endpoint in unit.event_endpoints.all()
+        if endpoint.takes(event) and only in (None, endpoint.endpoint_id)
+    ]
+    for endpoint_id in takers:
+        delivery = known.get(endpoint_id)
+        if delivery is not None:
+            unit.event_deliveries.update(delivery.replayed(now))
+            continue
+        # Another replay may add it at the same time. Then it is due as well.
+        with suppress(AlreadyStored):
+            unit.event_deliveries.add(
+                EventDelivery(event=event, endpoint_id=endpoint_id, due_at=now)
+            )
+    return len(takers)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from datetime import timedelta
+from typing import Final
 
 import click
 
-from domain.events.event import DeliveryCounts, EventType
+from domain.events.event import ENDPOINT_TYPES, DeliveryCounts
+from domain.events.event_sender import EventNotSent
+from domain.outside import time_before
 from entrypoints.cli.installation import installation, reading
-from entrypoints.cli.terminal import echo_records, json_option, limit_option, listed
+from entrypoints.cli.terminal import echo_records, json_option, limit_option, listed, since_option
 
 
 @click.group()
@@ -22,16 +27,19 @@ def events() -> None:
     """
 
 
-@events.command()
-@click.argument("url", metavar="URL")
-@click.option(
+types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
     "--type",
     "types",
-    type=click.Choice([each.value for each in EventType]),
+    type=click.Choice([each.value for each in ENDPOINT_TYPES]),
     multiple=True,
     required=True,
     help="What the endpoint is told; may be repeated.",
 )
+
+
+@events.command()
+@click.argument("url", metavar="URL")
+@types_option
 @click.option(
     "--center",
     "centers",
@@ -95,6 +103,46 @@ def list_endpoints(*, as_json: bool) -> None:
 
 @events.command()
 @click.argument("endpoint_id", metavar="ENDPOINT")
+@types_option
+def update(endpoint_id: str, *, types: Sequence[str]) -> None:
+    """Change which events an endpoint takes from now on.
+
+    Only these types are sent to it then. Its secret and its deliveries stay.
+
+    \b
+    Example:
+      cardonfile events update 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10 --type account.stored
+    """
+    with installation() as container:
+        updated = container.update_event_endpoint()(endpoint_id, types=types)
+        click.echo(f"{updated.endpoint_id} takes {', '.join(updated.types)}")
+
+
+@events.command("test")
+@click.argument("endpoint_id", metavar="ENDPOINT")
+def send_test(endpoint_id: str) -> None:
+    """Send one signed event of the type `test`, and show the response.
+
+    Exit status 1 unless the response is 2xx. Nothing is stored, and nothing is sent again.
+
+    \b
+    Example:
+      cardonfile events test 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
+    """
+    with installation() as container:
+        began = time.monotonic()
+        try:
+            status = container.send_test_event()(endpoint_id)
+        except EventNotSent as error:
+            raise click.ClickException(f"no response: {error}") from None
+        took = f"{status} after {time.monotonic() - began:.2f} seconds"
+        if status // 100 != 2:
+            raise click.ClickException(f"the endpoint responded {took}, and not with 2xx")
+        click.echo(f"the endpoint responded {took}")
+
+
+@events.command()
+@click.argument("endpoint_id", metavar="ENDPOINT")
 def remove(endpoint_id: str) -> None:
     """Remove an endpoint: nothing more is sent to it.
 
@@ -149,16 +197,31 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 
 
 @events.command()
-@click.argument("event_id", metavar="EVENT")
-def replay(event_id: str) -> None:
-    """Send an event again, to every endpoint that takes such events now.
+@click.argument("event_id", metavar="EVENT", required=False)
+@since_option
+@click.option(
+    "--endpoint", "endpoint_id", metavar="ENDPOINT", help="With --since: only to this one."
+)
+def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
+    """Send an event again, or all since some time, to every endpoint that takes such events now.
 
-    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`.
+    EVENT is an id that `cardonfile events deliveries` shows; receivers know it as `webhook-id`. With
+    --since, events are sent that are on record, whether they have arrived or not.
 
     \b
-    Example:
+    Examples:
       cardonfile events replay evt_5d1c0f0e-8a53-4f53-b9d4-0c8f6a3e2b71
+      cardonfile events replay --since 12h --endpoint 2f6c1a52-7d0b-4e4a-9c35-6a1d0c9b7e10
     """
+    if (event_id is None) == (within is None):
+        raise click.UsageError("name either EVENT or --since")
+    if event_id is not None and endpoint_id is not None:
+        raise click.UsageError("--endpoint goes with --since")
     with installation() as container:
-        count = container.replay_event()(event_id)
-        click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")
+        if event_id is not None:
+            count = container.replay_event()(event_id)
+            click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")
+        elif within is not None:
+            since = time_before(container.clock().now(), within)
+            count = container.replay_events_since()(since, endpoint_id=endpoint_id)
+            click.echo(f"deliveries that will be made: {count}")

@@ -15,7 +15,7 @@ from domain.centers.center import CenterNotFound
 from domain.centers.find_centers import existing_center
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, PaymentAccountNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
-from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import CenterId, GuestId

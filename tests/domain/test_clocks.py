@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import NOW
 from domain.errors import CardLimitReached
-from domain.events.event import LONGEST_WAIT, DeliveryStatus, EventType
+from domain.events.event import ENDPOINT_TYPES, LONGEST_WAIT, DeliveryStatus, EventType
 from domain.hosted_payments.link import LinkExpired
 from domain.sessions.session import CardSession, SessionStatus
 from domain.worker.leave_heartbeat import IsWorkerMissing
@@ -166,7 +166,7 @@ def test_a_clock_that_is_ahead_has_no_event_told_or_forgotten(
     installation: Installation, ahead: Ahead, jump: timedelta
 ) -> None:
     add_endpoint = installation.container.add_event_endpoint()
-    add_endpoint(url="https://127.0.0.1", types=list(EventType))
+    add_endpoint(url="https://127.0.0.1", types=ENDPOINT_TYPES)
     account = installation.stored_card(GOOD_CARD)
     assert account.expiry_notice_at is not None
     installation.clock.advance(account.expiry_notice_at - MINUTE - installation.clock.now())

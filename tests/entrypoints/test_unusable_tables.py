@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from adapters.sqlite.connection import connect
 from domain.errors import ServiceUnavailable
-from domain.events.event import EventType
+from domain.events.event import ENDPOINT_TYPES
 from domain.sessions.session import CardSession
 from domain.worker.heartbeat import WorkerState
 from entrypoints.worker.run_until_idle import run_until_idle
@@ -40,7 +40,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         add = self.installation.container.add_event_endpoint()
-        add(url=self.receiver.url, types=list(EventType))
+        add(url=self.receiver.url, types=ENDPOINT_TYPES)
 
     def has_due_session(self) -> CardSession:
         """Return a session without a card, whose end has come."""

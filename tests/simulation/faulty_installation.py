@@ -271,6 +271,13 @@ class FaultyInstallation(Installation):
         self.known.endpoints.replayed.add(event_id)
         return self.container.replay_event()(event_id)
 
+    def replay_since(self, since: datetime) -> int:
+        """Replay the events since a time; return how many deliveries that makes."""
+        self.known.endpoints.replayed.update(
+            event_id for of_endpoint in self.check().deliveries.values() for event_id in of_endpoint
+        )
+        return self.container.replay_events_since()(since)
+
     # Faults, and their effects.
 
     def result_of(self, attempt: Attempt) -> object:

@@ -25,8 +25,8 @@ from domain.centers.center import Center, CenterNotFound
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
-from domain.events.event import EventEndpoint, EventType
-from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.event import ENDPOINT_TYPES, EventEndpoint
+from domain.events.find_endpoint import EndpointNotFound
 from domain.guests.guest import Guest
 from domain.guests.put_guest import put_unless_erased
 from domain.hosted_payments.link import (
@@ -684,7 +684,7 @@ class Simulation:
         self._log(f"{self._names[endpoint_id]} {trouble or 'is well'}")
 
     def _add_endpoint(self, process: Process, choices: Random) -> None:
-        types = choices.sample(list(EventType), choices.randrange(1, len(EventType)))
+        types = choices.sample(ENDPOINT_TYPES, choices.randrange(1, len(ENDPOINT_TYPES)))
         centers = choices.choice((None, [choices.choice(CENTERS).id]))
         url = f"https://shop.example/{self.steps}/{len(self._stored.endpoints)}"
         add, rolls = process.container.add_event_endpoint(), self._rolls

@@ -34,7 +34,9 @@ from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event_sender import EventNotSent
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
-from domain.events.replay_event import ReplayEvent
+from domain.events.replay_event import ReplayEvent, ReplayEventsSince
+from domain.events.send_test_event import SendTestEvent
+from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.hosted_payments.find_way_back import FindWayBack
@@ -337,6 +339,13 @@ def an_event_to_replay(it: FaultyInstallation) -> Attempt:
     return lambda: it.replay(event_id)
 
 
+def events_to_replay_since_a_time(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    it.deliver_to(EVERYTHING)
+    it.add_endpoint(OTHER_ENDPOINT)
+    return lambda: it.replay_since(it.clock.now() - timedelta(days=1))
+
+
 def two_cards_that_expire_soon(it: FaultyInstallation) -> Attempt:
     it.stored_card()
     it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
@@ -511,6 +520,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         next_try_after=timedelta(minutes=30),
     ),
     ReplayEvent: Expected(situations=(an_event_to_replay,)),
+    ReplayEventsSince: Expected(situations=(events_to_replay_since_a_time,)),
     NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
 }
 
@@ -529,6 +539,7 @@ READ_ONLY: Final = frozenset(
             ReadGuest,
             ReadSession,
             ReadStatus,
+            SendTestEvent,
         ),
     }
 )
@@ -538,7 +549,7 @@ ONE_UNIT: Final = frozenset(
     {
         *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
         *(IssueToken, LeaveHeartbeat, NoteOperatorsAct),
-        *(PutGuest, PutProduct, RevokeToken),
+        *(PutGuest, PutProduct, RevokeToken, UpdateEventEndpoint),
     }
 )
 """They write in one unit, and nothing follows from it for sessions or cards."""

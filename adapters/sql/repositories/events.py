@@ -78,6 +78,15 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         )
 
     @override
+    def events_since(self, since: datetime) -> Sequence[EventId]:
+        found = self._transaction.execute(
+            "SELECT DISTINCT occurred_at, event_id FROM event_deliveries "
+            "WHERE occurred_at >= :since ORDER BY occurred_at, event_id",
+            {"since": since},
+        )
+        return [EventId(event_id) for _, event_id in found.fetchall()]
+
+    @override
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         condition = "WHERE event ->> 'guest_id' = :guest_id"
         found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})

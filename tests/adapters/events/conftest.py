@@ -10,7 +10,14 @@ from typing import Any, Final
 import pytest
 
 from adapters.events.sender import HttpEventSender
-from domain.events.event import CardSummary, Event, EventEndpoint, EventType, Secrets
+from domain.events.event import (
+    ENDPOINT_TYPES,
+    CardSummary,
+    Event,
+    EventEndpoint,
+    EventType,
+    Secrets,
+)
 from domain.identifiers import AccountId, CenterId, EndpointId, EventId, GuestId, TokenId
 from tests.listening import ListeningServer, running
 
@@ -39,7 +46,7 @@ def an_endpoint(url: str, secrets: Secrets = SECRETS) -> EventEndpoint:
     return EventEndpoint(
         endpoint_id=EndpointId("c2a2d8a5-93f8-43a5-8a1d-5f1c64a6f3d0"),
         url=url,
-        types=tuple(EventType),
+        types=ENDPOINT_TYPES,
         centers=None,
         secrets=secrets,
         created_at=datetime(2026, 11, 1, tzinfo=UTC),

@@ -21,7 +21,7 @@ from adapters.psp.contract.samples import (
 from domain.audit.entry import Actor
 from domain.billing import BillingInfo
 from domain.centers.payment_configuration import CardsPerGuest
-from domain.events.event import EventType
+from domain.events.event import ENDPOINT_TYPES
 from domain.identifiers import AccountId, CardToken, GuestReference, MerchantAccount
 from domain.products.product import Product
 from domain.psps.hosted_page import EvidenceOrigin
@@ -100,7 +100,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_event_endpoint(disabled_at=NOW, removed_at=NOW + DAY),
         an_event_endpoint(
             centers=None,
-            types=tuple(EventType),
+            types=ENDPOINT_TYPES,
             secrets=an_event_endpoint().secrets.rolled(AWKWARD, NOW),
         ),
         an_event_delivery(),

@@ -12,7 +12,7 @@ from adapters.system import operating_system_user
 from domain.access.revoke_token import TokenNotFound
 from domain.audit.entry import Action, Actor, AuditEntry, Details
 from domain.errors import PaymentAccountNotFound
-from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
 from domain.identifiers import EndpointId
 from domain.permissions import Permission

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from domain.errors import InvalidField
 from domain.events.add_event_endpoint import TooManyEndpoints
 from domain.events.deliver_event import ENDPOINT_IS_UNREADABLE
 from domain.events.event import (
+    ENDPOINT_TYPES,
     JITTER,
     MAX_ENDPOINTS,
     WAITS,
@@ -23,7 +25,7 @@ from domain.events.event import (
     EventEndpoint,
     EventType,
 )
-from domain.events.remove_event_endpoint import EndpointNotFound
+from domain.events.find_endpoint import EndpointNotFound
 from domain.events.replay_event import EventNotFound
 from domain.retries import LEASE
 from tests.builders import (
@@ -37,7 +39,7 @@ from tests.databases import change_by_hand
 from tests.event_receiver import EventReceiver
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
-ALL_TYPES = [each.value for each in EventType]
+ALL_TYPES = [each.value for each in ENDPOINT_TYPES]
 
 
 @pytest.fixture
@@ -396,9 +398,94 @@ class TestReplay:
             assert len(receiver.received) == times
             installation.container.replay_event()(receiver.received[0].event_id)
 
+    def test_since_some_time_sends_what_has_happened_then_and_no_earlier_event(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        installation.stored_card()
+        installation.clock.advance(timedelta(hours=1))
+        since = installation.clock.now()
+        installation.stored_card(OTHER_GOOD_CARD)
+        installation.reconcile_until_idle()
+
+        assert installation.container.replay_events_since()(since) == 1
+        installation.reconcile_until_idle()
+        assert list(receiver.times.values()) == [1, 2]
+
+    def test_since_some_time_may_be_to_one_endpoint_only(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        since = installation.clock.now()
+        installation.stored_card()
+        installation.stored_card(OTHER_GOOD_CARD)
+        installation.reconcile_until_idle()
+        with EventReceiver() as later:
+            second = added(installation, later.url)
+            replay = installation.container.replay_events_since()
+            assert replay(since, endpoint_id=second.endpoint_id) == 2
+            installation.reconcile_until_idle()
+            assert list(later.times.values()) == [1, 1]
+        assert list(receiver.times.values()) == [1, 1]
+        with pytest.raises(EndpointNotFound):
+            replay(since, endpoint_id=CENTER_ID)
+
+    def test_since_some_time_takes_several_units_of_work(
+        self,
+        installation: Installation,
+        receiver: EventReceiver,
+        endpoint: EventEndpoint,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("domain.events.replay_event.EVENTS_AT_ONCE", 1)
+        since = installation.clock.now()
+        installation.stored_card()
+        installation.stored_card(OTHER_GOOD_CARD)
+        first, _ = deliveries(installation)
+        change_by_hand(
+            installation.storage,
+            f"UPDATE event_deliveries SET event = '{{}}' WHERE event_id = '{first.event.event_id}'",
+        )
+
+        assert installation.container.replay_events_since()(since) == 1
+
     def test_refuses_an_event_that_is_not_there(self, installation: Installation) -> None:
         with pytest.raises(EventNotFound):
             installation.container.replay_event()("evt_1")
+
+
+class TestUpdate:
+    def test_changes_what_an_endpoint_takes_from_then_on(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        updated = installation.container.update_event_endpoint()(
+            endpoint.endpoint_id, types=["session.failed"]
+        )
+        assert updated == replace(endpoint, types=(EventType.SESSION_FAILED,))
+        installation.stored_card()
+        assert not deliveries(installation)
+
+    def test_refuses_a_type_that_is_only_sent_on_request(
+        self, installation: Installation, endpoint: EventEndpoint
+    ) -> None:
+        with pytest.raises(InvalidField):
+            installation.container.update_event_endpoint()(endpoint.endpoint_id, types=["test"])
+
+
+class TestTestEvent:
+    def test_is_signed_and_sent_once_to_an_endpoint_of_any_type(
+        self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
+    ) -> None:
+        for receiver.status in (204, 500):
+            sent = installation.container.send_test_event()(endpoint.endpoint_id)
+            assert sent == receiver.status
+        first, second = receiver.received
+
+        body = json.loads(first.body)
+        assert (body["type"], body["data"]["status"]) == ("test", "test")
+        assert first.headers["webhook-signature"].startswith("v1,")
+        assert first.event_id != second.event_id
+        assert not deliveries(installation)
+        installation.reconcile_until_idle()
+        assert len(receiver.received) == 2
 
 
 class TestSecrets:

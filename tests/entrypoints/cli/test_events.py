@@ -101,6 +101,48 @@ def test_an_endpoint_is_told_from_its_addition_to_its_removal(cardonfile: Comman
         assert cardonfile.refuses("events", "replay", unknown) == "no event has this id"
 
 
+def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
+    with EventReceiver() as receiver:
+        cardonfile.run("events", "add", receiver.url, "--type", "account.stored", **LOOPBACK)
+        endpoint, *_ = row(cardonfile, "list")
+        sent = cardonfile.run("events", "test", endpoint, **LOOPBACK)
+        assert sent.stdout.startswith("the endpoint responded 204 after 0.")
+        receiver.status = 401
+        refused = cardonfile.refuses("events", "test", endpoint, **LOOPBACK)
+        assert refused.startswith("the endpoint responded 401 after 0.")
+        assert refused.endswith(", and not with 2xx")
+        not_public = "no response: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
+        assert cardonfile.refuses("events", "test", endpoint) == not_public
+    assert cardonfile.refuses("events", "test", "x") == "no endpoint has this id"
+
+
+def test_an_endpoint_gets_other_types_and_earlier_events(cardonfile: CommandLine) -> None:
+    a_card_is_stored(cardonfile)
+    cardonfile.run("events", "add", "https://a.example", "--type", "session.failed")
+    cardonfile.run("events", "add", "https://b.example", "--type", "account.stored")
+    a_card_is_stored(cardonfile)
+    first, second = json.loads(cardonfile.succeeds("events", "list", "--json"))
+    updated = cardonfile.succeeds("events", "update", first["endpoint"], "--type", "account.stored")
+    assert updated == f"{first['endpoint']} takes account.stored\n"
+
+    replayed = cardonfile.succeeds("events", "replay", "--since", "1h")
+    assert replayed == "deliveries that will be made: 2\n"
+    only = ("events", "replay", "--since", "1h", "--endpoint")
+    assert cardonfile.succeeds(*only, second["endpoint"]) == "deliveries that will be made: 1\n"
+    assert cardonfile.refuses(*only, "x") == "no endpoint has this id"
+    actions = [
+        each["action"] for each in json.loads(cardonfile.succeeds("audit", "list", "--json"))
+    ]
+    assert actions[:3] == ["events.replayed", "events.replayed", "endpoint.updated"]
+
+
+@pytest.mark.parametrize("wrong", [(), ("evt_1", "--since", "1h"), ("evt_1", "--endpoint", "x")])
+def test_a_replay_is_of_one_event_or_since_a_time(
+    cardonfile: CommandLine, wrong: tuple[str, ...]
+) -> None:
+    assert cardonfile.run("events", "replay", *wrong).exit_code == 2
+
+
 def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         added = cardonfile.run("events", "add", receiver.url, "--type", "account.stored")

@@ -18,7 +18,7 @@ from adapters.events.sender import HttpEventSender
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
 from domain.errors import ServiceUnavailable
-from domain.events.event import EventType
+from domain.events.event import ENDPOINT_TYPES
 from domain.worker.heartbeat import WorkerProcess, WorkerState
 from entrypoints.worker.worker import Worker
 from tests.adapters.http.api import Api
@@ -270,7 +270,7 @@ def test_an_endpoint_that_hangs_delays_no_other(tmp_path: Path) -> None:
         )
         container.deliver_event.override(replace(container.deliver_event(), sender=sender))
         for endpoint in (hanging, good):
-            container.add_event_endpoint()(url=endpoint.url, types=list(EventType))
+            container.add_event_endpoint()(url=endpoint.url, types=ENDPOINT_TYPES)
         hanging.before = lambda _: is_over.wait(10 * DEADLINE_SECONDS)
         worker = Worker(container, base_url="http://127.0.0.1:1")
         worker.start()
@@ -291,7 +291,7 @@ def test_the_worker_does_the_chores_of_events(
 ) -> None:
     container = installation.container
     # Nothing is sent there, because it is not public.
-    container.add_event_endpoint()(url="https://127.0.0.1", types=list(EventType))
+    container.add_event_endpoint()(url="https://127.0.0.1", types=ENDPOINT_TYPES)
     installation.stored_card()
     installation.clock.advance(datetime(2031, 9, 23, tzinfo=UTC) - installation.clock.now())
     # Given up, so that it is old and no longer due.

@@ -1,0 +1,43 @@
+"""Send an event that tells nothing, to see whether an endpoint takes events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.events.event import Event, EventType
+from domain.events.event_sender import EventSender
+from domain.events.find_endpoint import existing_endpoint
+from domain.identifiers import CenterId, EventId, GuestId, TokenId
+from domain.outside import Clock, Ids
+from domain.storage import Storage
+
+_NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTestEvent:
+    """Use case: send an event of the type `test` to an endpoint, once, and return its HTTP status.
+
+    It is signed as every event. Nothing is stored, and it is not sent again. Raises
+    EndpointNotFound; or EventNotSent, whose text says why there was no response.
+    """
+
+    storage: Storage
+    sender: EventSender
+    clock: Clock
+    ids: Ids
+
+    def __call__(self, endpoint_id: str) -> int:
+        with self.storage.read() as unit:
+            endpoint = existing_endpoint(unit, endpoint_id)
+        now = self.clock.now()
+        event = Event(
+            event_id=EventId(f"evt_{self.ids.uuid()}"),
+            type=EventType.TEST,
+            occurred_at=now,
+            guest_id=GuestId(_NOBODY),
+            center_id=CenterId(_NOBODY),
+            token_id=TokenId(_NOBODY),
+            status="test",
+        )
+        return self.sender.send(event, endpoint, now=now)

@@ -1,0 +1,38 @@
+"""Change which events an endpoint takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.events.event import EventEndpoint, parse_event_types
+from domain.events.find_endpoint import existing_endpoint
+from domain.storage import Storage, WriteUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateEventEndpoint:
+    """Use case: let an endpoint take other types of events, from those on that happen now.
+
+    Its secret, its centers and its deliveries stay. May be called again. Raises EndpointNotFound or
+    InvalidField.
+    """
+
+    storage: Storage
+    note_act: NoteAct
+
+    def __call__(self, endpoint_id: str, *, types: Collection[str]) -> EventEndpoint:
+        event_types = parse_event_types(types)
+
+        def update(unit: WriteUnit) -> EventEndpoint:
+            before = existing_endpoint(unit, endpoint_id)
+            endpoint = replace(before, types=event_types)
+            unit.event_endpoints.update(endpoint)
+            told = {"before": ",".join(before.types), "types": ",".join(event_types)}
+            self.note_act(unit, Action.ENDPOINT_UPDATED, endpoint.endpoint_id, told)
+            unit.commit()
+            return endpoint
+
+        return self.storage.transact(update)
