@@ -27,6 +27,7 @@ from domain.cards.read_consent import ReadConsent
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
+from domain.centers.set_center import SetCenter
 from domain.erasure.erase_guest import EraseAgain, EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
@@ -549,7 +550,7 @@ ONE_UNIT: Final = frozenset(
     {
         *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
         *(IssueToken, LeaveHeartbeat, NoteOperatorsAct),
-        *(PutGuest, PutProduct, RevokeToken, UpdateEventEndpoint),
+        *(PutGuest, PutProduct, RevokeToken, SetCenter, UpdateEventEndpoint),
     }
 )
 """They write in one unit, and nothing follows from it for sessions or cards."""
