@@ -117,7 +117,7 @@ def _add_endpoint(container: Container, url: str) -> EventEndpoint:
         # An earlier run was killed. The secret is not kept anywhere else.
         if endpoint.url == url:
             container.remove_event_endpoint()(endpoint.endpoint_id)
-    return container.add_event_endpoint()(url=url, types=list(EventType))
+    return container.add_event_endpoint()(url=url, types=ENDPOINT_TYPES)
 
 
 def _run(service: Service, shop: Server, welcome: str) -> None:
