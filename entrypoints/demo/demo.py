@@ -15,7 +15,7 @@ import click
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from domain.errors import ServiceUnavailable
-from domain.events.event import EventEndpoint, EventType
+from domain.events.event import ENDPOINT_TYPES, EventEndpoint
 from domain.events.find_endpoint import EndpointNotFound
 from domain.permissions import Permission
 from entrypoints.container import Container, build
