@@ -68,6 +68,7 @@ from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
+from domain.guests.search_guests import SearchGuests
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import HostedLinks
@@ -362,6 +363,7 @@ class Container(DeclarativeContainer):
     )
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
     read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)
+    search_guests = ThreadSafeSingleton(SearchGuests, storage=storage)
     list_centers = ThreadSafeSingleton(ListCenters, storage=storage)
     read_center = ThreadSafeSingleton(ReadCenter, storage=storage)
     list_products = ThreadSafeSingleton(ListProducts, storage=storage)
@@ -409,6 +411,7 @@ class Container(DeclarativeContainer):
         Guests,
         put_guest=put_guest,
         read_guest=read_guest,
+        search_guests=search_guests,
         erase_guest=erase_guest,
         authenticate=authenticate,
         wake_reconciler=wake_reconciler,

@@ -81,12 +81,12 @@ def blocks() -> Mapping[str, str]:
 
 def _operation(method: str, path: str, operation: Json, schemas: Json) -> str:
     about = f"{operation['summary']}. {operation.get('description', '')}".strip()
-    points = [*_input(operation), *_output(operation["responses"], schemas)]
+    points = [*_input(operation, schemas), *_output(operation["responses"], schemas)]
     listed = "".join(f"- {point}.\n" for point in points)
     return f"**`{method.upper()} {path}`** {about}\n\n{listed}"
 
 
-def _input(operation: Json) -> Iterator[str]:
+def _input(operation: Json, schemas: Json) -> Iterator[str]:
     if "303" in operation["responses"]:
         return  # The parameters of a link are part of it: clients do not choose them.
     parameters = {each["name"]: each for each in operation.get("parameters", ())}
@@ -98,7 +98,7 @@ def _input(operation: Json) -> Iterator[str]:
     if "page" in parameters:
         yield "`page`, `size`: see [lists](#lists)"
     if (body := _content(operation.get("requestBody", {}))) and "$ref" in body:
-        yield f"Body: {_link(body)}"
+        yield f"Body: {_inline(body, schemas)}"
 
 
 def _output(responses: Json, schemas: Json) -> Iterator[str]:
@@ -143,7 +143,8 @@ def _schema(name: str, schemas: Json) -> str:
     lines = []
     for other, schema in schemas.items():
         some = _own_fields(schema)
-        if other != name and some and _is_contained(some, fields):
+        is_larger = len(schema["properties"]) > len(schemas[name]["properties"])
+        if other != name and some and not is_larger and _is_contained(some, fields):
             fields = {key: kind for key, kind in fields.items() if key not in some}
             lines.append(f"- {_inline({'$ref': other}, schemas)}, and\n")
     described = chain.from_iterable(

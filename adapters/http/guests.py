@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
 import falcon
 import msgspec
+from msgspec import Struct
 
 from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS, sample
-from adapters.http.operations import Operation, Responder, Tag, parameter
-from adapters.http.requests import BODY_REFUSALS, RequestBody, field, read_body, text
-from adapters.http.responses import Done, Uuid, example, json_body, uuid_example
+from adapters.http.middleware import GUEST_SEARCH
+from adapters.http.operations import PAGING, PAGING_REFUSALS, Operation, Responder, Tag, parameter
+from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
+from adapters.http.responses import (
+    Done,
+    PageInfo,
+    TrueValue,
+    Uuid,
+    example,
+    json_body,
+    uuid_example,
+)
 from domain import errors
 from domain.billing import MAX_LENGTHS
 from domain.erasure.erase_guest import EraseGuest
 from domain.fields import invalid_line
-from domain.guests.guest import MAX_NAME_LENGTH, Guest
+from domain.guests.guest import MAX_NAME_LENGTH, Guest, invalid_email
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
+from domain.guests.search_guests import SearchGuests
+from domain.pagination import Page
 from domain.permissions import MAY_ERASE_GUESTS, MAY_PUT_GUESTS, MAY_VIEW_GUESTS
 
 GUEST: Final = "/api/v1/guests/{guest_id}"
@@ -53,7 +65,7 @@ class GuestBody(RequestBody, frozen=True, kw_only=True):
     ] = None
 
 
-class GuestRecord(Done, frozen=True, kw_only=True):
+class ListedGuest(Struct, frozen=True, kw_only=True):
     """A guest."""
 
     id: Annotated[Uuid, uuid_example("The guest.")]
@@ -62,9 +74,45 @@ class GuestRecord(Done, frozen=True, kw_only=True):
     email: Annotated[str | None, example("ada@example.com", "Null if it is not known.")]
 
     @classmethod
-    def of(cls, guest: Guest) -> GuestRecord:
-        """Return the response for a guest."""
+    def of(cls, guest: Guest) -> Self:
+        """Return the fields of a guest."""
         return msgspec.convert(guest, cls, from_attributes=True)
+
+
+class GuestRecord(ListedGuest, frozen=True, kw_only=True):
+    """One guest."""
+
+    success: TrueValue = True
+    error: None = None
+
+
+class GuestSearch(RequestBody, frozen=True, kw_only=True):
+    """What to search guests by."""
+
+    required: ClassVar[tuple[str, ...]] = ("email",)
+
+    email: Annotated[
+        object,
+        field(
+            "The whole address. A to Z count as a to z.",
+            type="string",
+            maxLength=MAX_LENGTHS["email"],
+            examples=["ada@example.com"],
+        ),
+    ] = None
+
+
+class FoundGuests(Struct, frozen=True, kw_only=True):
+    """A page of guests."""
+
+    guests: list[ListedGuest]
+    page_info: PageInfo
+
+    @classmethod
+    def of(cls, page: Page[Guest]) -> FoundGuests:
+        """Return a page of guests."""
+        guests = [ListedGuest.of(guest) for guest in page.items]
+        return cls(guests=guests, page_info=PageInfo.of(page))
 
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -123,25 +171,48 @@ OPERATIONS: Final[Sequence[Operation]] = (
         needs=MAY_VIEW_GUESTS,
         refusals=GUEST_REFUSALS,
     ),
+    Operation(
+        method="post",
+        path=GUEST_SEARCH,
+        name="searchGuests",
+        tag=Tag.GUESTS,
+        summary="Find guests by their e-mail address",
+        description=(
+            "The address is in the body, because addresses reach access logs. Several guests may have "
+            "one address. A search counts as a write. Tokens that are limited to centers get 403."
+        ),
+        parameters=PAGING,
+        body=GuestSearch,
+        body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
+        response=FoundGuests,
+        needs=MAY_VIEW_GUESTS,
+        refusals=(*BODY_REFUSALS, *PAGING_REFUSALS, invalid_email()),
+    ),
 )
 
 
-prepare(GuestBody, GuestRecord)
+prepare(GuestBody, GuestRecord, GuestSearch, FoundGuests)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guests:
-    """Create, update and read a guest."""
+    """Create, update, read, erase and find guests."""
 
     put_guest: PutGuest
     read_guest: ReadGuest
+    search_guests: SearchGuests
     erase_guest: EraseGuest
     authenticate: Authentication
     wake_reconciler: Callable[[], None]
 
     def responders(self) -> Mapping[str, Responder]:
         """Return what responds to each operation, by its name."""
-        return {"putGuest": self.put, "readGuest": self.read, "eraseGuest": self.erase}
+        return {
+            "putGuest": self.put,
+            "readGuest": self.read,
+            "eraseGuest": self.erase,
+            "searchGuests": self.search,
+        }
 
     def put(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Create or update the guest."""
@@ -169,3 +240,14 @@ class Guests:
         self.erase_guest(self.authenticate(req), guest_id=guest_id)
         json_body(resp, Done())
         self.wake_reconciler()
+
+    def search(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Find guests by their e-mail address."""
+        caller = self.authenticate(req)
+        caller.require_all_centers()
+        caller.require(MAY_VIEW_GUESTS)
+        body, query = read_body(req, GuestSearch), Query(req)
+        page = self.search_guests(
+            caller, email=body.email, pages=query.all("page"), sizes=query.all("size")
+        )
+        json_body(resp, FoundGuests.of(page))

@@ -18,6 +18,8 @@ from domain.card_numbers import holds_card_number
 from domain.identifiers import plain_uuid
 from domain.outside import Ids
 
+GUEST_SEARCH: Final = "/v1/guests/search"
+
 REQUEST_ID: Final = "X-Request-ID"
 """The header with the id of a request, which a client may choose."""
 REQUEST_ID_PATTERN: Final = "[A-Za-z0-9._-]{1,128}"
@@ -59,11 +61,14 @@ def _may_be_logged(request_id: str) -> bool:
 
 
 class Paths:
-    """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it."""
+    """Serves `/v1/guests/…` like `/api/v1/guests/…`, as clients of similar services send it.
+
+    The search for guests has a path of its own.
+    """
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Rewrite the path before routing. Raises HTTPNotFound for a trailing slash."""
-        if req.path.startswith("/v1/guests/"):
+        if req.path.startswith("/v1/guests/") and req.path != GUEST_SEARCH:
             req.path = f"/api{req.path}"
         # Falcon would take it for an empty id.
         if req.path.endswith("/") and req.path.startswith(("/v1/", "/api/")):

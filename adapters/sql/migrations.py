@@ -99,6 +99,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
         color text,
         logo {{json}}
     ){{strict}};
+    CREATE INDEX guests_email ON guests (lower(email), id) WHERE email IS NOT NULL;
     CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
     CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
         WHERE removed_at IS NOT NULL;

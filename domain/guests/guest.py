@@ -10,6 +10,7 @@ from domain.billing import MAX_LENGTHS, is_email_address
 from domain.errors import GuestIdNotUsable, InvalidField
 from domain.fields import parse_line, parse_uuid, without_card_number
 from domain.identifiers import GuestId, plain_uuid
+from domain.pagination import Page, PageRequest
 
 MAX_NAME_LENGTH: Final = 200
 
@@ -37,7 +38,7 @@ class Guest:
             id=GuestId(parse_uuid("id", id)),
             first_name=_parse_name("first_name", first_name),
             last_name=_parse_name("last_name", last_name),
-            email=_parse_email(email),
+            email=None if email is None or email == "" else parse_email(email),
         )
         # Receptionists type card numbers into name fields, and the page shows both together.
         without_card_number("last_name", f"{guest.first_name} {guest.last_name}")
@@ -52,16 +53,20 @@ def parse_guest_id(value: str) -> GuestId:
     return GuestId(guest_id)
 
 
-def _parse_name(field: str, value: object) -> str:
-    return without_card_number(field, parse_line(field, value, max_length=MAX_NAME_LENGTH))
-
-
-def _parse_email(value: object) -> str | None:
-    if value is None or value == "":
-        return None
+def parse_email(value: object) -> str:
+    """Return an e-mail address unchanged. Raises InvalidField."""
     if isinstance(value, str) and len(value) <= MAX_LENGTHS["email"] and is_email_address(value):
         return without_card_number("email", value)
-    raise InvalidField("email", "an e-mail address, or nothing")
+    raise invalid_email()
+
+
+def invalid_email() -> InvalidField:
+    """Return the refusal of what is no e-mail address."""
+    return InvalidField("email", "an e-mail address")
+
+
+def _parse_name(field: str, value: object) -> str:
+    return without_card_number(field, parse_line(field, value, max_length=MAX_NAME_LENGTH))
 
 
 class Guests(Protocol):
@@ -69,6 +74,10 @@ class Guests(Protocol):
 
     def get(self, guest_id: GuestId) -> Guest | None:
         """Return the guest, or None."""
+        ...
+
+    def with_email(self, email: str, request: PageRequest) -> Page[Guest]:
+        """Return a page of the guests with this address, by id; A to Z count as a to z."""
         ...
 
     def add(self, guest: Guest) -> None:

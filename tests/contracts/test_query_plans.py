@@ -86,6 +86,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         CALLER, "key", TOKEN_ID, now=NOW, since=NOW
     ),
     "old keys": lambda unit: unit.idempotency_keys.forget(before=NOW),
+    "guests with an e-mail address": lambda unit: unit.guests.with_email("x", SECOND_PAGE),
     "refused cards of a session": lambda unit: unit.refused_cards.of(TOKEN_ID),
     "limits": lambda unit: unit.refused_cards.reached(DEFAULT_LIMITS, a_session(), since=NOW),
     "limits of a guest at a center": lambda unit: unit.refused_cards.reached(

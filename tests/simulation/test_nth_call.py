@@ -40,6 +40,7 @@ from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
+from domain.guests.search_guests import SearchGuests
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
@@ -540,6 +541,7 @@ READ_ONLY: Final = frozenset(
             ReadGuest,
             ReadSession,
             ReadStatus,
+            SearchGuests,
             SendTestEvent,
         ),
     }

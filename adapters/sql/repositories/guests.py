@@ -8,6 +8,7 @@ from adapters.sql.repositories.repository import ById
 from adapters.sql.rows import Rows
 from domain.guests.guest import Guest, Guests
 from domain.identifiers import GuestId
+from domain.pagination import Page, PageRequest
 
 _GUESTS = Rows("guests", Guest, key=("id",))
 
@@ -16,6 +17,11 @@ class SqlGuests(ById[GuestId, Guest], Guests):
     """The guests on file."""
 
     _rows = _GUESTS
+
+    @override
+    def with_email(self, email: str, request: PageRequest) -> Page[Guest]:
+        condition = "WHERE email IS NOT NULL AND lower(email) = lower(:email) "
+        return self._page(condition, {"email": email}, order="id", request=request)
 
     @override
     def remove(self, guest_id: GuestId) -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+
+from falcon import testing
+
 from adapters.http.guests import OPERATIONS
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.permissions import Permission
-from tests.adapters.http.api import Api, refused
+from tests.adapters.http.api import Api, refused, refused_bare
 from tests.builders import CENTER_ID
 from tests.installation import Installation
 
@@ -76,3 +80,47 @@ def test_erasing_needs_a_permission_of_its_own_at_every_center(installation: Ins
     ):
         result = Api(installation, caller).send("DELETE", f"/api/v1/guests/{GUEST_ID}")
         assert refused(result) == (403, "User not authorized")
+
+
+SEARCH = "/v1/guests/search"
+
+
+def search(api: Api, body: object, query: str | None = None) -> testing.Result:
+    headers = {"Content-Type": "application/json"}
+    return api.send("POST", SEARCH, body=json.dumps(body), query=query, headers=headers)
+
+
+def test_a_guest_is_found_by_address(api: Api) -> None:
+    api.put(GUEST, ADA)
+    found = search(api, {"email": "Ada@Guests.example"})
+
+    assert found.json == {
+        "guests": [{"id": OTHER_GUEST_ID, **ADA}],
+        "page_info": {"total": 1, "page": 1, "size": 10},
+    }
+    nobody = search(api, {"email": "bob@guests.example"})
+    assert nobody.json == {"guests": [], "page_info": {"total": 0, "page": 1, "size": 10}}
+
+
+def test_an_erased_guest_is_not_found(api: Api) -> None:
+    api.put(GUEST, ADA)
+    assert api.send("DELETE", GUEST).status_code == 200
+
+    assert search(api, {"email": ADA["email"]}).json["guests"] == []
+
+
+def test_a_search_without_an_address_is_refused(api: Api) -> None:
+    for body in ({}, {"email": None}, {"email": ""}, {"email": "x"}, {"email": ["a@b.example"]}):
+        result = search(api, body)
+        assert refused_bare(result) == (400, "email must be an e-mail address")
+    result = search(api, {"email": "x"}, query="size=101")
+    assert refused_bare(result) == (422, "You cannot request more than 100 items.")
+
+
+def test_only_who_may_read_every_guest_may_search(installation: Installation) -> None:
+    limited = Api(installation, installation.a_caller(centers=frozenset({CENTER_ID})))
+    adder = Api(installation, installation.a_caller(Permission.GUESTS_ADD))
+
+    for api in (limited, adder):
+        result = api.send("POST", SEARCH, body=b"no JSON")
+        assert refused_bare(result) == (403, "User not authorized")

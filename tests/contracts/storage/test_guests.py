@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.guests.guest import Guest
+from domain.identifiers import GuestId
+from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage
 from tests.builders import a_guest
 from tests.contracts.storage.records import committed
@@ -53,3 +55,26 @@ def test_guests_before_an_error_of_the_source_are_not_stored(storage: Storage) -
         unit.guests.put_many(guests())
     with storage.read() as reading:
         assert reading.guests.get(GUEST_ID) is None
+
+
+def test_guests_are_found_by_their_address_in_upper_and_lower_case(storage: Storage) -> None:
+    addresses = ("ada@example.com", "ADA@Example.com", "ada@example.co", "xada@example.com", None)
+    with committed(storage) as unit:
+        unit.guests.put_many(
+            a_guest(id=GuestId(a_uuid(90 - number)), email=email)
+            for number, email in enumerate(addresses)
+        )
+    with storage.read() as reading:
+        whole = reading.guests.with_email("Ada@example.COM", PageRequest())
+        second = reading.guests.with_email("ada@example.com", PageRequest(page=2, size=1))
+    assert [guest.id for guest in whole.items] == [a_uuid(89), a_uuid(90)]
+    assert [guest.id for guest in second.items] == [a_uuid(90)]
+    assert (whole.total, second.total) == (2, 2)
+
+
+def test_no_character_of_an_address_stands_for_others(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.add(a_guest(email="ada@example.com"))
+    with storage.read() as reading:
+        for email in ("%", "a_a@example.com", "*"):
+            assert reading.guests.with_email(email, PageRequest()).total == 0

@@ -1,0 +1,34 @@
+"""Find guests by their e-mail address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.errors import UserNotAuthorized
+from domain.guests.guest import Guest, parse_email
+from domain.pagination import Page, PageRequest
+from domain.permissions import Caller
+from domain.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchGuests:
+    """Use case: return a page of the guests with an e-mail address, in the order of their ids.
+
+    Upper and lower case of A to Z are the same. Guests belong to no center, so a caller that is
+    limited to centers may find none. `pages` and `sizes` are the values of the query, unparsed.
+    Raises UserNotAuthorized, TooManyItems, PageParameterInvalid or InvalidField, in this order.
+    """
+
+    storage: Storage
+
+    def __call__(
+        self, caller: Caller, *, email: object, pages: Sequence[str], sizes: Sequence[str]
+    ) -> Page[Guest]:
+        if not caller.may_view_guests:
+            raise UserNotAuthorized
+        request = PageRequest.parse(pages=pages, sizes=sizes)
+        known_email = parse_email(email)
+        with self.storage.read() as unit:
+            return unit.guests.with_email(known_email, request)
