@@ -1,4 +1,4 @@
-"""The log of the life of sessions."""
+"""The log of the life of sessions, and of erasures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import suppress
 import structlog
 from typing_extensions import override
 
+from domain.erasure.erasure import ErasureLog
+from domain.identifiers import GuestId
 from domain.sessions.session_log import SessionLog, SessionStep
 
 log = structlog.get_logger()
@@ -29,3 +31,15 @@ class LinesOfSessions(SessionLog):
                     provider=session.configuration.provider,
                     **({} if each.reason is None else {"reason": each.reason}),
                 )
+
+
+class LinesOfErasures(ErasureLog):
+    """Logs who was erased, by id alone."""
+
+    @override
+    def __call__(self, guest_id: GuestId, *, is_done: bool) -> None:
+        with suppress(Exception):
+            if is_done:
+                log.info("guest_erased_everywhere", guest_id=guest_id)
+            else:
+                log.info("guest_erased", guest_id=guest_id)

@@ -6,16 +6,13 @@ background worker from the parts here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
 from threading import Event
-from typing import Final
 
 import falcon
 from dependency_injector.containers import DeclarativeContainer
-from dependency_injector.providers import Dependency, Factory, Object, ThreadSafeSingleton
+from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
 from adapters.erasure_file import TextErasureFile
@@ -41,7 +38,7 @@ from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from adapters.session_log import LinesOfSessions
+from adapters.session_log import LinesOfErasures, LinesOfSessions
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
@@ -58,7 +55,7 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
-from domain.erasure.erase_guest import EraseAgain, EraseGuest
+from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
@@ -195,10 +192,6 @@ def build_app(
     return app
 
 
-FORGET_PAUSE_SECONDS: Final = 0.05
-"""How long deleting old records leaves the database to others after each unit of work."""
-
-
 class Container(DeclarativeContainer):
     """Builds each part once, when it is first needed."""
 
@@ -273,6 +266,7 @@ class Container(DeclarativeContainer):
     links = ThreadSafeSingleton(HostedLinks, base_url=settings.provided.public_base_url)
 
     session_log = ThreadSafeSingleton(LinesOfSessions)
+    erasure_log = ThreadSafeSingleton(LinesOfErasures)
     obtain_in_worker = Factory(
         ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids, log=session_log
     )
@@ -314,6 +308,7 @@ class Container(DeclarativeContainer):
         storage=storage,
         providers=worker_psps,
         psps=settings.provided.psps,
+        log=erasure_log,
         clock=clock,
         ids=ids,
     )
@@ -323,7 +318,6 @@ class Container(DeclarativeContainer):
         storage=storage,
         clock=clock,
         retention=settings.provided.retention,
-        rest=Object(partial(time.sleep, FORGET_PAUSE_SECONDS)),
     )
     cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
@@ -356,10 +350,13 @@ class Container(DeclarativeContainer):
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
     erasure_file = ThreadSafeSingleton(TextErasureFile, settings.provided.erasures_file)
     erase_guest = ThreadSafeSingleton(
-        EraseGuest, storage=storage, file=erasure_file, note_act=note_act, clock=clock, ids=ids
-    )
-    erase_again = ThreadSafeSingleton(
-        EraseAgain, storage=storage, file=erasure_file, erase_guest=erase_guest
+        EraseGuest,
+        storage=storage,
+        file=erasure_file,
+        note_act=note_act,
+        log=erasure_log,
+        clock=clock,
+        ids=ids,
     )
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
     read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)

@@ -285,11 +285,11 @@ def refuse_erased_guests(container: Container) -> None:
     file = container.settings().erasures_file
     if file is not None and not file.absolute().parent.is_dir():
         raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {file.absolute()}")
-    found = container.erase_again().found()
+    found = container.erase_guest().brought_back()
     if found:
         raise ServeError(
-            f"the database has guests whom CARDONFILE_ERASURES_FILE names ({len(found)}), most likely "
-            "since a backup was restored: run `cardonfile guest erase --again`"
+            f"the database has guests whom CARDONFILE_ERASURES_FILE names ({len(found)}): a backup was "
+            "restored, or a process killed while it erased; run `cardonfile guest erase --again`"
         )
 
 

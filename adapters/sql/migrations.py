@@ -103,6 +103,10 @@ RECORDS_FOR_OPERATORS: Final = f"""
     CREATE INDEX card_sessions_ended ON card_sessions (ended_at) WHERE ended_at IS NOT NULL;
     CREATE INDEX payment_accounts_removed ON payment_accounts (removed_at)
         WHERE removed_at IS NOT NULL;
+    CREATE INDEX payment_accounts_of_guest ON payment_accounts (guest_id);
+    CREATE INDEX psp_guests_of_guest ON psp_guests (guest_id);
+    CREATE INDEX former_guest_references_of_guest ON former_guest_references (guest_id);
+    CREATE INDEX guest_references_of_guest ON guest_references (guest_id);
     CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
     CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);

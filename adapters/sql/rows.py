@@ -142,6 +142,13 @@ class Rows(Generic[Record]):
         rows = transaction.execute(self.select + condition, values).fetchall()
         return tuple(filter(None, map(self.record_or_none, rows)))
 
+    def unreadable(
+        self, transaction: Transaction, condition: str, values: Values
+    ) -> list[dict[str, object]]:
+        """Return the primary keys of those that cannot be decoded."""
+        rows = transaction.execute(self.select + condition, values).fetchall()
+        return [self.key_of(row) for row in rows if self.record_or_none(row) is None]
+
     def find_one(self, transaction: Transaction, condition: str, values: Values) -> Record | None:
         """Return the first record that a condition selects, or None."""
         return next(iter(self.find(transaction, condition, values)), None)

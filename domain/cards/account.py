@@ -14,6 +14,7 @@ from domain.identifiers import (
     CardToken,
     CenterId,
     GuestId,
+    GuestReference,
     MerchantAccount,
     ProviderName,
     PspAccount,
@@ -173,6 +174,19 @@ class Accounts(Protocol):
         """
         ...
 
+    def remove_unreadable(
+        self, guest_id: GuestId, now: datetime
+    ) -> Sequence[tuple[PspAccount, GuestReference, CardToken]]:
+        """Remove the active accounts of a guest that cannot be decoded; return their tokens.
+
+        A write unit locks all active accounts of the guest, as `active_at` does.
+        """
+        ...
+
+    def blank(self, guest_id: GuestId) -> None:
+        """Delete what names the guest and the cards at PSPs in the guest's removed accounts."""
+        ...
+
     def forget(self, *, before: datetime) -> int:
         """Delete a bounded number of accounts removed before that time, with their consents.
 
@@ -183,7 +197,7 @@ class Accounts(Protocol):
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
         """Return accounts of any guest: those that expire first, or without such a limit the newest.
 
-        Those that cannot be decoded are left out. Reads every account unless the guest's active ones
-        are wanted, or what expires at a center.
+        Those that cannot be decoded are left out. Reads every account unless those of a guest are
+        wanted, or what expires at a center.
         """
         ...

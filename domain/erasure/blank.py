@@ -23,23 +23,21 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
     """
     # Also again: on PostgreSQL a guest may be stored while the erasure is.
     unit.guests.remove(guest_id)
-    are_over = True
-    for token_id in sorted(unit.sessions.of_guest(guest_id)):
-        session = unit.sessions.get(token_id)
-        if session is None:
-            continue
+    are_over = unit.sessions.blank_unreadable(guest_id, now)
+    for session in unit.sessions.of_guest(guest_id):
         blank = session.cancelled(now).without_personal_data()
         if blank != session:
             unit.sessions.update(blank)
         if blank.is_over:
-            unit.evidence.remove(token_id)
+            unit.evidence.remove(session.token_id)
         are_over = are_over and blank.is_over
+    unkept = [UnkeptToken(*each, now) for each in unit.accounts.remove_unreadable(guest_id, now)]
     active = AccountFilter(guest_id=guest_id, only_active=True)
-    centers = {account.center_id for account in unit.accounts.search(active, limit=ALL)}
-    for center_id in sorted(centers):
-        for account in unit.accounts.active_at(guest_id, center_id):
-            removed = account.removed(now)
-            unit.accounts.update(removed)
-            note_discard(unit, UnkeptToken.of(account), now=now)
-            note_account_event(unit, ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+    for account in unit.accounts.search(active, limit=ALL):
+        removed = account.removed(now)
+        unit.accounts.update(removed)
+        note_account_event(unit, ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+        unkept.append(UnkeptToken.of(account))
+    for each in unkept:
+        note_discard(unit, each, now=now)
     return are_over

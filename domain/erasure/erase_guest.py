@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.account import AccountFilter
 from domain.erasure.blank import end_and_blank
-from domain.erasure.erasure import Erasure, ErasureFile
+from domain.erasure.erasure import Erasure, ErasureFile, ErasureLog
 from domain.errors import GuestNotFound
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
@@ -24,15 +22,16 @@ class EraseGuest:
 
     One commit ends the guest's open sessions, removes the cards, and blanks names and addresses; the
     worker does the rest (`FinishErasures`). Ids, dates, brands, last four digits and consents stay.
-    The guest is noted in `file` just before it: one whose erasure is not committed, because the
-    process dies right then, is there as well, and is erased by `EraseAgain`. Raises
-    UserNotAuthorized, also for a caller that is limited to centers, GuestIdNotUsable, or
-    GuestNotFound when nothing is on file.
+    The guest is noted in `file` just before it. If the process dies between the two, the file names a
+    guest who is not erased, and `again` erases the guest; the other way round, a restored backup
+    would bring back a guest whom the file does not name. Raises UserNotAuthorized, also for a caller
+    that is limited to centers, GuestIdNotUsable, or GuestNotFound when nothing is on file.
     """
 
     storage: Storage
     file: ErasureFile
     note_act: NoteAct
+    log: ErasureLog
     clock: Clock
     ids: Ids
 
@@ -43,7 +42,7 @@ class EraseGuest:
             caller.require(MAY_ERASE_GUESTS)
         known_id, now = parse_guest_id(guest_id), self.clock.now()
         with self.storage.read() as unit:
-            if not _is_on_file(unit, known_id):
+            if not _may_be_erased(unit, known_id):
                 raise GuestNotFound
 
         def erase(unit: WriteUnit) -> None:
@@ -53,42 +52,26 @@ class EraseGuest:
             self.file.note(known_id, now)
             unit.commit()
 
-        # Another request may have erased the guest at the same time.
-        with suppress(AlreadyStored):
+        try:
             self.storage.transact(erase)
+        except AlreadyStored:
+            # Another request has erased the guest at the same time.
+            return
+        self.log(known_id, is_done=False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EraseAgain:
-    """Use case: erase the guests in the file whom a restored backup has brought back."""
-
-    storage: Storage
-    file: ErasureFile
-    erase_guest: EraseGuest
-
-    def found(self) -> list[GuestId]:
-        """Return those guests."""
+    def brought_back(self) -> list[GuestId]:
+        """Return the guests in the file who are in the database, as after a backup is restored."""
         with self.storage.read() as unit:
-            return [
-                guest_id
-                for guest_id in sorted(self.file.guest_ids())
-                if _is_on_file(unit, guest_id)
-            ]
+            named = sorted(self.file.guest_ids())
+            return [guest_id for guest_id in named if _may_be_erased(unit, guest_id)]
 
-    def __call__(self) -> list[GuestId]:
-        """Erase them, and return who they were."""
-        found = self.found()
+    def again(self) -> list[GuestId]:
+        """Erase these guests, and return who they were."""
+        found = self.brought_back()
         for guest_id in found:
-            self.erase_guest(None, guest_id=guest_id)
+            self(None, guest_id=guest_id)
         return found
 
 
-def _is_on_file(unit: UnitOfWork, guest_id: GuestId) -> bool:
-    """Return whether there is anything to erase. A guest deleted by hand leaves more."""
-    if unit.erasures.get(guest_id) is not None:
-        return False
-    return bool(
-        unit.guests.get(guest_id)
-        or unit.sessions.of_guest(guest_id)
-        or unit.accounts.search(AccountFilter(guest_id=guest_id), limit=1)
-    )
+def _may_be_erased(unit: UnitOfWork, guest_id: GuestId) -> bool:
+    return unit.erasures.get(guest_id) is None and unit.guests.is_on_file(guest_id)

@@ -82,3 +82,11 @@ class ErasureFile(Protocol):
     def guest_ids(self) -> Collection[GuestId]:
         """Return every guest in it."""
         ...
+
+
+class ErasureLog(Protocol):
+    """Tells operators of erasures. Use cases call it once their commit has succeeded."""
+
+    def __call__(self, guest_id: GuestId, *, is_done: bool) -> None:
+        """Log that a guest was erased here or, when it is done, at the PSPs too. Never raises."""
+        ...

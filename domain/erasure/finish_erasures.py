@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from domain.cards.account import AccountFilter
 from domain.centers.configure_payments import LoadedPsp
 from domain.erasure.blank import end_and_blank
-from domain.identifiers import CardToken, GuestId, GuestReference, ProviderName, PspAccount
+from domain.erasure.erasure import ErasureLog
+from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock, Ids
-from domain.pagination import ALL
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.sessions.session import CardSession
-from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
+from domain.storage import Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 100
 
-
-class _AtPsp(NamedTuple):
-    """A guest at a PSP."""
-
-    psp_account: PspAccount
-    reference: GuestReference
+_AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +27,14 @@ class FinishErasures:
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
     guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
     the database. Where a PSP cannot forget guests, an expired session keeps its page: a card that
-    turns up there late can only be discarded by it. What cannot be done now is due again later. May
+    turns up late there can only be discarded by it. What cannot be done now is due again later. May
     be called at any time, by several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
     providers: Providers
     psps: Mapping[ProviderName, LoadedPsp]
+    log: ErasureLog
     clock: Clock
     ids: Ids
 
@@ -48,9 +42,7 @@ class FinishErasures:
         with self.storage.read() as unit:
             due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
         for erasure in due:
-            # One that cannot be decoded is in the log, and must not hold up the others.
-            with suppress(RecordUnreadable):
-                self._finish(erasure.guest_id)
+            self._finish(erasure.guest_id)
 
     def _finish(self, guest_id: GuestId) -> None:
         now = self.clock.now()
@@ -68,87 +60,63 @@ class FinishErasures:
         def blank(unit: WriteUnit) -> bool:
             # While a PSP was called, a card may have turned up that must be discarded first.
             are_over = end_and_blank(unit, self.ids, guest_id, now)
-            is_known = _at_psps(unit, guest_id) <= at_psps
+            is_known = set(unit.guest_references.of(guest_id)) <= set(at_psps)
             is_left = not are_over or not is_known or _is_discarding(unit, at_psps)
             if not is_left:
                 self._blank_the_rest(unit, guest_id, at_psps)
             unit.commit()
             return not is_left
 
-        def note_done(unit: WriteUnit) -> None:
+        def note_done(unit: WriteUnit) -> bool:
             erasure = unit.erasures.get(guest_id)
-            if erasure is not None:
-                unit.erasures.update(erasure.done(self.clock.now()))
-                unit.commit()
+            if erasure is None or erasure.due_at is None:
+                return False
+            unit.erasures.update(erasure.done(self.clock.now()))
+            unit.commit()
+            return True
 
         if not self.storage.transact(end):
             return
         with self.storage.read() as unit:
-            at_psps = _at_psps(unit, guest_id)
+            at_psps = unit.guest_references.of(guest_id)
             is_discarding = _is_discarding(unit, at_psps)
         if not is_discarding and self._forget(at_psps) and self.storage.transact(blank):
             self.storage.overwrite_deleted()
-            self.storage.transact(note_done)
+            if self.storage.transact(note_done):
+                self.log(guest_id, is_done=True)
 
-    def _forget(self, at_psps: set[_AtPsp]) -> bool:
+    def _forget(self, at_psps: _AtPsps) -> bool:
         """Have each PSP forget the guest; return whether all have."""
-        try:
-            for psp_account, reference in sorted(at_psps):
+        have_all = True
+        for psp_account, reference in at_psps:
+            try:
                 self.providers[psp_account.provider].forget_guest(
                     psp_account.merchant_account, reference
                 )
-        except (ProviderUnavailable, ProviderRefused):
-            return False
-        return True
+            except (ProviderUnavailable, ProviderRefused):
+                have_all = False
+        return have_all
 
-    def _blank_the_rest(
-        self, unit: WriteUnit, guest_id: GuestId, at_psps: Collection[_AtPsp]
-    ) -> None:
+    def _blank_the_rest(self, unit: WriteUnit, guest_id: GuestId, at_psps: _AtPsps) -> None:
         """Blank references and tokens, which no PSP knows any more."""
-        for token_id in sorted(unit.sessions.of_guest(guest_id)):
-            session = unit.sessions.get(token_id)
-            if session is not None and (session.is_settled or self._forgets(session)):
+        for session in unit.sessions.of_guest(guest_id):
+            if session.is_settled or self._forgets(session):
                 unit.sessions.update(session.without_references())
-        for account in unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL):
-            unit.accounts.update(
-                replace(
-                    account, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
-                )
-            )
-        for psp_account, reference in sorted(at_psps):
+        unit.accounts.blank(guest_id)
+        for psp_account, reference in at_psps:
             for discard in unit.discards.of_guest(*psp_account, reference):
                 unit.discards.remove(discard)
-            unit.guest_references.remove(guest_id, psp_account)
+        unit.guest_references.remove(guest_id)
 
     def _forgets(self, session: CardSession) -> bool:
         psp = self.psps.get(session.configuration.provider)
         return psp is not None and psp.capabilities.forgets_guests
 
 
-def _at_psps(unit: UnitOfWork, guest_id: GuestId) -> set[_AtPsp]:
-    """Return every reference of the guest at any PSP."""
-    sessions = [
-        session
-        for token_id in unit.sessions.of_guest(guest_id)
-        if (session := unit.sessions.get(token_id)) is not None
-    ]
-    accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL)
-    found = {
-        *(_AtPsp(account.psp_account, account.guest_reference) for account in accounts),
-        *(
-            _AtPsp(session.configuration.psp_account, session.attempt.page.guest_reference)
-            for session in sessions
-            if session.attempt is not None and session.attempt.page is not None
-        ),
-        *(_AtPsp(*known) for known in unit.guest_references.of(guest_id)),
-    }
-    return {guest for guest in found if guest.reference}
-
-
-def _is_discarding(unit: UnitOfWork, at_psps: Collection[_AtPsp]) -> bool:
+def _is_discarding(unit: UnitOfWork, at_psps: _AtPsps) -> bool:
     """Return whether a token of the guest is still to be discarded."""
     return any(
         discard.done_at is None
-        for guest in at_psps
-        for discard in unit.discards.of_guest(*guest.psp_account, guest.reference)
+        for psp_account, reference in at_psps
+        for discard in unit.discards.of_guest(*psp_account, reference)
     )

@@ -80,6 +80,10 @@ class Guests(Protocol):
         """Return a page of the guests with this address, by id; A to Z count as a to z."""
         ...
 
+    def is_on_file(self, guest_id: GuestId) -> bool:
+        """Return whether anything is stored of a guest, who may have been deleted by hand."""
+        ...
+
     def add(self, guest: Guest) -> None:
         """Store a new guest. Raises AlreadyStored when the guest exists."""
         ...

@@ -23,9 +23,9 @@ class GuestReferences(Protocol):
         ...
 
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
-        """Return every reference of a guest and where it is, each once, also those that were replaced.
+        """Return every reference of a guest and where it is, each once.
 
-        Reads those of all guests.
+        Also those that were replaced, and those that accounts and pages name.
         """
         ...
 
@@ -33,8 +33,8 @@ class GuestReferences(Protocol):
         """Store a reference; it replaces the one before, which stays known to the PSP."""
         ...
 
-    def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:
-        """Delete the references of a guest at a merchant account."""
+    def remove(self, guest_id: GuestId) -> None:
+        """Delete the references of a guest, except in accounts and pages."""
         ...
 
 

@@ -517,8 +517,16 @@ class CardSessions(Protocol):
         """
         ...
 
-    def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
-        """Return every session of a guest, whatever its state; locks nothing."""
+    def of_guest(self, guest_id: GuestId) -> Sequence[CardSession]:
+        """Return every session of a guest that can be decoded. A write unit locks them."""
+        ...
+
+    def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
+        """Delete what the sessions of a guest that cannot be decoded tell of the guest.
+
+        One that is open keeps what its page is found by until its `expires_at`, for the release that
+        can decode it; then it ends. Consents stay. Return whether none is open.
+        """
         ...
 
     def page(

@@ -30,24 +30,23 @@ class Retention:
 class ForgetOldRecords:
     """Use case: delete idempotency keys after 24 hours, and the rest after its `retention`.
 
-    What is due, open or to be discarded is never deleted. Each unit of work deletes a bounded
-    number, and `rest` is called in between, so that others can write. May be called at any time.
-    Raises ServiceUnavailable, once it has tried each kind of record.
+    What is due, open or to be discarded is never deleted. Each kind of record has a unit of work of
+    its own, which deletes a bounded number, so that others need not wait long to write. May be called
+    at any time. Raises ServiceUnavailable, once it has tried each kind.
     """
 
     storage: Storage
     clock: Clock
     retention: Retention
-    rest: Callable[[], None]
 
-    def __call__(self) -> None:
-        """Delete all of them, or none while the clock is not steady."""
+    def __call__(self) -> bool:
+        """Delete some, or none while the clock is not steady. Return whether more may be left."""
         if not self.clock.is_steady():
-            return
+            return False
         now, kept = self.clock.now(), self.retention
         sessions, deliveries = time_before(now, kept.sessions), time_before(now, kept.deliveries)
         cards, audit = time_before(now, kept.cards), time_before(now, kept.audit)
-        unavailable: ServiceUnavailable | None = None
+        forgotten, unavailable = 0, None
         for forget in (
             lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
             lambda unit: unit.event_deliveries.forget(before=deliveries),
@@ -56,18 +55,18 @@ class ForgetOldRecords:
             lambda unit: unit.audit_trail.forget(before=audit),
         ):
             try:
-                self._all(forget)
+                forgotten += self._some(forget)
             except ServiceUnavailable as error:
                 # The other tables hold what is known of guests.
-                unavailable = unavailable or error
+                unavailable = error
         if unavailable is not None:
             raise unavailable
+        return forgotten > 0
 
-    def _all(self, forget: Callable[[WriteUnit], int]) -> None:
+    def _some(self, forget: Callable[[WriteUnit], int]) -> int:
         def some(unit: WriteUnit) -> int:
             forgotten = forget(unit)
             unit.commit()
             return forgotten
 
-        while self.storage.transact(some):
-            self.rest()
+        return self.storage.transact(some)

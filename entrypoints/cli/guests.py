@@ -101,7 +101,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
                     err=True,
                 )
             return
-        erased = container.erase_again()()
+        erased = container.erase_guest().again()
         for each in erased:
             click.echo(f"erased {each}")
         click.echo(f"erased again: {len(erased)}")

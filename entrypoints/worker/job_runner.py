@@ -29,11 +29,15 @@ log = structlog.get_logger()
 
 @dataclass
 class Chore:
-    """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later."""
+    """Something to do at intervals, once `may_begin` returns True. If it fails, it is done later.
+
+    `do` returns True if there is more to do: then it is called again in a second, and jobs that are
+    due come in between.
+    """
 
     name: str
     every: timedelta
-    do: Callable[[], None]
+    do: Callable[[], bool | None]
     may_begin: Callable[[], bool] = lambda: True
     due_at: float = 0.0
 
@@ -164,10 +168,12 @@ class JobRunner(Generic[Target]):
     def _do_if_due(self, chore: Chore) -> None:
         if time.monotonic() < chore.due_at or not chore.may_begin():
             return
+        wait_seconds = chore.every.total_seconds()
         with self._noting(chore.name):
-            chore.do()
+            if chore.do():
+                wait_seconds = LOOK_EVERY_SECONDS
             self._work_log.succeeded(chore.name)
-        chore.due_at = time.monotonic() + chore.every.total_seconds()
+        chore.due_at = time.monotonic() + wait_seconds
 
     def _report(self, *, is_idle: bool) -> None:
         with self._lock:

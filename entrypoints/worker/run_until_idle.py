@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -10,10 +12,15 @@ from domain.errors import ServiceUnavailable
 from domain.worker.reconcile import Reconcile, Round
 from entrypoints.worker.reports import EndpointLog, report
 
+REST_SECONDS: Final = 0.05
+"""How long a chore of which there is more leaves the database to others."""
+
 log = structlog.get_logger()
 
 
-def run_until_idle(reconcile: Reconcile, chores: Sequence[Callable[[], None]] = ()) -> list[Round]:
+def run_until_idle(
+    reconcile: Reconcile, chores: Sequence[Callable[[], bool | None]] = ()
+) -> list[Round]:
     """Do the chores, and run rounds until nothing is due. Raises ServiceUnavailable at the end.
 
     An endpoint that does not take an event gets no other, so that a backlog of an endpoint that
@@ -22,7 +29,8 @@ def run_until_idle(reconcile: Reconcile, chores: Sequence[Callable[[], None]] = 
     unavailable: list[ServiceUnavailable] = []
     for chore in chores:
         try:
-            chore()
+            while chore():
+                time.sleep(REST_SECONDS)
         except ServiceUnavailable as error:
             unavailable.append(error)
         except Exception as fault:

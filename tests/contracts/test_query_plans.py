@@ -108,6 +108,14 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due notices": lambda unit: unit.accounts.with_expiry_notice_due(
         NOW, at_most=9, unreadable_until=NOW
     ),
+    "old sessions": lambda unit: unit.sessions.forget(before=NOW),
+    "whether a guest is on file": lambda unit: unit.guests.is_on_file(GUEST_ID),
+    "cards of an erased guest": lambda unit: unit.accounts.blank(GUEST_ID),
+    "references of a guest": lambda unit: unit.guest_references.of(GUEST_ID),
+    "references of an erased guest": lambda unit: unit.guest_references.remove(GUEST_ID),
+    "discards of a guest": lambda unit: unit.discards.of_guest(
+        PROVIDER, MERCHANT_ACCOUNT, an_account().guest_reference
+    ),
     "audit entries": lambda unit: unit.audit_trail.latest(since=NOW),
     "audit entries about a card": lambda unit: unit.audit_trail.latest(
         since=NOW, about=an_audit_entry().about

@@ -142,12 +142,7 @@ def _left_at_once(installation: Installation, guests: list[GuestId]) -> list[str
             )
         ]
         is_on_file = [f"{each} is on file" for each in guests if unit.guests.get(each)]
-        sessions = [
-            session
-            for guest_id in guests
-            for token_id in unit.sessions.of_guest(guest_id)
-            if (session := unit.sessions.get(token_id)) is not None
-        ]
+        sessions = [each for guest_id in guests for each in unit.sessions.of_guest(guest_id)]
     going_on = [
         f"session {each.token_id} goes on"
         for each in sessions
@@ -174,10 +169,11 @@ def _left(machines: Machines, stripe: FakeStripeServer, guests: list[GuestId]) -
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.done_at is None:
                 left.append(f"the erasure of {guest_id} is not done: {erasure}")
-            for token_id in unit.sessions.of_guest(guest_id):
-                session = unit.sessions.get(token_id)
-                if session is None or session.redirect_uri or session.has_page:
-                    left.append(f"{session}")
+            left += [
+                f"{session}"
+                for session in unit.sessions.of_guest(guest_id)
+                if session.redirect_uri or session.has_page
+            ]
     left += [f"{token} at the fake PSP" for token in installation.tokens_at_psp()]
     main = stripe.stripe.main
     alive = {each["id"] for each in main.customers.values() if not each.get("deleted")}

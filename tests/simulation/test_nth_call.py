@@ -28,7 +28,7 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
-from domain.erasure.erase_guest import EraseAgain, EraseGuest
+from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -381,7 +381,7 @@ def a_guest_of_a_restored_backup(it: FaultyInstallation) -> Attempt:
 
     def erase_again() -> object:
         # Built again with each process, as above.
-        return it.container.erase_again()()
+        return it.container.erase_guest().again()
 
     return erase_again
 
@@ -514,8 +514,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_endpoint=("pending",),
         next_try_after=LEASE,
     ),
-    EraseGuest: Expected(situations=_TO_ERASE),
-    EraseAgain: Expected(situations=(a_guest_of_a_restored_backup,)),
+    EraseGuest: Expected(situations=(*_TO_ERASE, a_guest_of_a_restored_backup)),
     FinishErasures: Expected(
         situations=tuple(map(_finish_after, _TO_ERASE)),
         without_psp=(None,),

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, ById, Repository, where
+from adapters.sql.repositories.repository import ById, Repository, where
 from adapters.sql.rows import Rows
 from domain.cards.account import Account, AccountFilter, Accounts
 from domain.cards.consent import Consents, GivenConsent
@@ -114,21 +114,45 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
         )
 
     @override
-    def forget(self, *, before: datetime) -> int:
-        removed = self._transaction.execute(
-            "SELECT account_id FROM payment_accounts AS removed WHERE removed_at < :before "
-            "AND NOT EXISTS (SELECT 1 FROM discards WHERE provider = removed.provider "
-            "AND merchant_account = removed.merchant_account AND token = removed.token "
-            "AND done_at IS NULL) "
-            f"ORDER BY removed_at LIMIT :limit{self._dialect.skip_locked}",
-            {"before": before, "limit": MAX_FORGOTTEN},
+    def remove_unreadable(
+        self, guest_id: GuestId, now: datetime
+    ) -> Sequence[tuple[PspAccount, GuestReference, CardToken]]:
+        self._transaction.lock("accounts", guest_id)
+        condition = (
+            "WHERE guest_id = :guest_id AND removed_at IS NULL ORDER BY sequence"
+            + self._transaction.for_update
         )
-        accounts = [{"account_id": account_id} for (account_id,) in removed.fetchall()]
-        for table in ("consents", "payment_accounts"):
-            self._transaction.execute_many(
-                f"DELETE FROM {table} WHERE account_id = :account_id", accounts
-            )
-        return len(accounts)
+        found = [
+            self._transaction.execute(
+                "UPDATE payment_accounts SET removed_at = :now, expiry_notice_at = NULL, "
+                "is_default = FALSE WHERE account_id = :account_id "
+                "RETURNING provider, merchant_account, guest_reference, token",
+                {**key, "now": now},
+            ).fetchall()
+            for key in _ACCOUNTS.unreadable(self._transaction, condition, {"guest_id": guest_id})
+        ]
+        return [
+            (PspAccount(provider, merchant_account), reference, token)
+            for ((provider, merchant_account, reference, token),) in found
+        ]
+
+    @override
+    def blank(self, guest_id: GuestId) -> None:
+        self._transaction.execute(
+            "UPDATE payment_accounts SET guest_reference = '', token = '', fingerprint = '' "
+            "WHERE guest_id = :guest_id AND removed_at IS NOT NULL",
+            {"guest_id": guest_id},
+        )
+
+    @override
+    def forget(self, *, before: datetime) -> int:
+        condition = (
+            "removed_at < :before AND NOT EXISTS (SELECT 1 FROM discards "
+            "WHERE provider = payment_accounts.provider "
+            "AND merchant_account = payment_accounts.merchant_account "
+            "AND token = payment_accounts.token AND done_at IS NULL) ORDER BY removed_at"
+        )
+        return self._forget("payment_accounts", "account_id", condition, "consents", before=before)
 
     @override
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:

@@ -24,5 +24,11 @@ class SqlGuests(ById[GuestId, Guest], Guests):
         return self._page(condition, {"email": email}, order="id", request=request)
 
     @override
+    def is_on_file(self, guest_id: GuestId) -> bool:
+        keys = {"guests": "id", "card_sessions": "guest_id", "payment_accounts": "guest_id"}
+        found = (f"SELECT 1 FROM {table} WHERE {key} = :guest_id" for table, key in keys.items())
+        return self._is_any(f"{' UNION ALL '.join(found)} LIMIT 1", {"guest_id": guest_id})
+
+    @override
     def remove(self, guest_id: GuestId) -> None:
         _GUESTS.delete(self._transaction, id=guest_id)

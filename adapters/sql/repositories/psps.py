@@ -16,6 +16,19 @@ _TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
 """The present references, those that were replaced, and those of the release 0.1.0."""
 
 
+_REFERENCES: Final = " UNION ALL ".join(
+    f"SELECT {columns} FROM {table} WHERE guest_id = :guest_id"
+    for columns, table in (
+        *(("provider, merchant_account, reference", table) for table in _TABLES),
+        ("provider, merchant_account, guest_reference", "payment_accounts"),
+        (
+            "configuration ->> 'provider', configuration ->> 'merchant_account', attempt -> 'page' ->> 'guest_reference'",
+            "card_sessions",
+        ),
+    )
+)
+
+
 class SqlGuestReferences(Repository, GuestReferences):
     """The PSPs' own references for our guests."""
 
@@ -31,15 +44,10 @@ class SqlGuestReferences(Repository, GuestReferences):
 
     @override
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
-        columns = "SELECT provider, merchant_account, reference FROM"
-        found = self._transaction.execute(
-            " UNION ".join(f"{columns} {table} WHERE guest_id = :guest_id" for table in _TABLES)
-            + " ORDER BY 1, 2, 3",
-            {"guest_id": guest_id},
-        )
+        found = self._transaction.execute(_REFERENCES, {"guest_id": guest_id}).fetchall()
         return [
             (PspAccount(provider, account), reference)
-            for provider, account, reference in found.fetchall()
+            for provider, account, reference in sorted({row for row in found if row[2]})
         ]
 
     @override
@@ -64,12 +72,10 @@ class SqlGuestReferences(Repository, GuestReferences):
         )
 
     @override
-    def remove(self, guest_id: GuestId, psp_account: PspAccount) -> None:
+    def remove(self, guest_id: GuestId) -> None:
         for table in _TABLES:
             self._transaction.execute(
-                f"DELETE FROM {table} WHERE provider = :provider "
-                "AND merchant_account = :merchant_account AND guest_id = :guest_id",
-                {**psp_account._asdict(), "guest_id": guest_id},
+                f"DELETE FROM {table} WHERE guest_id = :guest_id", {"guest_id": guest_id}
             )
 
 

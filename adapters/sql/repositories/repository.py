@@ -18,7 +18,7 @@ from domain.pagination import Page, PageRequest
 from domain.retries import Waiting
 from domain.storage import AlreadyStored
 
-MAX_FORGOTTEN: Final = 1_000
+MAX_FORGOTTEN: Final = 100
 """How many old rows one call deletes at most, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
@@ -42,14 +42,22 @@ class Repository:
         self._transaction = transaction
         self._dialect = transaction.dialect
 
-    def _forget(self, table: str, key: str, condition: str, *, before: datetime) -> int:
-        """Delete a bounded number of rows that a condition on `:before` selects; return how many."""
+    def _forget(self, table: str, key: str, condition: str, *more: str, before: datetime) -> int:
+        """Delete a bounded number of rows that a condition on `:before` selects; return how many.
+
+        `more` are tables whose rows with the same key, of one column, go with them.
+        """
         forgotten = self._transaction.execute(
             f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {condition} "
-            f"LIMIT :limit{self._dialect.skip_locked})",
+            f"LIMIT :limit{self._dialect.skip_locked}) RETURNING {key}",
             {"before": before, "limit": MAX_FORGOTTEN},
-        )
-        return forgotten.rowcount
+        ).fetchall()
+        for each in more:
+            self._transaction.execute(
+                f"DELETE FROM {each} WHERE {key} {self._dialect.among_ids}",
+                {"ids": [forgotten_key for (forgotten_key,) in forgotten]},
+            )
+        return len(forgotten)
 
     def _is_any(self, statement: str, values: Values) -> bool:
         return self._transaction.execute(statement, values).fetchone() is not None

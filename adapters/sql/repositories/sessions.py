@@ -13,8 +13,9 @@ import msgspec
 from typing_extensions import override
 
 from adapters.sql.repositories.queues import QueuesAtPsps
-from adapters.sql.repositories.repository import MAX_FORGOTTEN, Repository, where
+from adapters.sql.repositories.repository import Repository, where
 from adapters.sql.rows import Rows
+from adapters.sql.transaction import Values
 from domain.identifiers import (
     CallerName,
     CenterId,
@@ -181,28 +182,50 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def forget(self, *, before: datetime) -> int:
-        ended = self._transaction.execute(
-            "SELECT token_id FROM card_sessions AS ended "
-            "WHERE ended_at < :before AND due_at IS NULL AND (account_id IS NULL OR EXISTS ("
-            "SELECT 1 FROM consents WHERE account_id = ended.account_id "
-            "AND token_id = ended.token_id) OR NOT EXISTS ("
-            "SELECT 1 FROM payment_accounts WHERE account_id = ended.account_id)) "
-            f"ORDER BY ended_at LIMIT :limit{self._dialect.skip_locked}",
-            {"before": before, "limit": MAX_FORGOTTEN},
+        condition = (
+            "ended_at < :before AND due_at IS NULL AND (account_id IS NULL OR EXISTS ("
+            "SELECT 1 FROM consents WHERE account_id = card_sessions.account_id "
+            "AND token_id = card_sessions.token_id) OR NOT EXISTS ("
+            "SELECT 1 FROM payment_accounts WHERE account_id = card_sessions.account_id)) "
+            "ORDER BY ended_at"
         )
-        tokens = [{"token_id": token_id} for (token_id,) in ended.fetchall()]
-        for table in ("evidence", "refused_cards", "card_sessions"):
-            self._transaction.execute_many(
-                f"DELETE FROM {table} WHERE token_id = :token_id", tokens
-            )
-        return len(tokens)
+        also = ("evidence", "refused_cards")
+        return self._forget("card_sessions", "token_id", condition, *also, before=before)
 
     @override
-    def of_guest(self, guest_id: GuestId) -> Sequence[TokenId]:
-        found = self._transaction.execute(
-            "SELECT token_id FROM card_sessions WHERE guest_id = :guest_id", {"guest_id": guest_id}
-        )
-        return [token_id for (token_id,) in found.fetchall()]
+    def of_guest(self, guest_id: GuestId) -> Sequence[CardSession]:
+        return _SESSIONS.find_readable(self._transaction, *self._of_guest(guest_id))
+
+    @override
+    def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
+        are_over = True
+        for key in _SESSIONS.unreadable(self._transaction, *self._of_guest(guest_id)):
+            (consent,) = self._transaction.one(
+                "UPDATE card_sessions SET billing_info = NULL WHERE token_id = :token_id "
+                "RETURNING CAST(attempt -> 'request' -> 'consent' AS text)",
+                key,
+            )
+            ended = self._transaction.execute(
+                "UPDATE card_sessions SET redirect_uri = '', attempt = :attempt, due_at = NULL, "
+                "status = CASE status WHEN :open THEN :expired ELSE status END, "
+                "ended_at = coalesce(ended_at, :now) "
+                "WHERE token_id = :token_id AND (status <> :open OR expires_at <= :now)",
+                {
+                    **key,
+                    "attempt": consent and f'{{"request":{{"consent":{consent}}}}}',
+                    "now": now,
+                    "open": SessionStatus.OPEN,
+                    "expired": SessionStatus.EXPIRED,
+                },
+            )
+            if ended.rowcount:
+                self._transaction.execute("DELETE FROM evidence WHERE token_id = :token_id", key)
+            are_over = are_over and ended.rowcount > 0
+        return are_over
+
+    def _of_guest(self, guest_id: GuestId) -> tuple[str, Values]:
+        condition = "WHERE guest_id = :guest_id ORDER BY token_id" + self._transaction.for_update
+        return condition, {"guest_id": guest_id}
 
     @override
     def page(

@@ -9,25 +9,27 @@ import pytest
 
 from adapters.psp.contract.samples import (
     GUEST_ID,
-    MERCHANT_ACCOUNT,
     NOW,
     OTHER_GUEST_ID,
     TOKEN_ID,
     a_uuid,
 )
 from domain.erasure.erasure import Erasure
-from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount, PspAccount
+from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
+from domain.sessions.session import SessionStatus
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (
     OTHER_CENTER_ID,
-    PROVIDER,
     a_discard,
     a_guest,
     a_psp_guest,
     a_session,
+    an_account,
+    an_attempt,
     an_evidence,
 )
-from tests.contracts.storage.records import OTHER_TOKEN_ID
+from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID
+from tests.databases import change_by_hand, transaction_of
 
 OTHER_ACCOUNT = MerchantAccount("other")
 ERASURE = Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW)
@@ -86,12 +88,164 @@ def test_a_guest_is_removed_alone(storage: Storage) -> None:
 
 
 def test_every_session_of_a_guest_is_found(storage: Storage) -> None:
+    mine = a_session()
     with storage.write() as unit:
-        unit.sessions.add(a_session())
+        unit.sessions.add(mine)
         unit.sessions.add(a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
         unit.commit()
     with storage.read() as unit:
-        assert unit.sessions.of_guest(GUEST_ID) == [TOKEN_ID]
+        assert unit.sessions.of_guest(GUEST_ID) == (mine,)
+
+
+class TestUnreadableSession:
+    """A session that another release has written, of an erased guest."""
+
+    SESSION = a_session(attempt=an_attempt(), due_at=NOW)
+
+    @pytest.fixture(autouse=True)
+    def _stored(self, storage: Storage) -> None:
+        with storage.write() as unit:
+            unit.sessions.add(self.SESSION)
+            unit.sessions.add(replace(self.SESSION, token_id=OTHER_TOKEN_ID))
+            unit.evidence.add(TOKEN_ID, an_evidence(), at_most=5)
+            unit.evidence.add(OTHER_TOKEN_ID, an_evidence(), at_most=5)
+            unit.commit()
+        change_by_hand(
+            storage, f"UPDATE card_sessions SET source = 99 WHERE token_id = '{TOKEN_ID}'"
+        )
+
+    def blank(self, storage: Storage, now: datetime) -> bool:
+        with storage.write() as unit:
+            are_over = unit.sessions.blank_unreadable(GUEST_ID, now)
+            unit.commit()
+        change_by_hand(storage, f"UPDATE card_sessions SET source = {self.SESSION.source}")
+        return are_over
+
+    def test_keeps_what_its_page_is_found_by_until_its_end(self, storage: Storage) -> None:
+        assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))
+        with storage.read() as unit:
+            assert unit.sessions.get(TOKEN_ID) == replace(self.SESSION, billing_info=None)
+            assert len(unit.evidence.of(TOKEN_ID)) == 1
+
+    def test_keeps_the_consent_alone(self, storage: Storage) -> None:
+        account = an_account(token_id=TOKEN_ID, guest_id=GUEST_ID)
+        with storage.write() as unit:
+            unit.accounts.add(account)
+            transaction_of(unit).execute(
+                "UPDATE card_sessions SET status = 'sold', account_id = :account_id",
+                {"account_id": account.account_id},
+            )
+            before = unit.consents.of(account)
+            assert unit.sessions.blank_unreadable(GUEST_ID, NOW)
+            assert unit.consents.of(account) == before
+            row = transaction_of(unit).one(
+                "SELECT redirect_uri, billing_info, due_at, attempt -> 'request' ->> 'guest_name', "
+                f"attempt -> 'page' FROM card_sessions WHERE token_id = '{TOKEN_ID}'"
+            )
+            assert row == ("", None, None, None, None)
+        assert before
+
+    def test_ends_when_its_time_is_over(self, storage: Storage) -> None:
+        assert self.blank(storage, self.SESSION.expires_at)
+        change_by_hand(
+            storage, f"UPDATE card_sessions SET attempt = NULL WHERE token_id = '{TOKEN_ID}'"
+        )
+        with storage.read() as unit:
+            assert unit.sessions.get(TOKEN_ID) == replace(
+                self.SESSION,
+                billing_info=None,
+                attempt=None,
+                redirect_uri="",
+                status=SessionStatus.EXPIRED,
+                due_at=None,
+                ended_at=self.SESSION.expires_at,
+            )
+            assert list(unit.evidence.of(TOKEN_ID)) == []
+
+    def test_stays_alone(self, storage: Storage) -> None:
+        self.blank(storage, self.SESSION.expires_at)
+        with storage.read() as unit:
+            other = replace(self.SESSION, token_id=OTHER_TOKEN_ID)
+            assert unit.sessions.get(OTHER_TOKEN_ID) == other
+            assert len(unit.evidence.of(OTHER_TOKEN_ID)) == 1
+
+
+def test_active_accounts_that_cannot_be_decoded_are_removed(storage: Storage) -> None:
+    readable, unreadable, removed, theirs = (
+        an_account(1),
+        an_account(2, is_default=True, expiry_notice_at=NOW),
+        an_account(3, removed_at=NOW - MINUTE),
+        an_account(4, guest_id=OTHER_GUEST_ID),
+    )
+    with storage.write() as unit:
+        for account in (readable, unreadable, removed, theirs):
+            unit.accounts.add(account)
+        unit.commit()
+    change_by_hand(
+        storage,
+        f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{readable.account_id}'",
+    )
+    with storage.write() as unit:
+        found = unit.accounts.remove_unreadable(GUEST_ID, NOW)
+        unit.commit()
+    change_by_hand(storage, f"UPDATE payment_accounts SET source = {readable.source}")
+
+    token = (unreadable.psp_account, unreadable.guest_reference, unreadable.token)
+    assert found == [token]
+    with storage.read() as unit:
+        for account in (readable, unreadable.removed(NOW), removed, theirs):
+            assert unit.accounts.get(account.account_id) == account
+
+
+def test_removed_accounts_are_blanked(storage: Storage) -> None:
+    blanked, *kept = (
+        an_account(1, removed_at=NOW),
+        an_account(2),
+        an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
+    )
+    with storage.write() as unit:
+        for account in (blanked, *kept):
+            unit.accounts.add(account)
+        unit.accounts.blank(GUEST_ID)
+        unit.commit()
+    with storage.read() as unit:
+        assert unit.accounts.get(blanked.account_id) == replace(
+            blanked, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
+        )
+        for account in kept:
+            assert unit.accounts.get(account.account_id) == account
+
+
+@pytest.mark.parametrize("kind", ["guest", "session", "account"])
+def test_a_guest_is_on_file_as_long_as_anything_is(storage: Storage, kind: str) -> None:
+    with storage.write() as unit:
+        if kind == "guest":
+            unit.guests.add(a_guest())
+        elif kind == "session":
+            unit.sessions.add(a_session())
+        else:
+            unit.accounts.add(an_account(removed_at=NOW))
+        assert unit.guests.is_on_file(GUEST_ID)
+        assert not unit.guests.is_on_file(OTHER_GUEST_ID)
+
+
+def test_references_in_accounts_and_pages_are_known(storage: Storage) -> None:
+    account = an_account(guest_reference=GuestReference("in an account"))
+    session = a_session(attempt=an_attempt())
+    assert session.attempt is not None
+    assert session.attempt.page is not None
+    without_page = a_session(token_id=OTHER_TOKEN_ID)
+    with storage.write() as unit:
+        unit.accounts.add(account)
+        unit.accounts.add(an_account(2, guest_reference=GuestReference("")))
+        unit.sessions.add(session)
+        unit.sessions.add(without_page)
+        unit.commit()
+    with storage.read() as unit:
+        assert set(unit.guest_references.of(GUEST_ID)) == {
+            (account.psp_account, account.guest_reference),
+            (session.configuration.psp_account, session.attempt.page.guest_reference),
+        }
 
 
 def test_the_evidence_on_one_session_is_removed(storage: Storage) -> None:
@@ -122,21 +276,22 @@ def test_the_discards_of_one_guest_at_a_psp_are_found(storage: Storage) -> None:
     assert sorted(discard.token for discard in found) == ["done", "token-1"]
 
 
-def test_the_references_of_one_guest_at_a_merchant_account_are_removed(storage: Storage) -> None:
+def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
     guest = a_psp_guest()
-    removed = [guest, guest._replace(center_id=OTHER_CENTER_ID)]
-    kept = [
-        guest._replace(guest_id=OTHER_GUEST_ID),
+    removed = [
+        guest,
+        guest._replace(center_id=OTHER_CENTER_ID),
         guest._replace(merchant_account=OTHER_ACCOUNT),
     ]
+    kept = guest._replace(guest_id=OTHER_GUEST_ID)
     with storage.write() as unit:
-        for one in (*removed, *kept):
+        for one in (*removed, kept):
             unit.guest_references.keep(one, GuestReference("reference"))
-        unit.guest_references.remove(GUEST_ID, PspAccount(PROVIDER, MERCHANT_ACCOUNT))
+        unit.guest_references.remove(GUEST_ID)
         unit.commit()
     with storage.read() as unit:
-        assert [unit.guest_references.get(one) for one in removed] == [None, None]
-        assert [unit.guest_references.get(one) for one in kept] == ["reference", "reference"]
+        assert [unit.guest_references.get(one) for one in removed] == [None] * 3
+        assert unit.guest_references.get(kept) == "reference"
 
 
 def test_what_was_deleted_may_be_overwritten_at_any_time(storage: Storage) -> None:

@@ -87,6 +87,6 @@ def test_a_reference_that_was_replaced_is_still_found_until_all_are_removed(
         found = reading.guest_references.of(guest.guest_id)
     assert found == [(here, reference) for reference in ("first", "second", "third")]
     with committed(storage) as unit:
-        unit.guest_references.remove(guest.guest_id, here)
+        unit.guest_references.remove(guest.guest_id)
     with storage.read() as reading:
         assert reading.guest_references.of(guest.guest_id) == []

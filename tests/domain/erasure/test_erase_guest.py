@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.audit.entry import Action
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
-from domain.identifiers import GuestId
+from domain.identifiers import GuestId, MerchantAccount
 from domain.permissions import Permission
 from domain.psps.hosted_page import Outcome, WebhookDelivery
+from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
-from tests.builders import CENTER_ID, a_guest
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import transaction_of
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -109,7 +111,7 @@ def test_no_session_is_added_meanwhile(installation: Installation) -> None:
     with pytest.raises(GuestNotFound):
         installation.add_card()
     with installation.storage.read() as unit:
-        assert unit.sessions.of_guest(GUEST_ID) == []
+        assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
 def test_what_another_process_stores_meanwhile_goes_too(installation: Installation) -> None:
@@ -355,19 +357,121 @@ def test_an_account_is_enough_to_erase_a_guest(installation: Installation) -> No
     assert installation.account(account.account_id).removed_at is not None
 
 
-def test_a_session_that_cannot_be_decoded_does_not_hold_up_other_guests(
-    installation: Installation,
-) -> None:
-    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    installation.add_card(guest_id=OTHER_GUEST_ID)
-    installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+def make_unreadable(installation: Installation, statement: str) -> None:
+    """Store what another release may have stored, and what this one cannot decode."""
     with installation.storage.write() as unit:
-        transaction_of(unit).execute("UPDATE card_sessions SET failure = '{}'", {})
+        transaction_of(unit).execute(statement, {})
         unit.commit()
-    installation.clock.advance(timedelta(minutes=1))
+
+
+class TestUnreadable:
+    """A row that another release has written."""
+
+    def test_session_keeps_nobody_from_being_erased(
+        self, installation: Installation, tmp_path: Path
+    ) -> None:
+        installation.stored_card(GOOD_CARD, billing_info=BILLING)
+        session = installation.opened_session(billing_info=BILLING)
+        installation.use_cases.return_from_hosted_page(
+            token_id=session.token_id, parameters={"state": NAME}
+        )
+        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
+
+        erase(installation)
+
+        assert installation.accounts() == ()
+        with installation.storage.read() as unit:
+            assert unit.guests.get(GUEST_ID) is None
+        finish(installation)
+        assert not is_done(installation)
+
+        # Then its page is over.
+        installation.clock.advance(session.expires_at - installation.clock.now())
+        finish(installation)
+        assert is_done(installation)
+        assert installation.tokens_at_psp() == frozenset()
+        assert files_that_hold(tmp_path, NAME, "Ohnesorg", EMAIL, STREET) == []
+
+    def test_session_does_not_hold_up_other_guests(self, installation: Installation) -> None:
+        installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+        installation.add_card(guest_id=OTHER_GUEST_ID)
+        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
+        installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+        installation.clock.advance(timedelta(minutes=1))
+        erase(installation)
+        finish(installation)
+        assert is_done(installation)
+
+    def test_session_is_enough_to_erase_a_guest(self, installation: Installation) -> None:
+        installation.add_card()
+        installation.loses("guests")
+        make_unreadable(installation, "UPDATE card_sessions SET failure = '{}'")
+        erase(installation)
+
+    def test_account_is_removed(self, installation: Installation, tmp_path: Path) -> None:
+        account = installation.stored_card(GOOD_CARD)
+        make_unreadable(installation, "UPDATE payment_accounts SET source = 99")
+
+        erase(installation)
+        finish(installation)
+
+        assert is_done(installation)
+        assert installation.tokens_at_psp() == frozenset()
+        with installation.storage.read() as unit:
+            psp_account, token = account.psp_account, account.token
+            assert not unit.accounts.is_held(*psp_account, token)
+        traces = (account.token, account.guest_reference, account.fingerprint)
+        assert files_that_hold(tmp_path, *traces) == []
+
+
+def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Installation) -> None:
+    installation.stored_card(GOOD_CARD)
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+    installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("another"))
+    installation.stored_card(GOOD_CARD, center_id=OTHER_CENTER_ID)
+    forgotten = []
+
+    def fail(method: str, merchant_account: MerchantAccount) -> None:
+        if method == "forget_guest":
+            if merchant_account == "another":
+                raise ProviderUnavailable
+            forgotten.append(merchant_account)
+
+    installation.provider.before = fail
     erase(installation)
     finish(installation)
-    assert is_done(installation)
+
+    assert not is_done(installation)
+    assert "default" in forgotten
+
+
+def test_its_beginning_and_its_end_are_in_the_log_once_each(installation: Installation) -> None:
+    installation.stored_card(GOOD_CARD)
+    with capture_logs() as lines:
+        erase(installation)
+        for _ in range(2):
+            finish(installation)
+    told = [line for line in lines if "erased" in line["event"]]
+    assert told == [
+        {"event": event, "guest_id": GUEST_ID, "log_level": "info"}
+        for event in ("guest_erased", "guest_erased_everywhere")
+    ]
+
+
+def test_its_end_is_in_the_log_once_however_many_finish_it(installation: Installation) -> None:
+    installation.stored_card(GOOD_CARD)
+    erase(installation)
+
+    def finish_meanwhile(method: str, _: MerchantAccount) -> None:
+        if method == "forget_guest":
+            installation.provider.before = lambda _, __: None
+            finish(installation)
+            assert is_done(installation)
+
+    installation.provider.before = finish_meanwhile
+    with capture_logs() as lines:
+        finish(installation)
+    assert [line["event"] for line in lines].count("guest_erased_everywhere") == 1
 
 
 def test_it_is_in_the_audit_trail(installation: Installation) -> None:
@@ -384,9 +488,9 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
     installation.loses("erasures")
     installation.has_guest(GUEST)
 
-    again = installation.container.erase_again()
-    assert again() == [GUEST_ID]
-    assert again.found() == []
+    erase_guest = installation.container.erase_guest()
+    assert erase_guest.again() == [GUEST_ID]
+    assert erase_guest.brought_back() == []
 
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(

@@ -249,8 +249,8 @@ class TestErase:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
         serve = ("serve", "--port", str(free_port()))
         assert on_file.fails_to_start(*serve) == (
-            "the database has guests whom CARDONFILE_ERASURES_FILE names (1), most likely since a "
-            "backup was restored: run `cardonfile guest erase --again`"
+            "the database has guests whom CARDONFILE_ERASURES_FILE names (1): a backup was restored, "
+            "or a process killed while it erased; run `cardonfile guest erase --again`"
         )
 
         assert on_file.succeeds("guest", "erase", "--again") == (

@@ -215,6 +215,33 @@ def test_a_chore_is_done_again_when_its_time_has_come(installation: Installation
     assert done.count("seldom") == 1
 
 
+def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "LOOK_EVERY_SECONDS", 0.001)
+    container, seen = installation.container, []
+    session = installation.session_with_card()
+    installation.clock.advance(timedelta(seconds=30))
+
+    def have_more() -> bool:
+        seen.append(installation.session(session.token_id).is_settled)
+        return not seen[-1]
+
+    runner = JobRunner(
+        take=jobs_at_psps(
+            container.settle_in_worker(), container.discard_token(), installation.clock
+        ),
+        work=threading.Event(),
+        threads=1,
+        threads_per_target=1,
+        chores=[Chore("e", timedelta(hours=1), have_more)],
+    )
+    runner.start()
+    wait_until(lambda: any(seen))
+    runner.stop()
+    assert seen.count(True) == 1
+
+
 def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
     installation: Installation,
 ) -> None:

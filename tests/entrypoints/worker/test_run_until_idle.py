@@ -25,6 +25,12 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 
+def test_the_command_does_a_chore_until_there_is_no_more_of_it(installation: Installation) -> None:
+    left = [True, True, False]
+    run_until_idle(installation.reconcile, chores=[lambda: left.pop(0)])
+    assert left == []
+
+
 def test_the_command_tries_an_endpoint_that_takes_no_event_once(tmp_path: Path) -> None:
     installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
     with EventReceiver() as away, EventReceiver() as taking:
