@@ -1,5 +1,5 @@
-# For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx
-# and PgBouncer.
+# For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx,
+# PgBouncer and Prometheus.
 # Everything is installed into .venv; tests/browser/chromium.py finds or downloads a browser.
 
 .DELETE_ON_ERROR:
@@ -67,23 +67,26 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test behind nginx and PgBouncer (as root it installs them if missing), and a TypeScript client
+test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts (as root it installs what is missing), and a TypeScript client
+	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
 
 # On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
-	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null; \
-	then exit; fi; \
+	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null && \
+		command -v promtool >/dev/null; then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing what is missing on this machine: apt-get install nginx openssl pgbouncer"; \
+		echo "Installing what is missing on this machine: apt-get install $(DEPLOY_PACKAGES)"; \
 		apt-get --quiet update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-			apt-get --quiet --yes install --no-install-recommends nginx openssl pgbouncer; \
+			apt-get --quiet --yes install --no-install-recommends $(DEPLOY_PACKAGES); \
 	else \
-		echo "make test-deploy needs nginx, openssl and pgbouncer: sudo apt-get install nginx openssl pgbouncer" >&2; \
+		echo "make test-deploy needs these: sudo apt-get install $(DEPLOY_PACKAGES)" >&2; \
 		exit 1; \
 	fi
+
+DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus
 
 fuzz: .venv/dev.stamp ## Try TIMES as many generated inputs as make test does
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"

@@ -455,26 +455,22 @@ class Container(DeclarativeContainer):
     )
     logos = ThreadSafeSingleton(Logos, storage=storage)
     health = ThreadSafeSingleton(HealthChecks, storage=storage, workers=workers)
-    app = ThreadSafeSingleton(
-        build_app,
-        Factory(
-            create_app,
-            guests=guests,
-            sessions=sessions,
-            cards=cards,
-            centers=centers,
-            products=products,
-            hosted_payments=hosted_payments,
-            webhooks=webhooks,
-            health=health,
-            logos=logos,
-            links=links,
-            events=Factory(examples),
-            ids=ids,
-        ),
-        settings.provided.psps,
-        psp_adapters,
+    api = ThreadSafeSingleton(
+        create_app,
+        guests=guests,
+        sessions=sessions,
+        cards=cards,
+        centers=centers,
+        products=products,
+        hosted_payments=hosted_payments,
+        webhooks=webhooks,
+        health=health,
+        logos=logos,
+        links=links,
+        events=Factory(examples),
+        ids=ids,
     )
+    app = ThreadSafeSingleton(build_app, api, settings.provided.psps, psp_adapters)
     behind_proxy = ThreadSafeSingleton(TrustedProxy, app, settings.provided.trusted_proxy)
 
 

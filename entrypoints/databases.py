@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
+from adapters.sql.transaction import OnWait
 from domain.errors import ServiceUnavailable
 from domain.storage import RecordUnreadable, Storage
 from entrypoints.settings import PostgresqlDatabase
@@ -67,17 +68,22 @@ def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
 
 
 def storage_in(
-    database: Path | PostgresqlDatabase, *, connections: int, may_take_long: bool = False
+    database: Path | PostgresqlDatabase,
+    *,
+    connections: int,
+    may_take_long: bool = False,
+    on_wait: OnWait = lambda _: None,
 ) -> Storage:
     """Return a storage over a database; nothing is opened before it is needed.
 
     `connections` is the maximum for a PostgreSQL server, and `may_take_long` is whether a statement
-    may take any time there. Raises PostgresqlNotInstalled.
+    may take any time there. `on_wait` is told how long units have waited to begin. Raises
+    PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
 
-        return SqliteStorage(database)
+        return SqliteStorage(database, on_wait=on_wait)
     with _extra():
         from adapters.postgresql.connection import STATEMENT_SECONDS
         from adapters.postgresql.storage import PostgresqlStorage
@@ -85,6 +91,7 @@ def storage_in(
         database.url,
         connections=connections,
         statement_seconds=None if may_take_long else STATEMENT_SECONDS,
+        on_wait=on_wait,
     )
 
 

@@ -24,8 +24,9 @@ from adapters.http.webhooks import MAX_WEBHOOK_BYTES
 from domain.centers.configure_payments import Missing, what_is_missing
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
+from entrypoints.metrics import measure
 from entrypoints.plain_errors import SettingsError
-from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Settings
+from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Setting, Settings
 from entrypoints.worker.worker import Worker
 
 THREADS: Final = 8
@@ -52,8 +53,8 @@ class ServeError(Exception):
     """The service cannot start. The text says why, and what to do."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Port 0 picks a free port. Raises ServeError."""
+def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
+    """Return a listening socket. Port 0 picks a free port. Raises ServeError, with the option."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ServeError(
-            f"cannot listen on {host} port {port}: {error.strerror}; --port takes another"
+            f"cannot listen on {host} port {port}: {error.strerror}; {option} takes another"
         ) from error
     return listening
 
@@ -91,8 +92,16 @@ class _Channel(HTTPChannel):
 class Server:
     """waitress on one listening socket, with a graceful stop."""
 
-    def __init__(self, app: WSGIApplication, listening: socket.socket) -> None:
-        """Take an application and a listening socket."""
+    def __init__(
+        self,
+        app: WSGIApplication,
+        listening: socket.socket,
+        *,
+        threads: int = THREADS,
+        connections: int = MAX_CONNECTIONS,
+        idle_seconds: int = IDLE_SECONDS,
+    ) -> None:
+        """Take an application and a listening socket, and the limits of this server."""
         self._app = app
         self._listening = listening
         self._is_draining = False
@@ -106,10 +115,10 @@ class Server:
         options: dict[str, Any] = {  # the stubs give all options one type
             "sockets": [listening],
             "backlog": BACKLOG,
-            "threads": THREADS,
-            "connection_limit": _connection_limit(),
+            "threads": threads,
+            "connection_limit": _connection_limit(connections),
             "asyncore_use_poll": True,
-            "channel_timeout": IDLE_SECONDS,
+            "channel_timeout": idle_seconds,
             "cleanup_interval": 2,
             "max_request_header_size": MAX_HEADER_BYTES,
             # waitress refuses a body of this size. Smaller ones stay in memory: it writes bodies to
@@ -206,10 +215,10 @@ def _without_path(record: logging.LogRecord) -> bool:
     return True
 
 
-def _connection_limit() -> int:
+def _connection_limit(most: int) -> int:
     """Leave half of the file descriptors for everything else."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)
+    return most if descriptors < 0 else min(most, descriptors // 2)
 
 
 class Service:
@@ -340,6 +349,7 @@ def refuse_missing_psps(container: Container) -> None:
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
     with listen(host, port) as listening:
+        start_metrics(container, has_worker=with_worker)
         check(container)
         service = Service(container, listening, with_worker=with_worker)
         on_stop_signals(service.stop)
@@ -350,7 +360,8 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 
 def work(container: Container) -> None:
-    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises as `check`."""
+    """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
+    start_metrics(container, has_worker=True)
     check(container)
     worker = Worker(container, base_url=container.settings().public_base_url)
     stop_requests: SimpleQueue[None] = SimpleQueue()
@@ -360,6 +371,25 @@ def work(container: Container) -> None:
     stop_requests.get()
     worker.stop()
     log.info("stopped")
+
+
+def start_metrics(container: Container, *, has_worker: bool) -> None:
+    """Have the container count what it does, and serve the metrics, if the settings say so.
+
+    Of the processes that share a folder, the one with the worker serves them. Call it before a part
+    of the container is built. Raises ServeError and SettingsError.
+    """
+    address, folder = container.settings().metrics, container.settings().metrics_folder
+    if address is None and folder is None:
+        return
+    metrics = measure(container)
+    if address is None or (folder is not None and not has_worker):
+        return
+    host, port = address
+    listening = listen(host, port, option=Setting.METRICS)
+    server = Server(metrics, listening, threads=2, connections=20, idle_seconds=5)
+    threading.Thread(target=server.run, name="metrics", daemon=True).start()
+    log.info("serving_metrics", host=host, port=port)
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

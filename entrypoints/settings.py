@@ -36,6 +36,7 @@ OFF: Final = "off"
 _PREFIX = "CARDONFILE_"
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 _RETENTION = re.compile(r"(sessions|deliveries|cards|audit)=([1-9][0-9]{0,4})")
 _CARD_LIMITS = re.compile(
     r"(guest|guest-everywhere|caller|center)=(off|[1-9][0-9]{0,5})/(off|[1-9][0-9]{0,5})"
@@ -67,6 +68,7 @@ class LogLevel(StrEnum):
 
 
 Kind = TypeVar("Kind", LogFormat, LogLevel)
+Parsed = TypeVar("Parsed")
 
 
 class Setting(StrEnum):
@@ -93,6 +95,8 @@ class Setting(StrEnum):
     JWT_CALLER_CLAIM = "CARDONFILE_JWT_CALLER_CLAIM"
     JWT_PERMISSIONS_CLAIM = "CARDONFILE_JWT_PERMISSIONS_CLAIM"
     JWT_CENTERS_CLAIM = "CARDONFILE_JWT_CENTERS_CLAIM"
+    METRICS = "CARDONFILE_METRICS"
+    METRICS_FOLDER = "CARDONFILE_METRICS_FOLDER"
 
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
@@ -147,6 +151,8 @@ class Settings:
     - `retention`: how long records are kept.
     - `erasures_file`: the file that remembers erased guests, or None.
     - `jwt`: the identity provider whose tokens are accepted too, or None.
+    - `metrics`: the host and port at which metrics are served, or None.
+    - `metrics_folder`: where processes keep metrics that one of them serves, or None.
     - `psps`: the PSPs that are loaded, by name, whether set up or not.
     """
 
@@ -165,6 +171,8 @@ class Settings:
     retention: Retention
     erasures_file: Path | None
     jwt: JwtSettings | None
+    metrics: tuple[str, int] | None
+    metrics_folder: Path | None
     psps: Mapping[ProviderName, InstalledPsp]
 
     @classmethod
@@ -184,7 +192,7 @@ class Settings:
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
         base_url = _base_url(given.get(Setting.PUBLIC_BASE_URL), host, port)
 
-        def optional(setting: Setting, parse: Callable[[str], str]) -> str | None:
+        def optional(setting: Setting, parse: Callable[[str], Parsed]) -> Parsed | None:
             return parse(given[setting]) if setting in given else None
 
         surroundings = Surroundings(
@@ -213,10 +221,10 @@ class Settings:
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
             event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
             retention=_retention(given.get(Setting.RETENTION, "")),
-            erasures_file=Path(given[Setting.ERASURES_FILE])
-            if Setting.ERASURES_FILE in given
-            else None,
             jwt=_jwt(given),
+            erasures_file=optional(Setting.ERASURES_FILE, Path),
+            metrics=optional(Setting.METRICS, _host_and_port),
+            metrics_folder=optional(Setting.METRICS_FOLDER, Path),
             psps=_psps(given.get(Setting.PSPS), surroundings),
         )
 
@@ -371,6 +379,15 @@ def _ip_address(value: str) -> str:
         ) from None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+def _host_and_port(value: str) -> tuple[str, int]:
+    found = _HOST_AND_PORT.fullmatch(value)
+    if found is None or not 0 < int(found[3]) < 65_536:
+        raise SettingsError(
+            f"{Setting.METRICS} must be a host and a port, such as 127.0.0.1:9464 or [::1]:9464"
+        )
+    return found[1] or found[2], int(found[3])
 
 
 def _rate_limit(value: str) -> str:

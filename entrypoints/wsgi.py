@@ -11,8 +11,10 @@ import click
 from entrypoints.container import build
 from entrypoints.databases import require_up_to_date
 from entrypoints.logs import configure_logs
-from entrypoints.plain_errors import plain_errors
+from entrypoints.metrics import measure
+from entrypoints.plain_errors import SettingsError, plain_errors
 from entrypoints.serve import ServeError, announce, check, settings_with_base_url
+from entrypoints.settings import Setting
 
 
 def create_application() -> WSGIApplication:
@@ -38,6 +40,14 @@ def _application() -> WSGIApplication:
     checked = build(settings)
     check(checked)
     checked.storage().close()
-    application = build(settings).behind_proxy()
+    container = build(settings)
+    if settings.metrics_folder is not None:
+        measure(container)
+    elif settings.metrics is not None:
+        raise SettingsError(
+            f"{Setting.METRICS} needs {Setting.METRICS_FOLDER} here: `cardonfile work` serves what "
+            "the processes count"
+        )
+    application = container.behind_proxy()
     announce(settings)
     return application

@@ -16,10 +16,13 @@ from typing import Final
 import click
 import pytest
 from falcon import inspect as falcon_inspect
+from prometheus_client import CollectorRegistry
 
 from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from adapters.http.openapi import OPERATIONS
+from adapters.metrics.counted import Counts
+from adapters.metrics.stored import StoredGauges
 from domain.permissions import Permission
 from domain.sessions.session import NEXT_STATUS, SessionStatus
 from domain.sessions.session_log import Step
@@ -174,7 +177,7 @@ class TestOperations:
         assert columns == {what: list(kind.columns) for what, kind in KINDS.items()}
 
     def test_the_events_that_are_listed_are_those_that_the_code_logs(self) -> None:
-        logged = {name for path in CODE for name in _EVENT.findall(path.read_text())} | set(Step)
+        logged = logged_events()
 
         assert logged
         listed = re.findall(
@@ -183,6 +186,62 @@ class TestOperations:
         assert sorted(chain.from_iterable(re.findall(r"\w+", each) for each in listed)) == sorted(
             logged
         )
+
+
+class TestMetrics:
+    ALERTS: Final = (ROOT / "docs" / "examples" / "alerts.yml").read_text()
+
+    def test_the_metrics_that_are_listed_are_those_of_the_code(
+        self, installation: Installation
+    ) -> None:
+        container, registry = installation.container, CollectorRegistry()
+        Counts(registry)
+        registry.register(
+            StoredGauges(
+                storage=installation.storage,
+                read_status=container.read_status(),
+                clock=installation.clock,
+                release="1",
+            )
+        )
+        lines = []
+        for collector in registry._collector_to_names:
+            for family in collector.collect():
+                # Of what is read, each family knows its labels.
+                labels = vars(family).get("_labelnames", vars(collector).get("_labelnames"))
+                shown = ", ".join(f"`{label}`" for label in sorted(labels or ()))
+                name = f"{family.name}_total" if family.type == "counter" else family.name
+                lines.append(f"- `{name}`{shown and f' ({shown})'}: {family.documentation}")
+
+        listed = re.findall(
+            "^- `cardonfile_.+$", section(doc("metrics.md"), "What there is"), re.MULTILINE
+        )
+        assert sorted(listed) == sorted(lines)
+
+    def test_alerts_name_only_metrics_that_are_listed(self) -> None:
+        named = re.findall(r"\bcardonfile_\w+", self.ALERTS)
+        listed = re.findall(r"^- `(cardonfile_\w+)`", doc("metrics.md"), re.MULTILINE)
+
+        assert named
+        assert {re.sub("_(bucket|count|sum)$", "", name) for name in named} <= set(listed)
+
+    def test_alerts_name_only_events_that_the_code_logs(self) -> None:
+        named = set(re.findall(r"`([a-z_]+)`", self.ALERTS))
+
+        assert named
+        assert {name for name in named if not name.startswith("cardonfile")} <= logged_events()
+
+    def test_every_alert_is_tested(self) -> None:
+        tested = (ROOT / "tests" / "deploy" / "alerts.yml").read_text()
+
+        alerts = re.findall(r"- alert: (\w+)", self.ALERTS)
+        assert alerts
+        assert set(alerts) == set(re.findall(r'alertname="(\w+)"', tested))
+
+
+def logged_events() -> set[str]:
+    """Return the name of every event that the code logs."""
+    return {name for path in CODE for name in _EVENT.findall(path.read_text())} | set(Step)
 
 
 def settings_of_code(*accounts: str) -> set[str]:

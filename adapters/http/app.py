@@ -19,7 +19,7 @@ from adapters.http.health import OPERATIONS as PROBES
 from adapters.http.health import HealthChecks
 from adapters.http.hosted_payments import HostedPayments
 from adapters.http.logos import Logos
-from adapters.http.middleware import AccessLog, Paths, RequestIds, SecurityHeaders
+from adapters.http.middleware import AccessLog, Observe, Paths, RequestIds, SecurityHeaders
 from adapters.http.openapi import OPERATIONS, OpenApi
 from adapters.http.operations import Resource
 from adapters.http.problem_page import STYLE
@@ -45,14 +45,18 @@ def create_app(
     links: HostedLinks,
     events: Mapping[EventType, Struct],
     ids: Ids,
+    observe: Observe | None = None,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources, and these examples of events."""
+    """Return the WSGI application with these resources, and these examples of events.
+
+    `observe` is told of each request.
+    """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
             # Probes come every few seconds. What they find wrong is logged where it is found.
-            AccessLog(unlogged={each.path for each in PROBES}),
+            AccessLog(unlogged={each.path for each in PROBES}, observe=observe),
             Paths(),
         ]
     )

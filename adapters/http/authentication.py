@@ -56,12 +56,13 @@ class RefusalLog:
 class Authentication:
     """Finds the caller of a request, and counts its writes.
 
-    A token is accepted from the header only.
+    A token is accepted from the header only. `refused` is told why each other was not.
     """
 
     identity: Identity
     limits: RateLimits
     refusals: RefusalLog = field(default_factory=RefusalLog)
+    refused: Callable[[str], None] = lambda _: None
 
     def __call__(self, req: falcon.Request) -> Caller:
         """Return the caller.
@@ -72,6 +73,7 @@ class Authentication:
         sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
         caller = self.identity.authenticate(sent[1]) if sent else MISSING
         if not isinstance(caller, Caller):
+            self.refused(caller)
             self.limits.count_failed_authentication(req.remote_addr)
             self.refusals.note(prefix_of(sent[1]) if sent else None, caller)
             raise UserNotAuthenticated

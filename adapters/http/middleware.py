@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import falcon
 import structlog
@@ -92,15 +92,20 @@ class SecurityHeaders:
             resp.set_header("Strict-Transport-Security", "max-age=31536000")
 
 
+Observe: TypeAlias = Callable[[str, str, int, float], None]
+
+
 class AccessLog:
     """Logs one line per request, except for `unlogged` routes, without its query, body or token.
 
     The line of a refused one has the type of the error, and `req.context.asked_for`: the ids of what
-    was asked for.
+    was asked for. `observe` is told the route, method, status and seconds of every request. It never
+    raises.
     """
 
-    def __init__(self, unlogged: Collection[str]) -> None:
+    def __init__(self, unlogged: Collection[str], observe: Observe | None = None) -> None:
         self._unlogged = unlogged
+        self._observe = observe
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Note the time at which the request arrived."""
@@ -110,15 +115,18 @@ class AccessLog:
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
         """Log the request by its route: the path contains guests and session tokens."""
+        elapsed_seconds = time.perf_counter() - req.context.started_at
+        # A client may send text of any length as the method.
+        method = req.method if req.method in falcon.HTTP_METHODS else "other"
+        if self._observe:
+            self._observe(req.uri_template or "none", method, resp.status_code, elapsed_seconds)
         if req.uri_template in self._unlogged:
             return
-        elapsed_seconds = time.perf_counter() - req.context.started_at
         error = resp.get_header(ERROR_TYPE)
         refused = {"error": error, **(req.context.get("asked_for") or {})} if error else {}
         log.info(
             "request",
-            # A client may send text of any length as the method.
-            method=req.method if req.method in falcon.HTTP_METHODS else "other",
+            method=method,
             route=req.uri_template,
             status=resp.status_code,
             caller=req.context.get("caller"),

@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from adapters.postgresql.address import AddressInvalid, require_readable
 from adapters.sql.errors import DatabaseUnavailable
-from adapters.sql.transaction import Dialect, Values
+from adapters.sql.transaction import Dialect, OnWait, Values
 from domain.errors import ServiceUnavailable
 
 Error: TypeAlias = psycopg.Error
@@ -243,12 +243,21 @@ class Transaction:
 class Connections:
     """A pool of connections, opened when it is first needed and so after any fork."""
 
-    def __init__(self, url: str, *, connections: int, statement_seconds: float | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int,
+        statement_seconds: float | None,
+        on_wait: OnWait = lambda _: None,
+    ) -> None:
         """Take the address of the database, and the maximum number of connections.
 
         `statement_seconds` is how long a statement may take; None means as long as it does.
+        `on_wait` is told how long each unit has waited for a connection.
         """
         self._url = url
+        self._on_wait = on_wait
         self._statement_seconds = statement_seconds
         self._max_connections = connections
         self._pool: ConnectionPool[Connection] | None = None
@@ -311,6 +320,7 @@ class Connections:
         was_away = self._is_away
         if was_away and not self._trial.acquire(blocking=False):
             raise ServiceUnavailable from self._unavailable()
+        began = time.monotonic()
         try:
             connection = pool.getconn(AWAY_SECONDS if was_away else None)
         except psycopg.OperationalError:
@@ -319,6 +329,7 @@ class Connections:
                 self._is_away = True
             raise ServiceUnavailable from self._unavailable()
         finally:
+            self._on_wait(time.monotonic() - began)
             if was_away:
                 self._trial.release()
         if self._is_away:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from adapters.postgresql.connection import STATEMENT_SECONDS, Conflict, Connections, Error
 from adapters.sql.errors import DatabaseUnavailable
+from adapters.sql.transaction import OnWait
 from adapters.sql.unit_of_work import unit_of_work
 from domain.errors import ServiceUnavailable
 from domain.storage import Result, Storage, UnitOfWork, WriteUnit
@@ -24,7 +25,8 @@ class PostgresqlStorage(Storage):
     """Records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` are open at once. None is opened before it is needed. A statement may take
-    `statement_seconds`, or as long as it does if that is None.
+    `statement_seconds`, or as long as it does if that is None. `on_wait` is told how long each unit
+    has waited for a connection.
     """
 
     def __init__(
@@ -33,9 +35,10 @@ class PostgresqlStorage(Storage):
         *,
         connections: int = 10,
         statement_seconds: float | None = STATEMENT_SECONDS,
+        on_wait: OnWait = lambda _: None,
     ) -> None:
         self._connections = Connections(
-            url, connections=connections, statement_seconds=statement_seconds
+            url, connections=connections, statement_seconds=statement_seconds, on_wait=on_wait
         )
 
     @override

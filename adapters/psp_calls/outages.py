@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from threading import Lock
@@ -21,9 +22,11 @@ class OutageLog:
 
     The events are `psp_away`, `psp_refuses` and `psp_back`. An operation is a method of
     `PaymentProvider`. The line of a failure holds its `details`. Each process has its own states.
+    `observe` is told the PSP, account, operation, result and seconds of each call. It never raises.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observe: Callable[[str, str, str, str, float], None] | None = None) -> None:
+        self._observe = observe
         self._lock = Lock()
         self._failing: dict[tuple[PspAccount, str], type[Exception]] = {}
 
@@ -31,20 +34,27 @@ class OutageLog:
     def around_call(self, account: PspAccount, operation: str) -> Iterator[None]:
         """Record whether the call fails; its exceptions pass through."""
         call = {**account._asdict(), "operation": operation}
+        result, began = "fault", time.monotonic()
         # The text of an exception is not logged: an adapter may have put PSP data into it.
         try:
             yield
+            result = "ok"
         except AnotherMerchant:
             # `MerchantCheck` logs it, with what to do.
             raise
         except ProviderUnavailable as failure:
+            result = "unavailable"
             if self._has_changed(account, operation, ProviderUnavailable):
                 log.error("psp_away", **call, **_known(failure.details), exc_info=failure)
             raise
         except ProviderRefused as refusal:
+            result = "refused"
             if self._has_changed(account, operation, ProviderRefused):
                 log.error("psp_refuses", **call, **_known(refusal.details), exc_info=refusal)
             raise
+        finally:
+            if self._observe:
+                self._observe(*account, operation, result, time.monotonic() - began)
         if self._has_changed(account, operation, None):
             log.warning("psp_back", **call)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 Values: TypeAlias = Mapping[str, object]
 """The values of a statement's named parameters."""
+
+OnWait: TypeAlias = Callable[[float], None]
+"""Is told how many seconds a unit has waited to begin, also in vain. Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

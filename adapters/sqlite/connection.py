@@ -16,7 +16,7 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
-from adapters.sql.transaction import Dialect, Values
+from adapters.sql.transaction import Dialect, OnWait, Values
 from domain.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -224,9 +224,12 @@ class Transaction:
 class Connections:
     """The connections of one process; each is opened when it is first needed."""
 
-    def __init__(self, path: Path, *, busy_timeout_seconds: float) -> None:
+    def __init__(
+        self, path: Path, *, busy_timeout_seconds: float, on_wait: OnWait = lambda _: None
+    ) -> None:
         self._path = path
         self._busy_timeout_seconds = busy_timeout_seconds
+        self._on_wait = on_wait
         self._of_thread = threading.local()
         # Weak, so that the connection of a thread that has ended is closed.
         self._readers: WeakSet[Database] = WeakSet()
@@ -317,13 +320,18 @@ class Connections:
     @contextmanager
     def _write(self, wait_seconds: float | None) -> Iterator[Transaction]:
         seconds = self._busy_timeout_seconds if wait_seconds is None else wait_seconds
+        began = time.monotonic()
         if not self._acquire_write_lock(seconds):
+            self._on_wait(time.monotonic() - began)
             raise ServiceUnavailable
         try:
             db = self._writer = self._writer or self._connect(writing=True)
             transaction = Transaction(db, self._path, writing=True)
             try:
-                _begin_immediate(db, within_seconds=seconds)
+                try:
+                    _begin_immediate(db, within_seconds=seconds)
+                finally:
+                    self._on_wait(time.monotonic() - began)
                 yield transaction
             finally:
                 if not transaction.end():

@@ -9,6 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from adapters.sql.transaction import OnWait
 from adapters.sql.unit_of_work import unit_of_work
 from adapters.sqlite.connection import Connections, Error, FileUnusable
 from domain.errors import ServiceUnavailable
@@ -22,12 +23,17 @@ class SqliteStorage(Storage):
     """Records in the database file at `path`, which `migrations.migrate` has created.
 
     A unit waits at most `busy_timeout_seconds` for other threads, and as long again for other
-    processes; then it raises ServiceUnavailable. No file is opened before it is needed.
+    processes; then it raises ServiceUnavailable. No file is opened before it is needed. `on_wait` is
+    told how long each unit that writes has waited for the write lock.
     """
 
-    def __init__(self, path: Path, *, busy_timeout_seconds: float = 5) -> None:
+    def __init__(
+        self, path: Path, *, busy_timeout_seconds: float = 5, on_wait: OnWait = lambda _: None
+    ) -> None:
         self._path = path
-        self._connections = Connections(path, busy_timeout_seconds=busy_timeout_seconds)
+        self._connections = Connections(
+            path, busy_timeout_seconds=busy_timeout_seconds, on_wait=on_wait
+        )
 
     @override
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -30,12 +31,14 @@ class SessionStep:
     """A step that a session has taken, and the session after it.
 
     The reason is the type of the refusal of a card that was REFUSED, the PSP's code of one that was
-    DECLINED, and why a session EXPIRED; None if there is none, or it is not known.
+    DECLINED, and why a session EXPIRED; None if there is none, or it is not known. `collected_at` is
+    when, by the PSP's clock, a card was collected that has led to the step.
     """
 
     step: Step
     session: CardSession
     reason: str | None = None
+    collected_at: datetime | None = None
 
 
 class SessionLog(Protocol):

@@ -188,8 +188,10 @@ def _steps(
 ) -> Sequence[SessionStep]:
     """Return what has become of the session and of its cards, in the order of a reader."""
 
+    collected_at = outcome.collected_at if isinstance(outcome, CardCollected) else None
+
     def step(kind: Step, reason: str | None = None) -> SessionStep:
-        return SessionStep(step=kind, session=changed, reason=reason)
+        return SessionStep(step=kind, session=changed, reason=reason, collected_at=collected_at)
 
     code = outcome.refusal_code if outcome else None
     # The PSP tells why it has declined the last one.
@@ -200,5 +202,5 @@ def _steps(
         *steps_between(current, changed),
         *([step(Step.DISCARD_SCHEDULED)] if is_discarded else []),
     ]
-    collected = [step(Step.COLLECTED)] if ended and isinstance(outcome, CardCollected) else []
+    collected = [step(Step.COLLECTED)] if ended and collected_at else []
     return [*refused, *collected, *ended]

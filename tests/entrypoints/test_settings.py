@@ -66,6 +66,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
     assert settings.trusted_proxy is None
     assert settings.write_limit is None
     assert settings.rate_limit_storage is None
+    assert (settings.metrics, settings.metrics_folder) == (None, None)
     assert stripe(environment) is None
 
 
@@ -90,6 +91,20 @@ def test_the_address_of_a_server_is_shown_nowhere(scheme: str) -> None:
 )
 def test_links_lead_to_where_the_service_listens(host: str, base_url: str) -> None:
     assert Settings.read({}, host=host, port=9000).public_base_url == base_url
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("[::1]:65535", ("::1", 65_535)),
+        ("metrics.internal:1", ("metrics.internal", 1)),
+    ],
+)
+def test_metrics_are_served_at_an_address_of_their_own(
+    value: str, expected: tuple[str, int]
+) -> None:
+    assert Settings.read({"CARDONFILE_METRICS": value}).metrics == expected
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - nothing is bound here
@@ -151,6 +166,12 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("LOG_FORMAT", "xml"),
         ("LOG_LEVEL", "debug"),
         ("TRUSTED_PROXY", "proxy.internal"),
+        ("METRICS", "9464"),
+        ("METRICS", ":9464"),
+        ("METRICS", "::1:9464"),
+        ("METRICS", "127.0.0.1:0"),
+        ("METRICS", "127.0.0.1:65536"),
+        ("METRICS", "http://127.0.0.1:9464"),
         ("WRITE_LIMIT", "60"),
         ("WRITE_LIMIT", "0/minute"),
         ("WRITE_LIMIT", "60/minute;1/second"),

@@ -25,6 +25,7 @@ from entrypoints.databases import cause_of
 from tests.adapters.postgresql.by_hand import cut_off, execute, states
 from tests.adapters.postgresql.relay import Relay
 from tests.builders import a_session
+from tests.concurrency import elsewhere
 from tests.databases import transaction_of
 from tests.postgresql import PostgresqlServer, new_database, own_server
 from tests.waiting import wait_until
@@ -173,6 +174,22 @@ class TestPool:
             open_connections(storage, 2)
             work = [hold, hold, is_refused, waits, waits]
             at_once(5, lambda number: work[number]())
+
+    def test_a_wait_for_a_connection_is_told_also_if_it_was_in_vain(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
+        waits: list[float] = []
+        with closing(PostgresqlStorage(url, connections=1, on_wait=waits.append)) as storage:
+
+            def read_in_vain() -> None:
+                with pytest.raises(ServiceUnavailable):
+                    has_session(storage)
+
+            with storage.read():
+                elsewhere(read_in_vain)
+        assert len(waits) == 2
+        assert waits[-1] >= 0.1
 
 
 class TestOutage:

@@ -290,6 +290,26 @@ def test_a_mistake_in_a_statement_is_not_taken_for_an_outage(path: Path) -> None
         transaction.execute("INSERT INTO centres (id) VALUES ('x')")
 
 
+@pytest.mark.parametrize("holder", ["thread", "process"])
+def test_a_wait_for_the_write_lock_is_told_also_if_it_was_in_vain(path: Path, holder: str) -> None:
+    waits: list[float] = []
+    with (
+        closing(SqliteStorage(path, busy_timeout_seconds=0.05, on_wait=waits.append)) as storage,
+        closing(SqliteStorage(path)) as other,
+    ):
+        add_session(storage)
+        has_session(storage)
+        assert len(waits) == 1
+
+        def write_in_vain() -> None:
+            with pytest.raises(ServiceUnavailable):
+                add_session(storage)
+
+        with (storage if holder == "thread" else other).write():
+            elsewhere(write_in_vain)
+    assert waits[-1] >= 0.05
+
+
 def test_an_sqlite_that_may_corrupt_databases_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

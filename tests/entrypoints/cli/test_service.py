@@ -111,6 +111,17 @@ class TestServe:
             f"cannot listen on 127.0.0.1 port {taken_port}"
         )
 
+    def test_an_address_of_metrics_that_is_taken_is_refused(
+        self, cardonfile: CommandLine, taken_port: str
+    ) -> None:
+        address = f"127.0.0.1:{taken_port}"
+        complaint = cardonfile.refuses(
+            "serve", "--port", str(free_port()), CARDONFILE_METRICS=address
+        )
+
+        assert complaint.startswith(f"cannot listen on 127.0.0.1 port {taken_port}")
+        assert complaint.endswith("CARDONFILE_METRICS takes another")
+
     @pytest.mark.parametrize("host", ["", "h\u00f6st"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)

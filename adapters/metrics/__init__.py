@@ -1,0 +1,1 @@
+"""Prometheus metrics: what processes count, and what is read from the storage."""

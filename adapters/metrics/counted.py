@@ -1,0 +1,133 @@
+"""What a process counts, for Prometheus.
+
+prometheus-client looks for PROMETHEUS_MULTIPROC_DIR when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from typing_extensions import override
+
+from domain.events.event import Event, EventEndpoint
+from domain.events.event_sender import EventSender
+from domain.sessions.session_log import SessionLog, SessionStep, Step
+
+STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
+MAX_CODES: Final = 100
+"""How many codes of declined cards are told apart. PSPs make them up."""
+
+_STORED: Final = (Step.STORED, Step.RENEWED)
+_ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
+
+
+class Counts:
+    """The metrics of this process, each a function that takes its labels, then the seconds, if any.
+
+    None ever raises: a full disk under the files of the metrics must stop nothing.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None) -> None:
+        """Take the registry that collects them, or None if a file of each process is collected."""
+
+        def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
+            return partial(_count, Counter(f"cardonfile_{name}", what, labels, registry=registry))
+
+        def seconds(
+            name: str,
+            what: str,
+            *labels: str,
+            buckets: tuple[float, ...] = Histogram.DEFAULT_BUCKETS,
+        ) -> Callable[..., None]:
+            name = f"cardonfile_{name}_seconds"
+            return partial(_time, Histogram(name, what, labels, registry=registry, buckets=buckets))
+
+        self.request = seconds(
+            "http_request_duration", "Requests that got a response.", "route", "method", "status"
+        )
+        self.unauthenticated = counter(
+            "authentication_failures_total", "Requests whose caller is not known.", "reason"
+        )
+        self.ended = counter("sessions_ended_total", "Sessions that ended.", "end", "reason")
+        self.declined = counter(
+            "cards_declined_total", "Cards that a bank declined.", "psp", "code"
+        )
+        self.stored = seconds(
+            "card_storing",
+            "From a card collected at the PSP to a card stored.",
+            "psp",
+            buckets=STORING_SECONDS,
+        )
+        self.psp_call = seconds(
+            "psp_call_duration", "Calls to PSPs.", "psp", "account", "operation", "result"
+        )
+        self.attempt = counter(
+            "event_attempts_total", "Attempts to deliver events.", "endpoint", "result"
+        )
+        self.wait = seconds(
+            "database_wait", "Waits for a connection to PostgreSQL, or for SQLite's write lock."
+        )
+
+
+def _count(counter: Counter, *labels: str) -> None:
+    with suppress(Exception):
+        counter.labels(*labels).inc()
+
+
+def _time(histogram: Histogram, *observed: str | float) -> None:
+    *labels, seconds = observed
+    with suppress(Exception):
+        (histogram.labels(*labels) if labels else histogram).observe(float(seconds))
+
+
+class CountedSessions(SessionLog):
+    """Logs the steps of sessions, and counts declined cards and what sessions came to."""
+
+    def __init__(self, log: SessionLog, counts: Counts) -> None:
+        self._log = log
+        self._counts = counts
+        self._codes: set[str] = set()
+
+    @override
+    def __call__(self, *steps: SessionStep) -> None:
+        self._log(*steps)
+        for each in steps:
+            psp = each.session.configuration.provider
+            if each.step is Step.DECLINED:
+                self._counts.declined(psp, self._bounded(each.reason or "unknown"))
+            if each.step in _ENDED:
+                self._counts.ended(each.step, each.reason or "")
+            if each.step in _STORED and each.collected_at and each.session.ended_at:
+                # The PSP's clock may be ahead.
+                late = (each.session.ended_at - each.collected_at).total_seconds()
+                self._counts.stored(psp, max(late, 0.0))
+
+    def _bounded(self, code: str) -> str:
+        if code not in self._codes and len(self._codes) >= MAX_CODES:
+            return "other"
+        self._codes.add(code)
+        return code
+
+
+@dataclass(frozen=True, slots=True)
+class CountedEvents(EventSender):
+    """Sends events, and counts the attempts."""
+
+    sender: EventSender
+    counts: Counts
+
+    @override
+    def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
+        result = "no response"
+        try:
+            status = self.sender.send(event, endpoint, now=now)
+            result = f"{status // 100}xx"
+            return status
+        finally:
+            self.counts.attempt(endpoint.endpoint_id, result)

@@ -1,0 +1,78 @@
+"""What is read from the storage each time Prometheus asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from domain.errors import ServiceUnavailable
+from domain.outside import Clock
+from domain.retries import Waiting
+from domain.storage import Storage
+from domain.worker.heartbeat import WorkerState
+from domain.worker.read_status import ReadStatus, Status
+
+_ACCOUNT: Final = ("psp", "account")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredGauges(Collector):
+    """Reads the status of the installation. Without the storage, it only says so."""
+
+    storage: Storage
+    read_status: ReadStatus
+    clock: Clock
+    release: str
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        status: Status | None = None
+        with suppress(ServiceUnavailable):
+            self.storage.check()
+            status = self.read_status()
+        yield _gauge("build_info", "The release.", [((self.release,), 1)], "version")
+        yield _gauge(
+            "database_up", "1 if records can be read and written.", [((), status is not None)]
+        )
+        if status is not None:
+            yield from _gauges(status, self.clock.now())
+
+
+def _gauges(status: Status, now: datetime) -> Iterator[GaugeMetricFamily]:
+    workers = [each for each in status.workers if each.state is WorkerState.RUNNING]
+    running = sum(not each.is_missing for each in workers)
+    yield _gauge("workers", "Workers seen within a minute.", [((), running)])
+    expiring = len(status.expiring)
+    yield _gauge("tokens_expiring", "Access tokens that expire in 14 days.", [((), expiring)])
+    failed = [((endpoint.endpoint_id,), counts.failed) for endpoint, counts in status.endpoints]
+    yield _gauge("failed_events", "Events that were tried ten times in vain.", failed, "endpoint")
+    pending = {
+        (endpoint.endpoint_id,): Waiting(counts.pending, counts.pending_since)
+        for endpoint, counts in status.endpoints
+    }
+    due = {(kind,): waiting for kind, waiting in status.due.items()}
+    for name, what, labels, found in (
+        ("pending_events", "Events that are not delivered yet", ["endpoint"], pending),
+        ("due_items", "What a worker should do now", ["kind"], due),
+        ("unanswered_items", "Work whose PSP does not respond", _ACCOUNT, status.unanswered),
+    ):
+        items = [(key, each.items) for key, each in found.items()]
+        ages = [(key, (now - (each.since or now)).total_seconds()) for key, each in found.items()]
+        yield _gauge(name, f"{what}.", items, *labels)
+        yield _gauge(f"{name}_oldest_age_seconds", f"{what}: age of the oldest.", ages, *labels)
+
+
+def _gauge(
+    name: str, what: str, values: Iterable[tuple[Sequence[str], float]], *labels: str
+) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(f"cardonfile_{name}", what, labels=labels)
+    for key, value in values:
+        gauge.add_metric(key, value)
+    return gauge

@@ -1,0 +1,92 @@
+"""Prometheus metrics: which part of the container is counted, and what is served.
+
+Nothing of this is called or imported without CARDONFILE_METRICS and CARDONFILE_METRICS_FOLDER.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+from entrypoints.container import Container
+
+PATH: Final = "/metrics"
+
+_FILE: Final = re.compile(r"(?:counter|histogram|gauge_[a-z]+)_([1-9][0-9]{0,8})\.db")
+
+
+def measure(container: Container) -> WSGIApplication:
+    """Have the parts of a container counted; return the application that shows the metrics.
+
+    Call it before a part is built. Raises OSError if the folder cannot be used.
+    """
+    folder = container.settings().metrics_folder
+    if folder is not None:
+        _prepare(folder)
+        # prometheus-client reads it when it is imported.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    import prometheus_client
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    from adapters.metrics.counted import CountedEvents, CountedSessions, Counts
+    from adapters.metrics.stored import StoredGauges
+
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
+    # Neither has types. The times at which counters began are not needed.
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    if folder is not None:
+        MultiProcessCollector(registry, str(folder))  # type: ignore[no-untyped-call]
+    counts = Counts(registry if folder is None else None)
+    container.api.add_kwargs(observe=counts.request)
+    container.authenticate.add_kwargs(refused=counts.unauthenticated)
+    container.storage.add_kwargs(on_wait=counts.wait)
+    container.outages.add_kwargs(observe=counts.psp_call)
+    container.session_log.override(CountedSessions(container.session_log(), counts))
+    container.event_sender.override(CountedEvents(container.event_sender(), counts))
+    registry.register(
+        StoredGauges(
+            storage=container.storage(),
+            read_status=container.read_status(),
+            clock=container.clock(),
+            release=version("cardonfile"),
+        )
+    )
+    return _at_its_path(prometheus_client.make_wsgi_app(registry))
+
+
+def _at_its_path(metrics: WSGIApplication) -> WSGIApplication:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == PATH:
+            return metrics(environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [f"Metrics are at {PATH}\n".encode()]
+
+    return application
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, and delete the files of an earlier run.
+
+    While another process of this run lives, those of dead ones stay, so that no count falls.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    files = {
+        path: int(found[1]) for path in folder.iterdir() if (found := _FILE.fullmatch(path.name))
+    }
+    if not any(map(_is_another, files.values())):
+        for path in files:
+            path.unlink(missing_ok=True)
+
+
+def _is_another(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return pid != os.getpid()

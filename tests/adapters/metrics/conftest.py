@@ -1,0 +1,46 @@
+"""A measured container over an installation, and what Prometheus reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dependency_injector.providers import Object
+from falcon import testing
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from entrypoints.container import build
+from entrypoints.metrics import measure
+from tests.installation import Installation
+from tests.scraping import Samples, samples_of
+
+
+class Measured:
+    """A process of its own on the records, the clock and the PSP of an installation."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.container = build(installation.settings)
+        self.container.clock.override(Object(installation.clock))
+        self.container.psp_adapters.override(Object({FAKE: installation.provider}))
+        self._client = testing.TestClient(measure(self.container))
+
+    def scrape(self) -> Samples:
+        """Return what there is, by name, with the labels and the value of each."""
+        return samples_of(self._client.simulate_get("/metrics").text)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """Return an installation that sends events to this machine too."""
+    installation = Installation(tmp_path, CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+    yield installation
+    installation.close()
+
+
+@pytest.fixture
+def measured(installation: Installation) -> Iterator[Measured]:
+    measured = Measured(installation)
+    yield measured
+    measured.container.token_uses().shutdown()
+    measured.container.storage().close()

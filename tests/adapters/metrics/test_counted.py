@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+import pytest
+from falcon import testing
+from prometheus_client import CollectorRegistry
+
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.metrics.counted import MAX_CODES, CountedSessions, Counts
+from adapters.psp.contract.samples import GUEST_ID
+from adapters.session_log import LinesOfSessions
+from domain.sessions.session_log import SessionStep, Step
+from tests.adapters.http.api import ACCOUNTS
+from tests.adapters.metrics.conftest import Measured
+from tests.builders import a_session
+from tests.event_receiver import EventReceiver
+from tests.installation import (
+    DECLINED_CARD,
+    MERCHANT,
+    MISMATCHING_CARD,
+    OTHER_GOOD_CARD,
+    Installation,
+    Trouble,
+)
+
+ROUTE: Final = "/api/v1/guests/{guest_id}/accounts"
+REQUESTS: Final = "http_request_duration_seconds_count"
+
+
+def test_requests_are_counted_by_the_template_of_their_route(measured: Measured) -> None:
+    client = testing.TestClient(measured.container.app())
+    client.simulate_get("/healthz")
+    for path in (ACCOUNTS, ACCOUNTS, f"/nowhere/{GUEST_ID}"):
+        client.simulate_get(path)
+
+    assert measured.scrape()[REQUESTS] == {
+        ("GET", "/healthz", "200"): 1,
+        ("GET", ROUTE, "401"): 2,
+        ("GET", "none", "404"): 1,
+    }
+
+
+def test_methods_that_clients_make_up_are_counted_together(measured: Measured) -> None:
+    for number in range(3):
+        # Not by a client, which checks the method.
+        environ = testing.create_environ("/healthz", method=f"X{number}")
+        measured.container.app()(environ, testing.StartResponseMock())
+
+    assert {labels[0] for labels in measured.scrape()[REQUESTS]} == {"other"}
+
+
+def test_failed_authentications_are_counted_beyond_their_limit(
+    measured: Measured, installation: Installation
+) -> None:
+    client = testing.TestClient(measured.container.app())
+    token = installation.token_for(installation.caller)
+    measured.container.revoke_token()(token)
+    for sent in (token, *["cof_" + "x" * 43] * 35):
+        client.simulate_get(ACCOUNTS, headers={"Authorization": f"bearer {sent}"})
+    client.simulate_get(ACCOUNTS)
+
+    samples = measured.scrape()
+    assert samples["authentication_failures_total"] == {
+        ("revoked",): 1,
+        ("unknown",): 35,
+        ("missing",): 1,
+    }
+    assert samples[REQUESTS]["GET", ROUTE, "429"] == 7
+
+
+def test_a_stored_card_is_counted_with_the_time_since_it_was_collected(
+    measured: Measured, installation: Installation
+) -> None:
+    session = installation.session_with_card()
+    installation.clock.advance(timedelta(minutes=2))
+    measured.container.settle_session()(session.token_id)
+
+    samples = measured.scrape()
+    assert samples["sessions_ended_total"] == {("card_stored", ""): 1}
+    assert samples["card_storing_seconds_sum"] == {(FAKE,): 120}
+    assert samples["card_storing_seconds_bucket"]["60.0", FAKE] == 0
+    assert samples["card_storing_seconds_bucket"]["300.0", FAKE] == 1
+
+
+def test_sessions_are_counted_by_how_they_ended(
+    measured: Measured, installation: Installation
+) -> None:
+    installation.configure(avs=True)
+    address = {"address": "1 Main St", "country_code": "US", "zipcode": "98101"}
+    refused = installation.session_with_card(MISMATCHING_CARD, billing_info=address)
+    measured.container.settle_session()(refused.token_id)
+    cancelled, opened = (installation.opened_session(billing_info=address) for _ in range(2))
+    measured.container.cancel_session()(
+        installation.caller, guest_id=GUEST_ID, token_id=cancelled.token_id
+    )
+    installation.clock.advance(timedelta(hours=2))
+    measured.container.settle_session()(opened.token_id)
+
+    samples = measured.scrape()
+    assert samples["sessions_ended_total"] == {
+        ("card_refused", "incorrect_billing_address"): 1,
+        ("session_expired", "cancelled"): 1,
+        ("session_expired", "not_finished"): 1,
+    }
+    assert not samples["card_storing_seconds_count"]
+
+
+def test_declined_cards_are_counted_by_the_code_of_the_psp(
+    measured: Measured, installation: Installation
+) -> None:
+    session = installation.opened_session()
+    for _ in range(2):
+        installation.type_card(session, DECLINED_CARD)
+    measured.container.settle_session()(session.token_id)
+
+    # The PSP tells the code of the last card.
+    declined = measured.scrape()["cards_declined_total"]
+    assert declined == {("declined", FAKE): 1, ("unknown", FAKE): 1}
+
+
+def test_codes_of_declined_cards_are_bounded() -> None:
+    registry = CollectorRegistry()
+    log = CountedSessions(LinesOfSessions(), Counts(registry))
+    session = a_session()
+    for number in [*range(MAX_CODES + 5), 1]:
+        log(SessionStep(step=Step.DECLINED, session=session, reason=f"code_{number}"))
+
+    psp = session.configuration.provider
+    counted = [
+        registry.get_sample_value("cardonfile_cards_declined_total", {"psp": psp, "code": code})
+        for code in ("code_1", "code_99", "code_100", "other")
+    ]
+    assert counted == [2, 1, None, 5]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "result"),
+    [(None, "ok"), (Trouble.BEFORE_IT_ACTED, "unavailable"), (Trouble.REFUSED, "refused")],
+)
+def test_calls_to_a_psp_are_counted_by_their_result(
+    measured: Measured, installation: Installation, trouble: Trouble | None, result: str
+) -> None:
+    session = installation.session_with_card()
+    if trouble is not None:
+        installation.provider.have(trouble)
+    measured.container.settle_session()(session.token_id)
+
+    counted = measured.scrape()["psp_call_duration_seconds_count"]
+    assert counted == {(MERCHANT, "outcome", FAKE, result): 1}
+
+
+def test_a_fault_of_an_adapter_is_counted(measured: Measured, installation: Installation) -> None:
+    session = installation.session_with_card()
+
+    def fail(_: str, __: str) -> None:
+        raise KeyError("a bug")
+
+    installation.provider.before = fail
+    with pytest.raises(KeyError):
+        measured.container.settle_session()(session.token_id)
+
+    counted = measured.scrape()["psp_call_duration_seconds_count"]
+    assert counted == {(MERCHANT, "outcome", FAKE, "fault"): 1}
+
+
+def test_attempts_to_deliver_events_are_counted_by_the_response(
+    measured: Measured, installation: Installation
+) -> None:
+    with EventReceiver() as receiver:
+        container = measured.container
+        endpoint = container.add_event_endpoint()(url=receiver.url, types=["account.stored"])
+        installation.stored_card()
+        for status in (503, 204):
+            receiver.status = status
+            measured.container.reconcile()()
+            installation.clock.advance(timedelta(hours=1))
+    installation.stored_card(OTHER_GOOD_CARD)
+    measured.container.reconcile()()
+
+    assert measured.scrape()["event_attempts_total"] == {
+        (endpoint.endpoint_id, "5xx"): 1,
+        (endpoint.endpoint_id, "2xx"): 1,
+        (endpoint.endpoint_id, "no response"): 1,
+    }
+
+
+def test_what_cannot_be_counted_stops_nothing() -> None:
+    class Faulty(Counts):
+        def __init__(self) -> None:
+            super().__init__(CollectorRegistry())
+            # As with a full disk below the files of several processes.
+            self.request("a label is missing", 1.0)
+            self.ended("a label is missing")
+
+    log = CountedSessions(LinesOfSessions(), Faulty())
+
+    log(SessionStep(step=Step.EXPIRED, session=a_session(), reason="not_finished"))
+
+
+def test_waits_for_the_database_are_counted(measured: Measured) -> None:
+    measured.container.storage().check()
+
+    waits = measured.scrape()["database_wait_seconds_count"]
+    # Another for the scrape, which ends after it was read.
+    assert waits == {(): 1}

@@ -1,0 +1,22 @@
+"""Reads what Prometheus would read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Samples: TypeAlias = Mapping[str, Mapping[tuple[str, ...], float]]
+"""The values of each metric, by the values of its labels in the order of their names."""
+
+
+def samples_of(text: str) -> Samples:
+    """Parse the response to a scrape."""
+    samples: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            labels = tuple(each.labels[name] for name in sorted(each.labels))
+            samples[each.name.removeprefix("cardonfile_")][labels] = each.value
+    return samples
