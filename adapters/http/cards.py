@@ -19,7 +19,9 @@ from adapters.http.examples import ACCOUNT_IDS, DATES
 from adapters.http.guests import GUEST, GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import (
     PAGING,
+    PAGING_PARAMETERS,
     PAGING_REFUSALS,
+    STRICT_PAGING_REFUSALS,
     Operation,
     Responder,
     Tag,
@@ -260,7 +262,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         response=ExpiringCards,
         needs=MAY_VIEW_CARDS,
         refusals=(
-            *PAGING_REFUSALS,
+            *STRICT_PAGING_REFUSALS,
             errors.InvalidCenterId(),
             errors.InvalidField("expires_before", EXPECTED_DATE),
         ),
@@ -354,7 +356,7 @@ class Cards:
     def list_expiring(self, req: falcon.Request, resp: falcon.Response, center_id: str) -> None:
         """List the center's cards on file that expire before a date, soonest first."""
         caller = self.authenticate(req)
-        query = Query(req)
+        query = Query(req, ("expires_before", *PAGING_PARAMETERS))
         page = self.list_expiring_cards(
             caller,
             center_id=center_id,

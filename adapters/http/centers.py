@@ -14,7 +14,8 @@ from adapters.http.examples import CENTER_IDS
 from adapters.http.operations import (
     ANY_TOKEN,
     PAGING,
-    PAGING_REFUSALS,
+    PAGING_PARAMETERS,
+    STRICT_PAGING_REFUSALS,
     Operation,
     Responder,
     Tag,
@@ -92,7 +93,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=PAGING,
         response=ListedCenters,
         needs=ANY_TOKEN,
-        refusals=PAGING_REFUSALS,
+        refusals=STRICT_PAGING_REFUSALS,
     ),
     Operation(
         method="get",
@@ -123,7 +124,7 @@ class Centers:
     def list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's centers, by name."""
         caller = self.authenticate(req)
-        query = Query(req)
+        query = Query(req, PAGING_PARAMETERS)
         page = self.list_centers(caller, pages=query.all("page"), sizes=query.all("size"))
         json_body(resp, ListedCenters.of(page))
 

@@ -10,6 +10,7 @@ HTML page.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,6 +43,19 @@ class InvalidRequest(Refusal):
     code = 400
     type = "invalid_request"
     message = "Invalid request"
+
+
+class UnknownQueryParameter(Refusal):
+    """A list has no such query parameter. One that was ignored would return more than was meant."""
+
+    code = 400
+    type = "unknown_query_parameter"
+
+    def __init__(self, name: str) -> None:
+        # Only words are repeated: a client may put anything into a query.
+        named = f": {name}" if re.fullmatch("[A-Za-z_]{1,40}", name) else ""
+        self.message = f"Unknown query parameter{named}"
+        super().__init__()
 
 
 class InvalidRequestBody(Refusal):

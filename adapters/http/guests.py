@@ -14,7 +14,15 @@ from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.examples import GUEST_IDS, GUEST_WITH_CARD_IDS, sample
 from adapters.http.middleware import GUEST_SEARCH
-from adapters.http.operations import PAGING, PAGING_REFUSALS, Operation, Responder, Tag, parameter
+from adapters.http.operations import (
+    PAGING,
+    PAGING_PARAMETERS,
+    STRICT_PAGING_REFUSALS,
+    Operation,
+    Responder,
+    Tag,
+    parameter,
+)
 from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, read_body, text
 from adapters.http.responses import (
     Done,
@@ -186,7 +194,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body_examples=lambda _: {"ada": sample("Ada Sample", {"email": "ada@example.com"})},
         response=FoundGuests,
         needs=MAY_VIEW_GUESTS,
-        refusals=(*BODY_REFUSALS, *PAGING_REFUSALS, invalid_email()),
+        refusals=(*BODY_REFUSALS, *STRICT_PAGING_REFUSALS, invalid_email()),
     ),
 )
 
@@ -246,7 +254,7 @@ class Guests:
         caller = self.authenticate(req)
         caller.require_all_centers()
         caller.require(MAY_VIEW_GUESTS)
-        body, query = read_body(req, GuestSearch), Query(req)
+        body, query = read_body(req, GuestSearch), Query(req, PAGING_PARAMETERS)
         page = self.search_guests(
             caller, email=body.email, pages=query.all("page"), sizes=query.all("size")
         )

@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from adapters.http.errors import UnknownQueryParameter
 from adapters.http.examples import Example
 from adapters.http.requests import RequestBody
 from domain import errors
@@ -117,8 +118,13 @@ PAGING: Final = (
     ),
 )
 
+PAGING_PARAMETERS: Final = ("page", "size")
+
 PAGING_REFUSALS: Final = (
     errors.TooManyItems(),
     errors.PageParameterInvalid("page"),
     errors.PageParameterInvalid("size"),
 )
+
+STRICT_PAGING_REFUSALS: Final = (*PAGING_REFUSALS, UnknownQueryParameter("name"))
+"""Of lists that refuse other parameters than theirs."""

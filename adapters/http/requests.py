@@ -7,7 +7,7 @@ domain checks each of them, in the order of the interface.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import ClassVar, Final, NoReturn, TypeVar
 from urllib.parse import parse_qs
@@ -16,7 +16,12 @@ import falcon
 import msgspec
 from msgspec import Meta, Struct
 
-from adapters.http.errors import InvalidRequestBody, RequestBodyTooLarge, UnsupportedMediaType
+from adapters.http.errors import (
+    InvalidRequestBody,
+    RequestBodyTooLarge,
+    UnknownQueryParameter,
+    UnsupportedMediaType,
+)
 
 MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100
@@ -126,15 +131,22 @@ _JSON = json.JSONDecoder(
 
 
 class Query:
-    """The query parameters of a request, with every value of each. Raises HTTPBadRequest."""
+    """The query parameters of a request, with every value of each.
 
-    def __init__(self, req: falcon.Request) -> None:
+    `known` names all that there may be; None means any. Raises HTTPBadRequest, or
+    UnknownQueryParameter.
+    """
+
+    def __init__(self, req: falcon.Request, known: Collection[str] | None = None) -> None:
         try:
             self._values = parse_qs(
                 req.query_string, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS
             )
         except ValueError as error:
             raise falcon.HTTPBadRequest from error
+        for name in self._values:
+            if known is not None and name not in known:
+                raise UnknownQueryParameter(name)
 
     def all(self, name: str) -> Sequence[str]:
         """Return every value of a parameter, in order."""

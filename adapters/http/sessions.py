@@ -18,7 +18,8 @@ from adapters.http.examples import CLINIC_ID, SPA_ID, TOKEN_IDS, Example, sample
 from adapters.http.guests import GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import (
     PAGING,
-    PAGING_REFUSALS,
+    PAGING_PARAMETERS,
+    STRICT_PAGING_REFUSALS,
     Operation,
     Responder,
     Tag,
@@ -46,7 +47,7 @@ from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard, AddCardRequest
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
-from domain.sessions.session import CardSession
+from domain.sessions.session import CardSession, SessionStatus
 from domain.settling.cancel_session import CancelSession
 
 _TOKEN_ID: Final = parameter(
@@ -295,10 +296,24 @@ OPERATIONS: Final[Sequence[Operation]] = (
         tag=Tag.SESSIONS,
         summary="List a guest's card-addition sessions",
         description="Newest first.",
-        parameters=(GUEST_ID, *PAGING),
+        parameters=(
+            GUEST_ID,
+            parameter(
+                "status",
+                "query",
+                "Only sessions with this status.",
+                type="string",
+                enum=[status.value for status in SessionStatus],
+            ),
+            *PAGING,
+        ),
         response=ListedSessions,
         needs=MAY_ADD_CARDS,
-        refusals=(*PAGING_REFUSALS, *GUEST_REFUSALS),
+        refusals=(
+            *STRICT_PAGING_REFUSALS,
+            errors.InvalidField("status", "one of open, completed, failed, expired"),
+            *GUEST_REFUSALS,
+        ),
     ),
     Operation(
         method="get",
@@ -380,9 +395,13 @@ class Sessions:
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's sessions, newest first."""
         caller = self.authenticate(req)
-        query = Query(req)
+        query = Query(req, ("status", *PAGING_PARAMETERS))
         page = self.list_sessions(
-            caller, guest_id=guest_id, pages=query.all("page"), sizes=query.all("size")
+            caller,
+            guest_id=guest_id,
+            statuses=query.all("status"),
+            pages=query.all("page"),
+            sizes=query.all("size"),
         )
         json_body(resp, ListedSessions.of(page))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.errors import GuestNotFound
+from domain.errors import GuestNotFound, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.sessions.session import CardSession
+from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import Storage
 
 
@@ -18,20 +18,36 @@ class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
     The token of an open session leads to its hosted page, so it is for callers that may add cards.
-    Only sessions of centers that the caller may see are returned and counted. `pages` and `sizes`
-    are the values of the query, unparsed. Raises UserNotAuthorized, TooManyItems,
-    PageParameterInvalid, GuestIdNotUsable or GuestNotFound, in this order.
+    Only sessions of centers that the caller may see are returned and counted. `statuses`, `pages`
+    and `sizes` are the values of the query, unparsed; no status means all. Raises
+    UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidField, GuestIdNotUsable or
+    GuestNotFound, in this order.
     """
 
     storage: Storage
 
     def __call__(
-        self, caller: Caller, *, guest_id: str, pages: Sequence[str], sizes: Sequence[str]
+        self,
+        caller: Caller,
+        *,
+        guest_id: str,
+        statuses: Sequence[str] = (),
+        pages: Sequence[str],
+        sizes: Sequence[str],
     ) -> Page[CardSession]:
         caller.require(MAY_ADD_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
+        status = _parse_status(statuses)
         guest = parse_guest_id(guest_id)
         with self.storage.read() as unit:
             if unit.guests.get(guest) is None:
                 raise GuestNotFound
-            return unit.sessions.page(guest, caller.centers, request)
+            return unit.sessions.page(guest, caller.centers, request, status=status)
+
+
+def _parse_status(statuses: Sequence[str]) -> SessionStatus | None:
+    if not statuses:
+        return None
+    if len(statuses) > 1 or statuses[0] not in set(SessionStatus):
+        raise InvalidField("status", f"one of {', '.join(SessionStatus)}")
+    return SessionStatus(statuses[0])

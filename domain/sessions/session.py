@@ -530,9 +530,14 @@ class CardSessions(Protocol):
         ...
 
     def page(
-        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+        self,
+        guest_id: GuestId,
+        centers: frozenset[CenterId] | None,
+        request: PageRequest,
+        *,
+        status: SessionStatus | None = None,
     ) -> Page[CardSession]:
-        """Return a page of a guest's sessions, newest first; `centers` None means all."""
+        """Return a page of a guest's sessions, newest first; None means all centers, all statuses."""
         ...
 
     def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:

@@ -229,10 +229,16 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def page(
-        self, guest_id: GuestId, centers: frozenset[CenterId] | None, request: PageRequest
+        self,
+        guest_id: GuestId,
+        centers: frozenset[CenterId] | None,
+        request: PageRequest,
+        *,
+        status: SessionStatus | None = None,
     ) -> Page[CardSession]:
+        of_status = "" if status is None else f" AND status = '{status.value}'"
         return self._page_of_guest(
-            "guest_id = :guest_id",
+            f"guest_id = :guest_id{of_status}",
             guest_id,
             centers,
             order="created_at DESC, token_id DESC",

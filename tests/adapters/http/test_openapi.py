@@ -95,6 +95,7 @@ TYPES: Final = {
     "too_many_items": (422, "You cannot request more than 100 items."),
     "too_many_requests": (429, "Too many requests"),
     "card_limit_reached": (429, "Too many requests"),
+    "unknown_query_parameter": (400, None),
     "unsupported_media_type": (415, "Unsupported media type"),
     "user_not_authenticated": (401, "User not authenticated"),
     "user_not_authorized": (403, "User not authorized"),

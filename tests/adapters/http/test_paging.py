@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api, refused, refused_bare
-from tests.builders import a_product
+from tests.builders import CENTER_ID, a_product
 
 BOTH_LISTS = pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS])
 
@@ -46,3 +46,23 @@ def test_a_query_of_more_than_100_parameters_is_refused(refusing: Api, path: str
 
     assert refusing.get(path, "&".join(["x=1"] * 100)).status_code == 200
     assert form(refusing.get(path, "&".join(["x=1"] * 101))) == (400, "Invalid request")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{ACCOUNTS}/sessions", "/v1/centers", f"/v1/centers/{CENTER_ID}/accounts"],
+)
+def test_a_list_of_our_own_refuses_a_parameter_that_it_does_not_have(api: Api, path: str) -> None:
+    form = refused if path.startswith(ACCOUNTS) else refused_bare
+
+    assert form(api.get(path, "page=1&staus=open")) == (400, "Unknown query parameter: staus")
+    # Nothing that a client did not mean to send is repeated.
+    for name in ("4242424242424242", "x" * 41, "%00", "a%20b"):
+        assert form(api.get(path, f"{name}=1")) == (400, "Unknown query parameter")
+
+
+@BOTH_LISTS
+def test_a_list_that_others_clients_call_ignores_a_parameter_that_it_does_not_have(
+    api: Api, path: str
+) -> None:
+    assert api.get(path, "staus=open").status_code == 200

@@ -8,6 +8,7 @@ from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.errors import (
     GuestIdNotUsable,
     GuestNotFound,
+    InvalidField,
     SessionNotFound,
     UserNotAuthorized,
 )
@@ -90,6 +91,23 @@ def test_sessions_of_a_guest_are_listed_newest_first(installation: Installation)
     assert (second.items, second.total) == ((sessions[0],), 3)
     own = listed(limited, "1", "10")
     assert (own.items, own.total) == ((sessions[2], sessions[0]), 2)
+
+
+def test_sessions_of_one_status_are_listed(installation: Installation) -> None:
+    installation.stored_card()
+    opened = installation.add_card()
+
+    def listed(*statuses: str) -> Page[CardSession]:
+        return installation.use_cases.list_sessions(
+            installation.caller, guest_id=GUEST_ID, statuses=statuses, pages=(), sizes=()
+        )
+
+    assert (listed("open").items, listed("open").total) == ((opened,), 1)
+    assert (listed("failed").items, listed("failed").total) == ((), 0)
+    assert listed().total == 2
+    for wrong in (("pending",), ("",), ("open", "failed"), ("open' OR '1",)):
+        with pytest.raises(InvalidField):
+            listed(*wrong)
 
 
 def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) -> None:
