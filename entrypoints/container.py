@@ -322,7 +322,7 @@ class Container(DeclarativeContainer):
     cancel_sessions_of_caller = ThreadSafeSingleton(
         CancelSessionsOfCaller, storage=storage, clock=clock, note_act=note_act
     )
-    export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note_act=note_act)
+    export_guest = ThreadSafeSingleton(ExportGuest, storage=storage, note=note_operators_act)
     find_card_testing = ThreadSafeSingleton(FindCardTesting, storage=storage, clock=clock)
 
     # What the operations of the API call.

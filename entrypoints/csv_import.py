@@ -105,35 +105,29 @@ class CsvImport:
 
         Yield the number of rows of each unit once it is committed. There is a pause between units,
         so that a running service can write. Importing the same file again completes it. The audit
-        trail notes the first unit of several, and the last, in their commits.
+        trail notes the import in the commit of the first.
         """
         decode = msgspec.msgpack.Decoder(self._kind.record).decode
         found = self._db.execute(_IN_ORDER, (self._kind.keeps_order,))
-        stored = 0
+        is_first = True
         while rows := found.fetchmany(ROWS_PER_UNIT):
             records = [decode(record) for _, record in rows]
-
-            is_first, is_last = not stored, stored + len(records) == self._count
+            store = partial(self._store, records, is_first)
             try:
-                self.skipped += self._storage.transact(
-                    partial(self._store, records, is_first=is_first, is_last=is_last)
-                )
+                self.skipped += self._storage.transact(store)
             except AlreadyStored as error:
                 # Somebody has stored a product at another center since the file was checked.
                 raise CsvRefused(
                     "another center has a product of the next rows by now", rows[0][0]
                 ) from error
-            stored += len(records)
+            is_first = False
             yield len(records)
             time.sleep(PAUSE_SECONDS)
 
-    def _store(
-        self, records: Sequence[Any], unit: WriteUnit, *, is_first: bool, is_last: bool
-    ) -> int:
+    def _store(self, records: Sequence[Any], is_first: bool, unit: WriteUnit) -> int:
         skipped = self._kind.put_many(unit, records) or 0
-        if is_first or is_last:
-            act = Action.IMPORT_COMPLETED if is_last else Action.IMPORT_BEGUN
-            self._note_act(unit, act, self._what, {"rows": self._count})
+        if is_first:
+            self._note_act(unit, Action.IMPORT_BEGUN, self._what, {"rows": self._count})
         unit.commit()
         return skipped
 

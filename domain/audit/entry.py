@@ -34,7 +34,6 @@ class Action(StrEnum):
     CARD_REMOVED = "card.removed"
     SESSIONS_CANCELLED = "sessions.cancelled"
     IMPORT_BEGUN = "import.begun"
-    IMPORT_COMPLETED = "import.completed"
     BACKUP_COMPLETED = "backup.completed"
     GUEST_ERASED = "guest.erased"
     GUEST_EXPORTED = "guest.exported"

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from domain.audit.entry import Action
-from domain.audit.note_act import NoteAct
+from domain.audit.note_act import NoteOperatorsAct
 from domain.cards.account import Account, AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
 from domain.sessions.session import CardSession
-from domain.storage import Storage, UnitOfWork, WriteUnit
+from domain.storage import Storage, UnitOfWork
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -31,7 +31,7 @@ class ExportGuest:
     """
 
     storage: Storage
-    note_act: NoteAct
+    note: NoteOperatorsAct
 
     def __call__(self, guest_id: str) -> Mapping[str, object]:
         known_id = GuestId(parse_uuid("guest_id", guest_id))
@@ -39,12 +39,7 @@ class ExportGuest:
             found = _on_file(unit, known_id)
         if not any(found.values()):
             raise GuestNotFound
-
-        def note(unit: WriteUnit) -> None:
-            self.note_act(unit, Action.GUEST_EXPORTED, known_id)
-            unit.commit()
-
-        self.storage.transact(note)
+        self.note(Action.GUEST_EXPORTED, known_id)
         return found
 
 
