@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -78,22 +79,17 @@ class FakeProvider(PaymentProvider):
                 is_held = found.card is not None and self.psp.holds(found.card.token)
         except UnknownPage:
             return PageClosed()
-        refused_cards, code = found.refused_cards, found.last_refusal
+        outcome: Outcome = Pending()
         match found.state:
             case PageState.COMPLETED if is_held and found.card and found.collected_at:
-                return CardCollected(
-                    card=found.card,
-                    avs=found.avs,
-                    collected_at=found.collected_at,
-                    refused_cards=refused_cards,
-                    refusal_code=code,
+                outcome = CardCollected(
+                    card=found.card, avs=found.avs, collected_at=found.collected_at
                 )
             case PageState.COMPLETED | PageState.CLOSED:
-                return PageClosed(refused_cards=refused_cards, refusal_code=code)
+                outcome = PageClosed()
             case PageState.OPEN if found.refusal:
-                return CardRefused(refused_cards=refused_cards, refusal_code=code)
-            case _:
-                return Pending(refused_cards=refused_cards, refusal_code=code)
+                outcome = CardRefused()
+        return replace(outcome, refused_cards=found.refused_cards, refusal_code=found.last_refusal)
 
     @override
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:

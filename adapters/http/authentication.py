@@ -18,8 +18,7 @@ from domain.errors import UserNotAuthenticated
 from domain.permissions import Caller
 
 MISSING: Final = "missing"
-LINE_EVERY_SECONDS: Final = 60
-MAX_REMEMBERED: Final = 1_000
+MAX_LINES_A_MINUTE: Final = 1_000
 
 log = structlog.get_logger()
 
@@ -28,27 +27,22 @@ _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE
 
 
 class RefusalLog:
-    """Logs refused tokens by their prefix: once a minute for each prefix and reason.
-
-    It remembers 1,000 of these at most, and logs no others until a minute of one is over.
-    """
+    """Logs refused tokens by their prefix: each prefix and reason once a minute, 1,000 at most."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """Take a function that returns seconds."""
-        self._now = now
-        self._lock = threading.Lock()
-        self._logged_at: dict[tuple[str | None, str], float] = {}
+        self._now, self._lock = now, threading.Lock()
+        self._minute, self._logged = 0.0, set[tuple[str | None, str]]()
 
     def note(self, prefix: str | None, reason: str) -> None:
         """Log that a token was refused. The prefix is None for what has not the form of a token."""
-        now = self._now()
+        minute = self._now() // 60
         with self._lock:
-            self._logged_at = {
-                each: at for each, at in self._logged_at.items() if now < at + LINE_EVERY_SECONDS
-            }
-            if (prefix, reason) in self._logged_at or len(self._logged_at) >= MAX_REMEMBERED:
+            if minute != self._minute:
+                self._minute, self._logged = minute, set()
+            if (prefix, reason) in self._logged or len(self._logged) == MAX_LINES_A_MINUTE:
                 return
-            self._logged_at[prefix, reason] = now
+            self._logged.add((prefix, reason))
         log.warning("authentication_refused", token=prefix, reason=str(reason))
 
 

@@ -170,22 +170,31 @@ class PageAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """The guest is not done: nothing entered yet, or a challenge open."""
+class RefusalsOnPage:
+    """What every outcome says of the cards that the page has refused so far.
+
+    `refused_cards` is how many, as far as the PSP tells without a further call. A smaller number than
+    before is ignored. `refusal_code` is the PSP's code for why the last of them was refused, such as
+    `insufficient_funds`: a word, never a text for people. None means that the PSP does not tell, or
+    no longer.
+    """
 
     refused_cards: int = 0
     refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardCollected:
+class Pending(RefusalsOnPage):
+    """The guest is not done: nothing entered yet, or a challenge open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardCollected(RefusalsOnPage):
     """The PSP holds a card that can be charged; `avs` is the bank's result for the address."""
 
     card: Card
     avs: AvsResult
     collected_at: datetime
-    refused_cards: int = 0
-    refusal_code: str | None = None
 
     @property
     def guest_reference(self) -> GuestReference:
@@ -199,7 +208,7 @@ class CardCollected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoCardCollected:
+class NoCardCollected(RefusalsOnPage):
     """The PSP holds something else that can be charged, such as a bank account.
 
     The page is over. `token` is never stored, and must be discarded.
@@ -208,34 +217,22 @@ class NoCardCollected:
     guest_reference: GuestReference
     token: CardToken
     collected_at: datetime
-    refused_cards: int = 0
-    refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardRefused:
+class CardRefused(RefusalsOnPage):
     """The bank declined the last card. The guest may try another on the same page."""
 
     refused_cards: int = 1
-    refusal_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageClosed:
+class PageClosed(RefusalsOnPage):
     """The page is over without a card, and cannot collect one any more."""
-
-    refused_cards: int = 0
-    refusal_code: str | None = None
 
 
 Outcome: TypeAlias = Pending | CardCollected | NoCardCollected | CardRefused | PageClosed
-"""What became of a page.
-
-`refused_cards` is how many cards the page has refused so far, as far as the PSP tells without a
-further call. A smaller number than before is ignored. `refusal_code` is the PSP's code for why the
-last of them was refused, such as `insufficient_funds`: a word, never a text for people. None means
-that the PSP does not tell, or no longer.
-"""
+"""What became of a page."""
 
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 # No @, as in an e-mail address.

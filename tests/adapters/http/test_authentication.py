@@ -126,7 +126,7 @@ def test_refused_tokens_without_end_are_not_all_remembered_nor_logged() -> None:
         refusals.note("cof_00002999", "unknown")
 
     assert len(lines) == 1_001
-    assert len(refusals._logged_at) == 1
+    assert len(refusals._logged) == 1
 
 
 # Shows S16.
