@@ -21,15 +21,14 @@ class LinesOfSessions(SessionLog):
     def __call__(self, *steps: SessionStep) -> None:
         # The step is committed, whatever becomes of its line.
         with suppress(Exception):
-            for each in steps:
-                session = each.session
+            for step, session, reason, _ in steps:
                 log.info(
-                    each.step.value,
+                    step.value,
                     session=session.prefix,
                     guest_id=session.guest_id,
                     center_id=session.center_id,
                     provider=session.configuration.provider,
-                    **({} if each.reason is None else {"reason": each.reason}),
+                    **({} if reason is None else {"reason": reason}),
                 )
 
 

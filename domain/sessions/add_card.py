@@ -155,7 +155,7 @@ class AddCard:
 
         stored = self.storage.transact(store)
         if stored is session:
-            self.log(SessionStep(step=Step.CREATED, session=session))
+            self.log(SessionStep(Step.CREATED, session))
         return stored
 
 

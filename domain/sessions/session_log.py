@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from domain.sessions.session import CardSession, SessionStatus
 
@@ -26,13 +24,12 @@ class Step(StrEnum):
     EXPIRED = "session_expired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStep:
+class SessionStep(NamedTuple):
     """A step that a session has taken, and the session after it.
 
     The reason is the type of the refusal of a card that was REFUSED, the PSP's code of one that was
     DECLINED, and why a session EXPIRED; None if there is none, or it is not known. `collected_at` is
-    when, by the PSP's clock, a card was collected that has led to the step.
+    when, by the PSP's clock, a card that is STORED or RENEWED was collected.
     """
 
     step: Step
@@ -49,17 +46,16 @@ class SessionLog(Protocol):
         ...
 
 
-def steps_between(before: CardSession, after: CardSession) -> Sequence[SessionStep]:
+def steps_between(before: CardSession, after: CardSession) -> list[SessionStep]:
     """Return the steps from one stored state of a session to the next, except those of cards kept."""
     steps = []
     if after.opened_at is not None and before.opened_at is None:
-        steps.append(SessionStep(step=Step.OPENED, session=after))
+        steps.append(SessionStep(Step.OPENED, after))
     if after.has_page and not (before.has_page and after.has_page_of(before)):
-        steps.append(SessionStep(step=Step.PAGE_MADE, session=after))
-    ended = _ENDED.get(after.status)
-    if ended is not None and after.status is not before.status:
-        steps.append(SessionStep(step=ended, session=after, reason=after.reason_of_end))
+        steps.append(SessionStep(Step.PAGE_MADE, after))
+    if after.status is not before.status and after.status in _ENDED:
+        steps.append(SessionStep(_ENDED[after.status], after, after.reason_of_end))
     return steps
 
 
-_ENDED = {SessionStatus.FAILED: Step.REFUSED, SessionStatus.EXPIRED: Step.EXPIRED}
+_ENDED: Final = {SessionStatus.FAILED: Step.REFUSED, SessionStatus.EXPIRED: Step.EXPIRED}

@@ -187,20 +187,17 @@ def _steps(
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
     """Return what has become of the session and of its cards, in the order of a reader."""
-
-    collected_at = outcome.collected_at if isinstance(outcome, CardCollected) else None
-
-    def step(kind: Step, reason: str | None = None) -> SessionStep:
-        return SessionStep(step=kind, session=changed, reason=reason, collected_at=collected_at)
-
-    code = outcome.refusal_code if outcome else None
     # The PSP tells why it has declined the last one.
-    refused = [step(Step.DECLINED, code if left == 0 else None) for left in range(declined)][::-1]
+    codes = [None] * (declined - 1) + [outcome.refusal_code if outcome else None]
+    collected_at = outcome.collected_at if isinstance(outcome, CardCollected) else None
     ended = [
-        *([step(Step.STORED)] if verdict.added is not None else []),
-        *([step(Step.RENEWED)] if verdict.renewed is not None else []),
+        *[SessionStep(Step.STORED, changed, None, collected_at)] * (verdict.added is not None),
+        *[SessionStep(Step.RENEWED, changed, None, collected_at)] * (verdict.renewed is not None),
         *steps_between(current, changed),
-        *([step(Step.DISCARD_SCHEDULED)] if is_discarded else []),
+        *[SessionStep(Step.DISCARD_SCHEDULED, changed)] * is_discarded,
     ]
-    collected = [step(Step.COLLECTED)] if ended and collected_at else []
-    return [*refused, *collected, *ended]
+    return [
+        *(SessionStep(Step.DECLINED, changed, code) for code in codes[:declined]),
+        *([SessionStep(Step.COLLECTED, changed)] if ended and collected_at else []),
+        *ended,
+    ]
