@@ -39,46 +39,26 @@ An account records the time of the latest only. Before a renewal the guest agree
 end of the session.
 """
 
-CONSENTS: Final = f"""
+RECORDS_FOR_OPERATORS: Final = f"""
+    CREATE TABLE consent_texts (
+        text_id text PRIMARY KEY, version text NOT NULL, language text NOT NULL, text text NOT NULL
+    ){{strict}};
+    CREATE TABLE consents (
+        account_id {{uuid}} NOT NULL, token_id {{uuid}} NOT NULL, text_id text NOT NULL,
+        agreed_at {{time}} NOT NULL, PRIMARY KEY (account_id, token_id)
+    ){{strict}};
     INSERT INTO consent_texts (text_id, version, language, text)
         SELECT DISTINCT {{text_id}}, version, language, text FROM ({CONSENTS_OF_SESSIONS}) AS given;
     INSERT INTO consents (account_id, token_id, text_id, agreed_at)
-        SELECT account_id, token_id, {{text_id}}, agreed_at FROM ({CONSENTS_OF_SESSIONS}) AS given
-"""
-"""Statements that keep these with the accounts; `text_id` stands for the function below."""
-
-RECORDS_FOR_OPERATORS: Final = f"""
-    CREATE TABLE consent_texts (
-        text_id text PRIMARY KEY,
-        version text NOT NULL,
-        language text NOT NULL,
-        text text NOT NULL
-    ){{strict}};
-    CREATE TABLE consents (
-        account_id {{uuid}} NOT NULL,
-        token_id {{uuid}} NOT NULL,
-        text_id text NOT NULL,
-        agreed_at {{time}} NOT NULL,
-        PRIMARY KEY (account_id, token_id)
-    ){{strict}};
-    {CONSENTS};
+        SELECT account_id, token_id, {{text_id}}, agreed_at FROM ({CONSENTS_OF_SESSIONS}) AS given;
     CREATE TABLE workers (
-        worker_id text PRIMARY KEY,
-        host text NOT NULL,
-        pid integer NOT NULL,
-        release text NOT NULL,
-        state text NOT NULL,
-        since {{time}} NOT NULL,
-        seen_at {{time}} NOT NULL
+        worker_id text PRIMARY KEY, host text NOT NULL, pid integer NOT NULL, release text NOT NULL,
+        state text NOT NULL, since {{time}} NOT NULL, seen_at {{time}} NOT NULL
     ){{strict}};
     DROP TABLE worker_heartbeats;
     CREATE TABLE audit_entries (
-        entry_id text PRIMARY KEY,
-        happened_at {{time}} NOT NULL,
-        actor text NOT NULL,
-        action text NOT NULL,
-        about text NOT NULL,
-        details {{json}}
+        entry_id text PRIMARY KEY, happened_at {{time}} NOT NULL, actor text NOT NULL,
+        action text NOT NULL, about text NOT NULL, details {{json}}
     ){{strict}};
     CREATE TABLE erasures (
         guest_id {{uuid}} PRIMARY KEY,
@@ -129,7 +109,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
 """
 """What operators look into: consents, workers, the audit trail, erasures, settings, times and codes.
 
-The databases have their own types, and SQLite's new tables are strict.
+The databases have their own types, and SQLite's new tables are strict. `text_id` stands for the
+function below.
 """
 
 
