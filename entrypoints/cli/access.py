@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Final
 
 import click
 
@@ -13,15 +15,15 @@ from domain.permissions import Permission
 from entrypoints.cli.installation import installation, reading
 from entrypoints.cli.terminal import Duration, echo_records, json_option, listed
 
+_COLUMNS: Final = (
+    *("prefix", "caller=caller.name", "permissions", "centers"),
+    *("issued=issued_at", "expires=expires_at", "used=used_at", "state"),
+)
+
 
 @click.group()
 def token() -> None:
-    """Issue, list and revoke access tokens.
-
-    \b
-    Example:
-      cardonfile token issue --caller web-store --permission guests:add
-    """
+    """Issue, list and revoke access tokens."""
 
 
 @token.command()
@@ -89,23 +91,13 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
       cardonfile token list --expires-within 14d
     """
     with reading() as (unit, now):
-        columns = (
-            "prefix",
-            "caller",
-            "permissions",
-            "centers",
-            "issued",
-            "expires",
-            "used",
-            "state",
-        )
         tokens = unit.access_tokens
         found = (
             tokens.all()
             if expires_within is None
             else tokens.expiring(now, until=time_after(now, expires_within))
         )
-        echo_records(columns, (_record(each, now) for each in found), as_json=as_json)
+        echo_records(_COLUMNS, (_record(each, now) for each in found), as_json=as_json)
 
 
 @token.command()
@@ -127,14 +119,9 @@ def revoke(prefix: str) -> None:
 
 
 def _record(token: AccessToken, now: datetime) -> dict[str, object]:
-    caller = token.caller
     return {
-        "prefix": token.prefix,
-        "caller": caller.name,
-        "permissions": sorted(caller.permissions),
-        "centers": listed(caller.centers),
-        "issued": token.issued_at,
-        "expires": token.expires_at,
-        "used": token.used_at,
+        **asdict(token),
+        "permissions": sorted(token.caller.permissions),
+        "centers": listed(token.caller.centers),
         "state": token.state(now),
     }

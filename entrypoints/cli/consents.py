@@ -12,12 +12,7 @@ from entrypoints.cli.terminal import echo_records, json_option
 
 @click.group()
 def consent() -> None:
-    """Show what guests agreed to when their cards were stored.
-
-    \b
-    Example:
-      cardonfile consent show 607486b1-232f-43c7-906b-540453a04b21
-    """
+    """Show what guests agreed to when their cards were stored."""
 
 
 @consent.command()

@@ -19,12 +19,7 @@ from entrypoints.cli.terminal import echo_records, json_option, limit_option, li
 
 @click.group()
 def events() -> None:
-    """Send signed events to clients, and see what became of them.
-
-    \b
-    Example:
-      cardonfile events add https://shop.example/events --type account.stored
-    """
+    """Send signed events to clients, and see what became of them."""
 
 
 types_option: Final[Callable[[Callable[..., None]], Callable[..., None]]] = click.option(
