@@ -21,21 +21,9 @@ class GivenConsent:
     account_id: AccountId
     token_id: TokenId
     version: str
-    language: str | None
-    text: str | None
     agreed_at: datetime
-
-    @classmethod
-    def without_text(cls, account: Account) -> GivenConsent:
-        """Return what an account itself says of its consent."""
-        return cls(
-            account_id=account.account_id,
-            token_id=account.token_id,
-            version=account.consent_version,
-            language=None,
-            text=None,
-            agreed_at=account.consented_at,
-        )
+    language: str | None = None
+    text: str | None = None
 
 
 class Consents(Protocol):

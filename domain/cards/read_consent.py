@@ -31,4 +31,10 @@ class ReadConsent:
 
 def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
     """Return the consents of an account: the one that applies, then those from before renewals."""
-    return unit.consents.of(account) or (GivenConsent.without_text(account),)
+    without_text = GivenConsent(
+        account_id=account.account_id,
+        token_id=account.token_id,
+        version=account.consent_version,
+        agreed_at=account.consented_at,
+    )
+    return unit.consents.of(account) or [without_text]

@@ -29,20 +29,18 @@ Target = TypeVar("Target", bound=Hashable)
 
 
 class End(StrEnum):
-    """What became of what a job works on."""
+    """What became of the session, token or event that a job works on.
+
+    A session is SETTLED, with or without a card, or still OPEN although its PSP has responded. One is
+    WAITING whose PSP has not, as a token is that is not DISCARDED.
+    """
 
     SETTLED = "settled"
-    """A session that has ended, with or without a card."""
     OPEN = "open"
-    """A session that stays open, although its PSP has responded: its guest may still come."""
     DISCARDED = "discarded"
-    """A token that its PSP has discarded."""
     WAITING = "waiting_for_psp"
-    """A session or discard whose PSP has not responded."""
     DELIVERED = "delivered"
-    """An event that its endpoint has taken."""
     NOT_DELIVERED = "not_delivered"
-    """An event that its endpoint has not taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`cardonfile card`: cards on file."""
+"""`cardonfile card` and `consent`: cards on file, and what guests agreed to for them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 import click
 
 from domain.cards.account import AccountFilter
+from domain.cards.find_account import account_with
+from domain.cards.read_consent import consents_of
 from domain.identifiers import MerchantAccount
 from domain.outside import time_before
 from entrypoints.cli.installation import existing, installation, reading
@@ -103,3 +105,26 @@ def remove(*, account_id: str, as_json: bool) -> None:
     with installation() as container:
         removed = container.remove_account()(None, account_id=account_id)
         echo_records(WITH_REMOVED, [removed], as_json=as_json)
+
+
+@click.group()
+def consent() -> None:
+    """Show what guests agreed to when their cards were stored."""
+
+
+@consent.command()
+@click.argument("account_id", metavar="ACCOUNT_ID")
+@json_option
+def show(*, account_id: str, as_json: bool) -> None:
+    """Show what the guest agreed to for a card on file, also after its removal.
+
+    The consent that applies comes first, then those from before each renewal, newest first. A text
+    is shown as - if it is not kept any more.
+
+    \b
+    Example:
+      cardonfile consent show 607486b1-232f-43c7-906b-540453a04b21
+    """
+    with reading() as (unit, _):
+        given = consents_of(unit, account_with(unit, account_id))
+        echo_records(("agreed_at", "version", "language", "text"), given, as_json=as_json)
