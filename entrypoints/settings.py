@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from adapters.psp.plugin import Surroundings
-from adapters.psp.settings import is_https_or_loopback, is_loopback
+from adapters.psp.settings import is_https_or_loopback, is_loopback, values_of
 from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
@@ -141,7 +141,7 @@ class Settings:
     - `worker_threads`: how many sessions and discards the worker processes at once.
     - `log_format`: the format of log lines.
     - `log_level`: the level of the least important ones.
-    - `trusted_proxy`: the IP address of the proxy whose `X-Forwarded-For` is believed.
+    - `trusted_proxy`: the networks of the proxies whose `X-Forwarded-For` is believed.
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
@@ -163,7 +163,7 @@ class Settings:
     worker_threads: int
     log_format: LogFormat
     log_level: LogLevel
-    trusted_proxy: str | None
+    trusted_proxy: tuple[IPv4Network | IPv6Network, ...]
     write_limit: str | None
     card_testing_limits: Sequence[CardLimit]
     rate_limit_storage: str | None = field(repr=False)
@@ -215,11 +215,11 @@ class Settings:
                 LogFormat, given.get(Setting.LOG_FORMAT, "text"), Setting.LOG_FORMAT
             ),
             log_level=_one_of(LogLevel, given.get(Setting.LOG_LEVEL, "info"), Setting.LOG_LEVEL),
-            trusted_proxy=optional(Setting.TRUSTED_PROXY, _ip_address),
+            trusted_proxy=_trusted(given),
             write_limit=optional(Setting.WRITE_LIMIT, _rate_limit),
             card_testing_limits=_card_limits(given.get(Setting.CARD_TESTING_LIMITS, "")),
             rate_limit_storage=optional(Setting.RATE_LIMIT_STORAGE, _redis_url),
-            event_networks=_networks(given.get(Setting.EVENT_NETWORKS, "")),
+            event_networks=_networks(given, Setting.EVENT_NETWORKS, "networks", "10.0.0.0/8"),
             retention=_retention(given.get(Setting.RETENTION, "")),
             jwt=_jwt(given),
             erasures_file=optional(Setting.ERASURES_FILE, Path),
@@ -370,15 +370,20 @@ def _one_of(kind: type[Kind], value: str, name: str) -> Kind:
         raise SettingsError(f"{name} must be {', '.join(others)} or {last}") from None
 
 
-def _ip_address(value: str) -> str:
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
+def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    expected = "IP addresses or networks", "10.0.0.5 or 10.20.0.0/16"
+    networks = tuple(map(_plain, _networks(given, Setting.TRUSTED_PROXY, *expected)))
+    if not all(each.prefixlen for each in networks):
         raise SettingsError(
-            "CARDONFILE_TRUSTED_PROXY must be one IP address, such as 10.0.0.5"
-        ) from None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
+            f"{Setting.TRUSTED_PROXY} must not be every address: all clients could forge theirs"
+        )
+    return networks
+
+
+def _plain(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """Return the network of IPv4 that one such as `::ffff:10.0.0.0/104` stands for."""
+    mapped = isinstance(network, IPv6Network) and network.network_address.ipv4_mapped
+    return IPv4Network((mapped, network.prefixlen - 96)) if mapped else network
 
 
 def _host_and_port(value: str) -> tuple[str, int]:
@@ -396,12 +401,14 @@ def _rate_limit(value: str) -> str:
     return value
 
 
-def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+def _networks(
+    given: Mapping[str, str], name: str, expected: str, example: str
+) -> tuple[IPv4Network | IPv6Network, ...]:
     try:
-        return tuple(map(ipaddress.ip_network, filter(None, value.replace(" ", "").split(","))))
+        return tuple(map(ipaddress.ip_network, values_of(given.get(name, ""))))
     except ValueError:
         raise SettingsError(
-            f"{Setting.EVENT_NETWORKS} must be networks separated by commas, such as 10.0.0.0/8"
+            f"{name} must be {expected} separated by commas, such as {example}"
         ) from None
 
 

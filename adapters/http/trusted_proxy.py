@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from ipaddress import IPv6Address, ip_address
+from collections.abc import Collection, Iterable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -18,32 +18,33 @@ _FORWARDED: Final = (
 
 
 class TrustedProxy:
-    """Replaces the address of the trusted proxy by the last one in its X-Forwarded-For header.
+    """Replaces the address of a trusted proxy by the last one in its X-Forwarded-For header.
 
     The proxy itself appended that last address; earlier ones may be forged. All forwarding headers
     are removed, so that the application cannot depend on one.
     """
 
-    def __init__(self, app: WSGIApplication, address: str | None) -> None:
-        """Wrap `app`. `address` is the IP address of the proxy, None if there is no proxy."""
+    def __init__(
+        self, app: WSGIApplication, networks: Collection[IPv4Network | IPv6Network]
+    ) -> None:
+        """Wrap `app`. `networks` are those of the proxies, none if there is no proxy."""
         self._app = app
-        self._address = address
+        self._networks = networks
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Pass a request on to the application."""
         forwarded_for: str = environ.get("HTTP_X_FORWARDED_FOR", "")
         for name in _FORWARDED:
             environ.pop(name, None)
-        if forwarded_for and self._address and _plain(environ["REMOTE_ADDR"]) == self._address:
+        if forwarded_for and self._is_trusted(environ["REMOTE_ADDR"]):
             environ["REMOTE_ADDR"] = forwarded_for.rpartition(",")[2].strip()
         return self._app(environ, start_response)
 
-
-def _plain(address: str) -> str:
-    """Return an IPv4 address also for `::ffff:10.0.0.5`, as a socket on `::` shows its clients."""
-    try:
-        read = ip_address(address)
-    except ValueError:
-        return address
-    mapped = read.ipv4_mapped if isinstance(read, IPv6Address) else None
-    return str(mapped or read)
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            read = ip_address(address)
+        except ValueError:
+            return False
+        # A socket on `::` shows its IPv4 clients as `::ffff:10.0.0.5`.
+        plain = read.ipv4_mapped or read if isinstance(read, IPv6Address) else read
+        return any(plain in each for each in self._networks)

@@ -34,7 +34,7 @@ EVERYTHING = {
     **WITH_STRIPE,
     **WITH_JWT,
     "CARDONFILE_LOG_FORMAT": "json",
-    "CARDONFILE_TRUSTED_PROXY": "10.0.0.5",
+    "CARDONFILE_TRUSTED_PROXY": "10.0.0.5,10.20.0.0/16",
     "CARDONFILE_WRITE_LIMIT": "60/minute",
     # Not connected before something is counted.
     "CARDONFILE_RATE_LIMIT_STORAGE": "redis://127.0.0.1:1",

@@ -63,7 +63,7 @@ def test_by_default_everything_is_in_this_folder_on_this_machine(
     assert settings.log_level is LogLevel.INFO
     assert settings.database_connections == 10
     assert (settings.psp_calls, settings.worker_threads) == (4, 16)
-    assert settings.trusted_proxy is None
+    assert settings.trusted_proxy == ()
     assert settings.write_limit is None
     assert settings.rate_limit_storage is None
     assert (settings.metrics, settings.metrics_folder) == (None, None)
@@ -120,13 +120,18 @@ def test_values_are_kept_in_one_spelling() -> None:
         {
             "CARDONFILE_DATABASE_URL": "sqlite:////srv/cards.db",
             "CARDONFILE_PUBLIC_BASE_URL": "HTTPS://Cards.Example:443/",
-            "CARDONFILE_TRUSTED_PROXY": "::ffff:10.0.0.5",
+            "CARDONFILE_TRUSTED_PROXY": "::ffff:10.0.0.5, ::ffff:10.20.0.0/112,10.0.0.6,fd00::/8",
         }
     )
 
     assert settings.database == Path("/srv/cards.db")
     assert settings.public_base_url == "https://cards.example"
-    assert settings.trusted_proxy == "10.0.0.5"
+    assert list(map(str, settings.trusted_proxy)) == [
+        "10.0.0.5/32",
+        "10.20.0.0/16",
+        "10.0.0.6/32",
+        "fd00::/8",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +177,10 @@ def test_the_fake_psp_is_for_loopback_addresses(base_url: str, is_allowed: bool)
         ("METRICS", "127.0.0.1:0"),
         ("METRICS", "127.0.0.1:65536"),
         ("METRICS", "http://127.0.0.1:9464"),
+        ("TRUSTED_PROXY", "10.0.0.5/8"),
+        ("TRUSTED_PROXY", "10.0.0.5,0.0.0.0/0"),
+        ("TRUSTED_PROXY", "::/0"),
+        ("TRUSTED_PROXY", "::ffff:0:0/96"),
         ("WRITE_LIMIT", "60"),
         ("WRITE_LIMIT", "0/minute"),
         ("WRITE_LIMIT", "60/minute;1/second"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_network
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
@@ -11,7 +12,7 @@ PROXY = "10.0.0.5"
 CLIENT = "203.0.113.9"
 
 
-def seen(peer: str, *, proxy: str | None = PROXY, **headers: str) -> WSGIEnvironment:
+def seen(peer: str, *, proxy: str = PROXY, **headers: str) -> WSGIEnvironment:
     """Return what the application receives of a request from `peer`."""
     reached: list[WSGIEnvironment] = []
 
@@ -23,7 +24,8 @@ def seen(peer: str, *, proxy: str | None = PROXY, **headers: str) -> WSGIEnviron
         raise AssertionError
 
     environ = {"REMOTE_ADDR": peer, **{f"HTTP_{name}": value for name, value in headers.items()}}
-    TrustedProxy(app, proxy)(environ, start_response)  # type: ignore[arg-type]  # never called
+    networks = [ip_network(each) for each in proxy.split()]
+    TrustedProxy(app, networks)(environ, start_response)  # type: ignore[arg-type]  # never called
     return reached[0]
 
 
@@ -33,9 +35,17 @@ def test_the_trusted_proxy_names_its_client(peer: str, forwarded: str) -> None:
     assert seen(peer, X_FORWARDED_FOR=forwarded)["REMOTE_ADDR"] == CLIENT
 
 
-@pytest.mark.parametrize("proxy", [PROXY, None])
-def test_nobody_else_is_believed(proxy: str | None) -> None:
-    assert seen("10.0.0.6", proxy=proxy, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == "10.0.0.6"
+@pytest.mark.parametrize("peer", ["10.0.0.5", "10.20.255.255", "::ffff:10.20.0.0", "fd00::7"])
+def test_a_proxy_may_be_any_of_some_networks(peer: str) -> None:
+    networks = "10.0.0.5/32 10.20.0.0/16 fd00::/8"
+    assert seen(peer, proxy=networks, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == CLIENT
+    assert seen(peer, proxy=networks, X_FORWARDED_FOR=f"{CLIENT}, {peer}")["REMOTE_ADDR"] == peer
+
+
+@pytest.mark.parametrize("proxy", [PROXY, "10.0.0.7/32 10.0.0.4/31", "fd00::/8", ""])
+@pytest.mark.parametrize("peer", ["10.0.0.6", "fe80::6", "unix"])
+def test_nobody_else_is_believed(proxy: str, peer: str) -> None:
+    assert seen(peer, proxy=proxy, X_FORWARDED_FOR=CLIENT)["REMOTE_ADDR"] == peer
 
 
 def test_a_proxy_that_names_nobody_is_the_client() -> None:
