@@ -61,6 +61,13 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
     return postgresql.pending(database.url)
 
 
+def last_migration() -> str:
+    """Return the name of the last migration, which is the same for both databases."""
+    from adapters.sqlite import migrations
+
+    return migrations.known()[-1]
+
+
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
     """Raise DatabaseOutdated when migrations are pending; otherwise as `pending`."""
     if pending(database):

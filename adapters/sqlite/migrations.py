@@ -46,7 +46,7 @@ def pending(path: Path) -> list[str]:
     All are pending for a missing file. Raises DatabaseUnusable and ServiceUnavailable.
     """
     if not path.exists():
-        return _known()
+        return known()
     with translated(path), closing(_connect(path)) as db:
         return _pending(db)
 
@@ -56,10 +56,11 @@ def _connect(path: Path) -> Database:
 
 
 def _pending(db: Database) -> list[str]:
-    return pending_migrations(_known(), [each.name for each in MIGRATIONS.applied(db)])
+    return pending_migrations(known(), [each.name for each in MIGRATIONS.applied(db)])
 
 
-def _known() -> list[str]:
+def known() -> list[str]:
+    """Return the names of all migrations in order."""
     with closing(Database(memory=True)) as empty:
         return [migration.name for migration in MIGRATIONS.pending(empty)]
 

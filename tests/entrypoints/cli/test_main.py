@@ -30,6 +30,7 @@ class TestHelp:
         assert set(commands(main)) == {
             (),
             ("migrate",),
+            ("status",),
             ("backup",),
             ("import",),
             ("configure-payments",),

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import pytest
+
+from domain.events.event import EventType
+from tests.builders import (
+    a_configuration,
+    a_session,
+    a_worker,
+    an_access_token,
+    an_event_delivery,
+    an_event_endpoint,
+)
+from tests.databases import make_database_of_0_1_0, workers_age
+from tests.entrypoints.conftest import CommandLine
+
+MINUTE: Final = timedelta(minutes=1)
+
+
+def is_seen(cardonfile: CommandLine, *workers: int) -> None:
+    with cardonfile.storage.write() as unit:
+        for number in workers:
+            unit.workers.leave_heartbeat(a_worker(number), datetime.now(UTC))
+        unit.commit()
+
+
+def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
+    """Return the sentence about a service that cannot work."""
+    result = cardonfile.run("status", **environment)
+    assert result.exit_code == 3
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_everything_that_waits_is_shown_and_is_no_error(cardonfile: CommandLine) -> None:
+    now = datetime.now(UTC)
+    since = (now - MINUTE).replace(microsecond=0)
+    with cardonfile.storage.write() as unit:
+        unit.sessions.add(a_session(due_at=since, unanswered_since=since))
+        unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_STORED,)))
+        unit.event_deliveries.add(an_event_delivery(due_at=now + MINUTE))
+        unit.access_tokens.add(an_access_token(issued_at=now, expires_at=now + MINUTE))
+        unit.commit()
+    is_seen(cardonfile, 1)
+    workers_age(cardonfile.storage, 2 * MINUTE)
+    is_seen(cardonfile, 2)
+
+    shown = json.loads(cardonfile.succeeds("status", "--json"))
+    states = [(each["pid"], each["state"]) for each in shown.pop("workers")]
+    assert states == [(1, "missing"), (2, "running")]
+    assert shown.pop("due")[0] == {"due": "sessions", "items": 1, "since": f"{since:%FT%TZ}"}
+    account = "/".join(a_configuration().psp_account)
+    unanswered = {"unanswered": account, "items": 1, "since": f"{since:%FT%TZ}"}
+    assert shown.pop("unanswered") == [unanswered]
+    (endpoint,) = shown.pop("endpoints")
+    assert (endpoint["url"], endpoint["pending"], endpoint["failed"]) == (
+        an_event_endpoint().url,
+        1,
+        0,
+    )
+    (token,) = shown.pop("expiring")
+    assert (token["token"], token["caller"]) == ("5e88", "web-store")
+    assert shown == {"release": shown["release"], "migration": "m006_records_for_operators"}
+
+
+def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> None:
+    is_seen(cardonfile, 1)
+
+    shown = cardonfile.succeeds("status").splitlines()
+    assert shown[1] == "migration  m006_records_for_operators"
+    assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
+    assert [line.split() for line in shown[-4:]] == [
+        [kind, "0", "-"] for kind in ("sessions", "discards", "events", "erasures")
+    ]
+
+
+def test_without_a_worker_for_a_minute_the_service_does_not_work(cardonfile: CommandLine) -> None:
+    assert "`cardonfile work`" in does_not_work(cardonfile)
+
+    is_seen(cardonfile, 1)
+    workers_age(cardonfile.storage, 2 * MINUTE)
+    assert "no worker" in does_not_work(cardonfile)
+    assert "missing" in cardonfile.run("status").stdout
+
+
+def test_without_a_database_the_service_does_not_work(unmigrated: CommandLine) -> None:
+    assert "`cardonfile migrate`" in does_not_work(unmigrated)
+    unmigrated.database.write_text("This is no database, but a text of some length." * 9)
+    assert "cannot be used" in does_not_work(unmigrated)
+
+
+def test_with_an_earlier_database_the_service_does_not_work(unmigrated: CommandLine) -> None:
+    make_database_of_0_1_0(unmigrated.database)
+
+    assert "`cardonfile migrate`" in does_not_work(unmigrated)
+
+
+def test_a_database_that_hangs_is_not_waited_for(
+    cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("entrypoints.cli.status.WITHIN_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://cardonfile:s3cret@127.0.0.1:{silent.getsockname()[1]}/cards"
+
+        said = does_not_work(cardonfile, CARDONFILE_DATABASE_URL=url)
+    assert "does not respond" in said
+    assert "s3cret" not in said
+
+
+def test_a_wrong_setting_is_an_error_of_its_own(cardonfile: CommandLine) -> None:
+    assert "CARDONFILE_LOG_FORMAT" in cardonfile.refuses("status", CARDONFILE_LOG_FORMAT="xml")
