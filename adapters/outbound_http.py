@@ -9,9 +9,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from functools import cache, partial
 from http import HTTPStatus
-from typing import Any, Final, Self, TypeAlias
+from threading import Thread
+from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from typing_extensions import override
@@ -22,6 +24,8 @@ from typing_extensions import override
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The limit for everything but the body: status line, headers, chunk lengths."""
+
+Result = TypeVar("Result")
 
 # Any: the type of an address depends on its family.
 AddressInfo: TypeAlias = tuple[int, int, int, str, Any]
@@ -34,6 +38,41 @@ LookUp: TypeAlias = Callable[[str, int], Iterable[AddressInfo]]
 def look_up(host: str, port: int) -> Iterable[AddressInfo]:
     """Return all addresses of a host. It takes as long as the system's resolver allows."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+# The first that fits counts: most are kinds of OSError.
+_REASONS: Final = (
+    (TimeoutError, "no response in time"),
+    (socket.gaierror, "name not found"),
+    (ConnectionRefusedError, "connection refused"),
+    (ssl.SSLCertVerificationError, "certificate not trusted"),
+    (ssl.SSLError, "TLS failed"),
+    (ConnectionError, "connection closed"),
+    (http.client.HTTPException, "no valid response"),
+    (OSError, "not reachable"),
+)
+
+
+def reason_of(error: OSError | http.client.HTTPException) -> str:
+    """Return in a few words why a request failed, without what was sent or received."""
+    return next(text for kind, text in _REASONS if isinstance(error, kind))
+
+
+def begin(work: Callable[[], Result]) -> Future[Result]:
+    """Begin work that takes no time limit, such as the system's resolver.
+
+    It is in a daemon thread, which does not keep the process from ending.
+    """
+    begun: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            begun.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+            begun.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return begun
 
 
 class Deadline:
@@ -103,7 +142,7 @@ class Connection:
         Raises OSError or HTTPException if that fails, ValueError if a header or the target cannot
         be sent, and what `look_up` raises. After an exception the connection must be closed.
         """
-        connection = self._open()
+        connection = self.open()
         connection.sock.settimeout(self.deadline.remaining())
         connection.request(method, target, body=body, headers=headers)
         response = connection.getresponse()
@@ -112,8 +151,11 @@ class Connection:
             raise http.client.HTTPException("an interim response")
         return response
 
-    def _open(self) -> http.client.HTTPConnection:
-        """Return the connection, a new one if there is none or the host has closed it."""
+    def open(self) -> http.client.HTTPConnection:
+        """Return the connection, a new one if there is none or the host has closed it.
+
+        Nothing is sent. Raises as `request` does.
+        """
         connection = self._connection
         if connection is not None and connection.sock is not None and _is_readable(connection.sock):
             # The host has closed it, or sent something unsolicited.

@@ -61,13 +61,6 @@ def pending(database: Path | PostgresqlDatabase) -> list[str]:
     return postgresql.pending(database.url)
 
 
-def last_migration() -> str:
-    """Return the name of the last migration, which is the same for both databases."""
-    from adapters.sqlite import migrations
-
-    return migrations.known()[-1]
-
-
 def require_up_to_date(database: Path | PostgresqlDatabase) -> None:
     """Raise DatabaseOutdated when migrations are pending; otherwise as `pending`."""
     if pending(database):
@@ -135,7 +128,7 @@ def in_a_sentence(error: Exception) -> str | None:
     if isinstance(error, DatabaseUnusable):
         return str(error)
     if isinstance(error, ServiceUnavailable):
-        return f"the database cannot be used ({cause_of(error)})"
+        return f"the database cannot be used ({cause_of(error)}): see that it can be reached, has room and is not locked"
     if isinstance(error, RecordUnreadable):
         return f"a record cannot be decoded ({error}): use the release that wrote it"
     if isinstance(error, errors):

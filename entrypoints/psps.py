@@ -79,6 +79,11 @@ class InstalledPsp:
         )
 
     @property
+    def takes_test_cards(self) -> bool:
+        """Whether it is set up, and for test cards only."""
+        return self.is_set_up and self.plugin.test_setting is not None
+
+    @property
     def database(self) -> Path | None:
         """An SQLite file of its own, or None."""
         if not self.is_set_up:

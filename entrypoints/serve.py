@@ -46,6 +46,8 @@ QUIET_SECONDS: Final = 0.2
 STOP_SECONDS: Final = 5
 """After the drain, threads that still run get this long."""
 
+NAME_ORIGINS: Final = "name the origins of their shops with configure-payments --redirect-origin"
+
 log = structlog.get_logger()
 
 
@@ -308,14 +310,17 @@ def warn_of_openings(container: Container) -> None:
     files = open_to_all(settings.database)
     if files:
         log.warning("database_open_to_all", files=files, do="chmod 600 these files")
+    centers = centers_that_redirect_anywhere(container)
+    if centers:
+        log.warning("redirects_to_anywhere", centers=centers, do=NAME_ORIGINS)
+
+
+def centers_that_redirect_anywhere(container: Container) -> int:
+    """Return how many centers of a public service let their guests be sent anywhere."""
+    if container.settings().is_on_loopback:
+        return 0
     with container.storage().read() as unit:
-        centers = sum(not each.redirect_origins for each in unit.configurations.all())
-    if centers and not settings.is_on_loopback:
-        log.warning(
-            "redirects_to_anywhere",
-            centers=centers,
-            do="name the origins of their shops with configure-payments --redirect-origin",
-        )
+        return sum(not each.redirect_origins for each in unit.configurations.all())
 
 
 def refuse_missing_psps(container: Container) -> None:
@@ -413,5 +418,5 @@ def announce(settings: Settings, **where: str | int) -> None:
         psps=[name for name, psp in settings.psps.items() if psp.is_set_up],
     )
     for name, psp in settings.psps.items():
-        if psp.is_set_up and psp.plugin.test_setting is not None:
+        if psp.takes_test_cards:
             log.warning("psp_for_tests", psp=name, note="takes test cards only")

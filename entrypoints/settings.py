@@ -248,7 +248,7 @@ class Settings:
                     "service, such as https://cards.example"
                 )
             for psp in settings.psps.values():
-                if psp.is_set_up and psp.plugin.test_setting is not None:
+                if psp.takes_test_cards:
                     raise SettingsError(
                         f"{live} is a live key: unset {psp.plugin.test_setting}, which takes test "
                         "cards beside real ones"

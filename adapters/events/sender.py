@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from collections.abc import Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from http.client import HTTPException
 from importlib.metadata import version
-from threading import Thread
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from typing_extensions import override
@@ -19,7 +16,7 @@ from typing_extensions import override
 from adapters.events.addresses import Address, Network, is_public, parse_address
 from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
-from adapters.outbound_http import AddressInfo, Connection, LookUp, look_up
+from adapters.outbound_http import AddressInfo, Connection, LookUp, begin, look_up, reason_of
 from domain.errors import InvalidField
 from domain.events.event import Event, EventEndpoint, parse_endpoint_url
 from domain.events.event_sender import EventNotSent, EventSender
@@ -29,17 +26,7 @@ CONNECT_SECONDS: Final = 5
 """The limit for one address, so that there is time for the next one."""
 MAX_BODY_BYTES: Final = 64 * 1024
 
-# The first that fits counts: most are kinds of OSError.
-_REASONS: Final = (
-    (TimeoutError, "no response in time"),
-    (socket.gaierror, "name not found"),
-    (ConnectionRefusedError, "connection refused"),
-    (ssl.SSLCertVerificationError, "certificate not trusted"),
-    (ssl.SSLError, "TLS failed"),
-    (ConnectionError, "connection closed"),
-    (HTTPException, "no valid response"),
-    (OSError, "not reachable"),
-)
+Result = TypeVar("Result")
 
 
 class HttpEventSender(EventSender):
@@ -68,32 +55,26 @@ class HttpEventSender(EventSender):
 
     @override
     def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
-        url = self._url(endpoint)
-        body = encode(event)
+        url, body = endpoint.url, encode(event)
         headers = {
             "content-type": "application/json",
             "user-agent": self._user_agent,
             **signed_headers(event.event_id, body, endpoint.secrets.at(now), now),
         }
-        try:
-            with Connection(
-                url,
-                total_seconds=self._total_seconds,
-                connect_seconds=CONNECT_SECONDS,
-                max_body_bytes=MAX_BODY_BYTES,
-                tls=self._tls,
-                look_up=self._addresses,
-            ) as connection:
-                response = connection.request("POST", _target(url), headers, body)
-                # The status says all. Some of the rest is read, because a receiver that cannot
-                # send it may take the event for not received.
-                with suppress(OSError, HTTPException):
-                    response.read(MAX_BODY_BYTES)
-                return response.status
-        except (OSError, HTTPException) as error:
-            reason = next(text for kind, text in _REASONS if isinstance(error, kind))
-        # Raised outside the handler, because its context may quote the response.
-        raise EventNotSent(reason)
+
+        def post(connection: Connection) -> int:
+            response = connection.request("POST", _target(url), headers, body)
+            # The status says all. Some of the rest is read, because a receiver that cannot
+            # send it may take the event for not received.
+            with suppress(OSError, HTTPException):
+                response.read(MAX_BODY_BYTES)
+            return response.status
+
+        return self._with_connection(url, post)
+
+    def connect(self, url: str) -> None:
+        """Connect to an endpoint, and send nothing. Raises EventNotSent as `send` does."""
+        self._with_connection(url, Connection.open)
 
     def why_unreachable(self, url: str) -> str | None:
         """Return why nothing is sent to a URL whose host is an IP address or `localhost`.
@@ -107,33 +88,32 @@ class HttpEventSender(EventSender):
             return None
         return None if self._is_allowed(address) else _not_public(host)
 
-    def _url(self, endpoint: EventEndpoint) -> str:
+    def _with_connection(self, url: str, use: Callable[[Connection], Result]) -> Result:
         try:
-            return parse_endpoint_url(endpoint.url, may_be_http=self._may_be_http)
+            parse_endpoint_url(url, may_be_http=self._may_be_http)
+            with Connection(
+                url,
+                total_seconds=self._total_seconds,
+                connect_seconds=CONNECT_SECONDS,
+                max_body_bytes=MAX_BODY_BYTES,
+                tls=self._tls,
+                look_up=self._addresses,
+            ) as connection:
+                return use(connection)
         except InvalidField as error:
-            raise EventNotSent(f"not {error.expected}") from None
+            reason = f"not {error.expected}"
+        except (OSError, HTTPException) as error:
+            reason = reason_of(error)
+        # Raised outside the handlers, because its context may quote the response.
+        raise EventNotSent(reason)
 
     def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
         """Return the addresses of a host that events may be sent to."""
-        found = self._look_up_in_time(host, port)
+        found = begin(lambda: tuple(self._look_up(host, port))).result(self._total_seconds)
         allowed = [each for each in found if self._may_connect_to(each)]
         if found and not allowed:
             raise EventNotSent(_not_public(found[0][4][0]))
         return allowed
-
-    def _look_up_in_time(self, host: str, port: int) -> Sequence[AddressInfo]:
-        found: Future[Sequence[AddressInfo]] = Future()
-
-        def run() -> None:
-            try:
-                found.set_result(tuple(self._look_up(host, port)))
-            except OSError as error:
-                found.set_exception(error)
-
-        # The system's resolver takes no time limit and cannot be interrupted. A daemon does not
-        # keep the process from ending.
-        Thread(target=run, name="event-look-up", daemon=True).start()
-        return found.result(self._total_seconds)
 
     def _may_connect_to(self, info: AddressInfo) -> bool:
         try:

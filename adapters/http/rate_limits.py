@@ -53,11 +53,12 @@ class RateLimits:
         if self._write is not None:
             self._count(self._write, "write", caller.name)
 
-    def check_storage(self) -> None:
-        """Log at the start of the service if the shared storage is unavailable. Counts nothing."""
-        self._in_shared_storage(
+    def check_storage(self) -> bool:
+        """Log if the shared storage is unavailable, and return whether it is there. Counts nothing."""
+        found = self._in_shared_storage(
             lambda window: window.test(FAILED_AUTHENTICATIONS, "authentication")
         )
+        return found is not None
 
     def _count(self, limit: RateLimitItem, *who: str) -> None:
         wait_seconds = self._in_shared_storage(lambda window: _count_in(window, limit, *who))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from adapters.psp.findings import Finding
 from adapters.psp.settings import AccountSettings
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
@@ -75,6 +76,9 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     `add_routes` adds pages of its own to the application, below `/<name>-…/`.
     `background` returns what it runs beside the worker; it receives the URL of its webhooks.
     `database` returns an SQLite file of its own, which a backup copies, or None.
+    `check` tries the keys of an account and looks at what else may be wrong at the PSP, whose webhooks
+    should go to the URL that it receives. It changes nothing there, raises nothing, and takes at most
+    5 seconds.
     """
 
     interface: int
@@ -91,6 +95,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     add_routes: Callable[[Adapter, falcon.App[falcon.Request, falcon.Response]], None] | None = None
     background: Callable[[Adapter, str], BackgroundWork] | None = None
     database: Callable[[PspSettings], Path | None] = _nothing
+    check: Callable[[Adapter, MerchantAccount, str], Sequence[Finding]] | None = None
 
 
 # Any: each plugin has its own types of settings and adapter.

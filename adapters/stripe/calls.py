@@ -50,7 +50,7 @@ _TRANSLATIONS: Final[
 class Call:
     """A call of the port with the keys of a merchant account.
 
-    Use it in a `with` statement, which closes its connection. Pass methods of the SDK's services in
+    Use it in a `with` statement, which closes its connection. `date` is the header of the latest success. Pass methods of the SDK's services in
     `v1` to `ask`: no exception of the SDK leaves it, because they hold what was sent and received.
     """
 
@@ -62,6 +62,7 @@ class Call:
         retry_policy: RetryPolicy,
         tls: ssl.SSLContext | None,
     ) -> None:
+        self.date: str | None = None
         self._is_live = keys.is_live
         self._transport = Transport(api_base, retry_policy, tls)
         client = stripe.StripeClient(
@@ -92,8 +93,9 @@ class Call:
         failure: Exception
         response: _Read | None = None
         try:
-            raw = send(*args, **options).last_response.body
-            response = msgspec.json.decode(raw, type=kind)
+            last = send(*args, **options).last_response
+            self.date = last.headers.get("date")
+            response = msgspec.json.decode(last.body, type=kind)
         except stripe.StripeError as error:
             failure = _translated(error)
         except ProviderUnavailable:

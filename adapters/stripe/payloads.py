@@ -283,6 +283,20 @@ class Account(msgspec.Struct):
     id: _Id
 
 
+class WebhookEndpoint(LiveOrTest):
+    """Webhook Endpoint."""
+
+    url: str
+    status: str
+    enabled_events: list[str]
+
+
+class WebhookEndpoints(msgspec.Struct):
+    """A list of webhook endpoints. An account has 16 at most."""
+
+    data: list[WebhookEndpoint]
+
+
 class Customer(LiveOrTest):
     """Customer."""
 
@@ -400,4 +414,5 @@ def _time(unix_seconds: int) -> datetime:
     return datetime.fromtimestamp(unix_seconds, UTC)
 
 
-prepare(CheckoutSession, Sessions, Account, Customer, RetrievedCustomer, StoredMethod)
+prepare(CheckoutSession, Sessions, Account, WebhookEndpoints)
+prepare(Customer, RetrievedCustomer, StoredMethod)

@@ -126,4 +126,5 @@ PLUGIN: Final = PspPlugin(
     how_to_set_up=ACCOUNT_SETTINGS.how_to_set,
     make=make,
     live_setting=_live_setting,
+    check=lambda provider, account, webhooks_url: provider.check(account, webhooks_url),
 )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import structlog
 from typing_extensions import override
 
+from adapters.psp.findings import Finding
 from adapters.psp.http import NotFound, RetryPolicy
 from adapters.psp.settings import keys_of
-from adapters.stripe import webhooks
+from adapters.stripe import checks, webhooks
 from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.payloads import (
@@ -89,7 +90,17 @@ class StripeProvider(PaymentProvider):
                 "of another account would go unnoticed",
             )
             return None
-        return f"{account.id} {'live' if self._accounts[merchant_account].is_live else 'test'}"
+        return f"{account.id} {self._mode(merchant_account)}"
+
+    def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
+        """Return what is found at Stripe of an account that has keys."""
+        with self._call(account) as call:
+            urls = webhooks_url, f"{webhooks_url}/{account}"
+            mode, now = self._mode(account), self._clock.now()
+            return checks.check(call, mode=mode, urls=urls, now=now)
+
+    def _mode(self, account: MerchantAccount) -> str:
+        return "live" if self._accounts[account].is_live else "test"
 
     @override
     def start(self, request: HostedPageRequest) -> HostedPage:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from adapters.psp.http import HttpClient, Response, RetryPolicy
 
-_PASSED_ON: Final = frozenset({"request-id", "idempotent-replayed", "retry-after"})
+_PASSED_ON: Final = frozenset({"date", "request-id", "idempotent-replayed", "retry-after"})
 """The headers that are used here. The SDK prints others, such as notices, to standard error."""
 
 

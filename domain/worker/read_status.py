@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from domain.access.token import EXPIRES_SOON, AccessToken
 from domain.events.event import DeliveryCounts, EventEndpoint
@@ -19,19 +19,25 @@ DueKind: TypeAlias = Kind | Literal["erasures"]
 """What may be due: the jobs of the worker, and erasures."""
 
 
+class EndpointStatus(NamedTuple):
+    """An endpoint for events, with the deliveries that it has not taken."""
+
+    endpoint: EventEndpoint
+    counts: DeliveryCounts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """How an installation is doing at one time.
 
     `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
-    `unanswered` are sessions and discards whose PSP has not responded. `endpoints` are those for
-    events, with what they have not taken. `expiring` are the access tokens that expire in 14 days.
+    `unanswered` are sessions and discards whose PSP has not responded. `expiring` are the access tokens that expire in 14 days.
     """
 
     workers: Sequence[SeenWorker]
     due: Mapping[DueKind, Waiting]
     unanswered: Mapping[PspAccount, Waiting]
-    endpoints: Sequence[tuple[EventEndpoint, DeliveryCounts]]
+    endpoints: Sequence[EndpointStatus]
     expiring: Sequence[AccessToken]
 
     @property
@@ -61,7 +67,7 @@ class ReadStatus:
                 },
                 unanswered=_together(unit.sessions.unanswered(), unit.discards.unanswered()),
                 endpoints=[
-                    (each, counts.get(each.endpoint_id, DeliveryCounts()))
+                    EndpointStatus(each, counts.get(each.endpoint_id, DeliveryCounts()))
                     for each in unit.event_endpoints.all()
                 ],
                 expiring=unit.access_tokens.expiring(now, until=now + EXPIRES_SOON),

@@ -19,7 +19,7 @@ from entrypoints.cli.events import events
 from entrypoints.cli.guests import guest
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
-from entrypoints.cli.status import status
+from entrypoints.cli.status import doctor, status
 from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import unknown_settings
 
@@ -53,6 +53,6 @@ def main(context: click.Context) -> None:
 for command in (
     *(migrate, backup, import_, copy_database),
     *(configure_payments, center, token, session, guest, card, consent, events, audit),
-    *(serve, work, reconcile, status, demo),
+    *(serve, work, reconcile, status, doctor, demo),
 ):
     main.add_command(command)

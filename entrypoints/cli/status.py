@@ -1,4 +1,4 @@
-"""`cardonfile status`."""
+"""`cardonfile status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from entrypoints.cli.terminal import echo_fields, echo_json, echo_records, json_option, row_of
-from entrypoints.in_background import begin
+from adapters.outbound_http import begin
+from entrypoints.cli.terminal import echo_record, echo_records, json_option
 from entrypoints.plain_errors import plain_errors
 from entrypoints.settings import LogLevel, PostgresqlDatabase, Settings
 
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
 WITHIN_SECONDS: Final = 10
 """How long the database may take."""
-
-_COLUMNS: Final = {
-    "workers": ("host", "pid", "release", "state", "since", "seen_seconds_ago"),
-    "due": ("due", "items", "since"),
-    "unanswered": ("unanswered", "items", "since"),
-    "endpoints": (
-        *("endpoint=endpoint.endpoint_id", "url=endpoint.url", "active=endpoint.is_active"),
-        *("pending=counts.pending", "since=counts.pending_since", "failed=counts.failed"),
-    ),
-    "expiring": ("token=prefix", "caller=caller.name", "expires=expires_at"),
-}
 
 
 class NotWorking(click.ClickException):
@@ -51,7 +40,7 @@ def status(*, as_json: bool) -> None:
     Example:
       cardonfile status
     """
-    from entrypoints.databases import in_a_sentence, last_migration
+    from entrypoints.databases import in_a_sentence
     from entrypoints.logs import configure_logs
 
     with plain_errors():
@@ -69,7 +58,7 @@ def status(*, as_json: bool) -> None:
             if sentence is None:
                 raise
             raise NotWorking(sentence) from error
-        _show(last_migration(), found, as_json=as_json)
+        _show(found, as_json=as_json)
         if found.is_worker_missing:
             raise NotWorking(
                 "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, "
@@ -88,43 +77,45 @@ def _read(database: Path | PostgresqlDatabase) -> Status:
         return ReadStatus(storage=storage, clock=SystemClock())()
 
 
-def _show(migration: str, found: Status, *, as_json: bool) -> None:
-    from domain.worker.heartbeat import WorkerState
+def _show(found: Status, *, as_json: bool) -> None:
+    from adapters.sqlite.migrations import known
 
-    fields = {"release": version("cardonfile"), "migration": migration}
-    tables = {
-        "workers": [
-            {
-                **row_of(("host", "pid", "release"), each.worker),
-                "state": "missing"
-                if each.is_missing and each.state is WorkerState.RUNNING
-                else each.state,
-                "since": each.since,
-                "seen_seconds_ago": round(each.age.total_seconds()),
-            }
-            for each in found.workers
-        ],
-        "due": [{"due": kind, **waiting._asdict()} for kind, waiting in found.due.items()],
-        "unanswered": [
-            {"unanswered": "/".join(account), **waiting._asdict()}
-            for account, waiting in found.unanswered.items()
-        ],
-        "endpoints": [
-            {"endpoint": endpoint, "counts": counts} for endpoint, counts in found.endpoints
-        ],
-        "expiring": found.expiring,
-    }
-    if as_json:
-        echo_json(
-            fields
-            | {
-                name: [row_of(_COLUMNS[name], each) for each in records]
-                for name, records in tables.items()
-            }
-        )
-        return
-    echo_fields(fields)
-    for name, records in tables.items():
-        if records:
-            click.echo()
-            echo_records(_COLUMNS[name], records, as_json=False)
+    worker = ("host=worker.host", "pid=worker.pid", "release=worker.release")
+    endpoint = ("endpoint=endpoint.endpoint_id", "url=endpoint.url", "active=endpoint.is_active")
+    counts = ("pending=counts.pending", "since=counts.pending_since", "failed=counts.failed")
+    due = [{"due": kind, **each._asdict()} for kind, each in found.due.items()]
+    unanswered = [
+        {"unanswered": "/".join(account), **each._asdict()}
+        for account, each in found.unanswered.items()
+    ]
+    echo_record(
+        {"release": version("cardonfile"), "migration": known()[-1]},
+        as_json=as_json,
+        workers=((*worker, "state", "missing=is_missing", "since", "seen_ago=age"), found.workers),
+        due=(("due", "items", "since"), due),
+        unanswered=(("unanswered", "items", "since"), unanswered),
+        endpoints=((*endpoint, *counts), found.endpoints),
+        expiring=(("token=prefix", "caller=caller.name", "expires=expires_at"), found.expiring),
+    )
+
+
+@click.command()
+@json_option
+@click.pass_context
+def doctor(context: click.Context, *, as_json: bool) -> None:
+    """Look for what is wrong with the installation, whether or not the service runs.
+
+    It tries the database, the public address, the keys of each PSP and the endpoints for events, and
+    changes nothing. The exit status is 1 if there is a problem, otherwise 0; what cannot be told
+    from here is no problem.
+
+    \b
+    Example:
+      cardonfile doctor
+    """
+    from adapters.psp.findings import Verdict
+    from entrypoints.doctor import examine
+
+    found = examine(os.environ)
+    echo_records(("result=verdict", "about", "finding=text"), found, as_json=as_json)
+    context.exit(any(each.verdict is Verdict.PROBLEM for each in found))

@@ -143,6 +143,8 @@ def cell_of(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.0f} s"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {cell_of(each)}" for name, each in sorted(value.items()))
     if isinstance(value, list | tuple | frozenset):

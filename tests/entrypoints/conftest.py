@@ -1,4 +1,4 @@
-"""The command line with a database of its own."""
+"""The command line with a database of its own, and PSPs of other distributions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli.main import main
+from entrypoints.psps import _load
 from tests.databases import make_database
 from tests.programs import SERVE
 
@@ -27,6 +28,45 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 {SERVE}
 """
+
+
+PLUGIN: Final = """
+from adapters.psp.plugin import PspPlugin
+from adapters.psp.settings import AccountSettings
+from domain.psps.capabilities import Capabilities
+
+ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
+PLUGIN = PspPlugin(
+    interface=1,
+    name="acme",
+    capabilities=Capabilities(max_consent_length=1000),
+    account_settings=ACCOUNTS,
+    read=lambda here: ACCOUNTS.read(here.environment) or None,
+    accounts=lambda settings: settings.keys(),
+    how_to_set_up=ACCOUNTS.how_to_set,
+    make=lambda settings, clock, ids: None,
+)
+"""
+
+
+class Site:
+    """A folder on the path into which distributions are installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(self, name: str, code: str = PLUGIN, *, psp: str = "acme") -> None:
+        """Install a distribution whose plugin has this code."""
+        module = name.replace("-", "_")
+        (self.folder / f"{module}.py").write_text(code)
+        information = self.folder / f"{module}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        (information / "entry_points.txt").write_text(
+            f"[cardonfile.psps]\n{psp} = {module}:PLUGIN\n"
+        )
 
 
 class Process(subprocess.Popen[bytes]):
@@ -119,3 +159,13 @@ def cardonfile(unmigrated: CommandLine) -> CommandLine:
     """Return the command line with an empty, migrated database."""
     make_database(unmigrated.database)
     return unmigrated
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.syspath_prepend(tmp_path)
+    _load.cache_clear()
+    yield Site(tmp_path)
+    _load.cache_clear()
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,56 +10,9 @@ from domain.centers.configure_payments import what_is_missing
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
 from entrypoints.container import build
 from entrypoints.plain_errors import SettingsError
-from entrypoints.psps import _load, installed_names, load_psps
+from entrypoints.psps import installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
-
-GOOD = """
-from adapters.psp.plugin import PspPlugin
-from adapters.psp.settings import AccountSettings
-from domain.psps.capabilities import Capabilities
-
-ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
-PLUGIN = PspPlugin(
-    interface=1,
-    name="acme",
-    capabilities=Capabilities(max_consent_length=1000),
-    account_settings=ACCOUNTS,
-    read=lambda here: ACCOUNTS.read(here.environment) or None,
-    accounts=lambda settings: settings.keys(),
-    how_to_set_up=ACCOUNTS.how_to_set,
-    make=lambda settings, clock, ids: None,
-)
-"""
-
-
-class Site:
-    """A folder on the path into which distributions are installed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def install(self, name: str, code: str = GOOD, *, psp: str = "acme") -> None:
-        """Install a distribution whose plugin has this code."""
-        module = name.replace("-", "_")
-        (self.folder / f"{module}.py").write_text(code)
-        information = self.folder / f"{module}-1.0.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-        )
-        (information / "entry_points.txt").write_text(
-            f"[cardonfile.psps]\n{psp} = {module}:PLUGIN\n"
-        )
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.syspath_prepend(tmp_path)
-    _load.cache_clear()
-    yield Site(tmp_path)
-    _load.cache_clear()
-    for path in tmp_path.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+from tests.entrypoints.conftest import PLUGIN, Site
 
 
 def test_a_psp_of_another_distribution_is_not_imported_before_it_is_named(site: Site) -> None:
@@ -112,13 +63,13 @@ def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
             "cannot be loaded: ModuleNotFoundError: No module named 'nothing_of_the_kind'",
         ),
         ("from domain import x", "cannot be loaded: ImportError: cannot import name 'x' from"),
-        (GOOD.replace('name="acme",', ""), "cannot be loaded: TypeError: PspPlugin.__init__()"),
+        (PLUGIN.replace('name="acme",', ""), "cannot be loaded: TypeError: PspPlugin.__init__()"),
         ("raise TypeError('a\\nb' * 999)", r"cannot be loaded: TypeError: a\nba\nb"),
         ("raise ValueError('sk_live_secret')", "cannot be loaded: ValueError"),
         ("raise SystemExit", "cannot be loaded: SystemExit"),
         ("", "cannot be loaded: AttributeError"),
         ("PLUGIN = object()", "is no PspPlugin: cardonfile_acme:PLUGIN"),
-        (GOOD.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
+        (PLUGIN.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
     ],
     ids=["module", "import", "argument", "text", "secret", "exit", "missing", "kind", "name"],
 )
@@ -138,9 +89,9 @@ def test_a_broken_plugin_is_refused_in_one_sentence(site: Site, code: str, said:
     ("code", "why"),
     [
         ("import domain.ports", "No module named 'domain.ports'; if it is for another interface, "),
-        (GOOD.replace("interface=1,", ""), "'interface'; if it is for another interface, "),
+        (PLUGIN.replace("interface=1,", ""), "'interface'; if it is for another interface, "),
         (
-            GOOD.replace("interface=1", "interface=2"),
+            PLUGIN.replace("interface=1", "interface=2"),
             "cardonfile-acme is for the PSP interface 2, and this cardonfile has 1: ",
         ),
     ],
@@ -169,7 +120,7 @@ def test_a_plugin_for_another_interface_is_refused_with_what_to_do(
 def test_the_text_of_what_a_plugin_raises_is_not_shown(site: Site, hook: str, what: str) -> None:
     site.install(
         "cardonfile-acme",
-        f"{GOOD}\ndef fail(*given): raise ValueError('a secret', *given)\n"
+        f"{PLUGIN}\ndef fail(*given): raise ValueError('a secret', *given)\n"
         f"import dataclasses\nPLUGIN = dataclasses.replace(PLUGIN, {hook}=fail)",
     )
     environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "a secret"}
@@ -186,7 +137,7 @@ def use(settings: Settings) -> None:
 
 
 def test_a_psp_that_shares_settings_with_the_service_is_refused(site: Site) -> None:
-    site.install("acme", GOOD.replace('"acme"', '"database"'), psp="database")
+    site.install("acme", PLUGIN.replace('"acme"', '"database"'), psp="database")
 
     with pytest.raises(SettingsError, match="a PSP cannot be called database"):
         Settings.read({"CARDONFILE_PSPS": "database"})
@@ -194,7 +145,7 @@ def test_a_psp_that_shares_settings_with_the_service_is_refused(site: Site) -> N
 
 def test_two_psps_that_share_settings_are_refused(site: Site) -> None:
     site.install("acme-one")
-    site.install("acme-two", GOOD.replace('"acme"', '"acme_spain"'), psp="acme_spain")
+    site.install("acme-two", PLUGIN.replace('"acme"', '"acme_spain"'), psp="acme_spain")
 
     assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "stripe"]
     with pytest.raises(SettingsError, match="share settings with the account spain of acme"):

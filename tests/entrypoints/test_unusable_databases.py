@@ -43,7 +43,7 @@ def test_a_folder_in_its_place(unmigrated: CommandLine) -> None:
     for arguments in COMMANDS:
         assert unmigrated.refuses(*arguments) == (
             f"the database cannot be used ({unmigrated.database}: unable to open database file; "
-            "it is a folder)"
+            "it is a folder): see that it can be reached, has room and is not locked"
         )
 
 
@@ -82,4 +82,4 @@ def test_one_without_permission_is_not_served(
         folder.chmod(0o700)
 
     assert complaint.startswith(f"the database cannot be used ({database}: ")
-    assert complaint.endswith(f"{why})")
+    assert f"{why}): see that" in complaint

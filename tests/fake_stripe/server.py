@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from email.utils import format_datetime
 from enum import Enum, auto
 from itertools import count
 from typing import Final, TypeAlias
@@ -152,7 +153,8 @@ class FakeStripeServer:
         return json_response({"error": error}, status, headers)
 
     def _request_id(self) -> dict[str, str]:
-        return {"Request-Id": f"req_{next(self._requests):014}"}
+        now = format_datetime(self.stripe.clock.now(), usegmt=True)
+        return {"Request-Id": f"req_{next(self._requests):014}", "Date": now}
 
     def _done(self, request: Request, fault: Trouble | None = None) -> Response:
         """Handle a call of the API."""
@@ -191,6 +193,7 @@ class FakeStripeServer:
         stripe = self.stripe
         routes: tuple[tuple[str, str, Act], ...] = (
             ("GET", "/v1/account", stripe.retrieve_account),
+            ("GET", "/v1/webhook_endpoints", stripe.list_webhook_endpoints),
             ("POST", "/v1/customers", stripe.create_customer),
             ("POST", "/v1/customers/([^/]+)", stripe.update_customer),
             ("GET", "/v1/customers/([^/]+)", stripe.retrieve_customer),

@@ -126,6 +126,7 @@ class Merchant:
     webhook_secret: str
     offered: tuple[str, ...] = ("card", "us_bank_account")
     webhook_url: str | None = None
+    webhook_endpoints: list[Object] = field(default_factory=list)
     customers: dict[str, Object] = field(default_factory=dict)
     sessions: dict[str, Object] = field(default_factory=dict)
     intents: dict[str, Object] = field(default_factory=dict)
@@ -173,6 +174,11 @@ class FakeStripe:
         """Retrieve the account of a key; the response does not hold the mode."""
         check(given, NOTHING)
         return {"id": merchant.account_id, "object": "account", "type": "standard"}
+
+    def list_webhook_endpoints(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """List the webhook endpoints."""
+        check(given, {"limit": integer})
+        return {"object": "list", "data": merchant.webhook_endpoints, "has_more": False}
 
     def create_customer(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
         """Create a customer."""

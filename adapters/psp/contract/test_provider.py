@@ -48,6 +48,7 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
     Trouble,
 )
+from adapters.psp.findings import Finding, Verdict
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import PspSettingsError
 from domain.billing import COUNTRY_CODES, AvsResult, BillingInfo
@@ -1285,6 +1286,49 @@ class TestIdentity:
                 assert adapter.identity(MAIN) in (None, sound)
             psp.recover()
             assert adapter.identity(MAIN) == sound
+
+
+def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
+    check = psp.plugin.check
+    return check(adapter, MAIN, "https://pay.example/webhooks/psp/main") if check else ()
+
+
+@needs(Ability.STAND_IN, Ability.REMOTE)
+class TestCheck:
+    """A plugin need not have one."""
+
+    def test_whatever_happens_its_findings_are_lines_without_a_secret(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
+        for trouble in (None, *Trouble):
+            if trouble is not None:
+                psp.have(trouble)
+            found = checked(psp, adapter)
+            psp.recover()
+
+            assert found or psp.plugin.check is None
+            for verdict, about, text in found:
+                assert verdict in Verdict
+                assert f"{about}{text}".isprintable()
+                assert not any(secret in text for secret in (*psp.keys, SECRET, OTHER_SECRET))
+
+    def test_it_changes_nothing(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+        checked(psp, adapter)
+
+        assert psp.count_pages() == 0
+        assert not psp.guests(MAIN)
+
+    @pytest.mark.parametrize("is_silent", [True, False])
+    def test_a_silent_or_slow_psp_is_a_problem_within_5_seconds(
+        self, psp: PspUnderTest, adapter: PaymentProvider, is_silent: bool
+    ) -> None:
+        if is_silent:
+            psp.fall_silent()
+        else:
+            psp.drip(5.5)
+        found = checked(psp, adapter)
+
+        assert psp.plugin.check is None or Verdict.PROBLEM in {verdict for verdict, *_ in found}
 
 
 class TestPlugin:

@@ -15,7 +15,7 @@ from adapters import outbound_http
 from adapters.events.sender import TOTAL_SECONDS
 from adapters.outbound_http import AddressInfo, LookUp
 from domain.events.event_sender import EventNotSent
-from tests.adapters.events.conftest import send
+from tests.adapters.events.conftest import a_sender, send
 from tests.listening import (
     LONG_SECONDS,
     Act,
@@ -93,6 +93,24 @@ def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
     with pytest.raises(EventNotSent) as raised:
         send(url, **options)
     return str(raised.value)
+
+
+class TestConnect:
+    def test_nothing_is_sent(self, receiver: ListeningServer, attempts: list[str]) -> None:
+        a_sender().connect(receiver.url)
+
+        assert (attempts, receiver.requests) == (["127.0.0.1"], [])
+
+    # Shows S24.
+    @pytest.mark.parametrize("address", FORBIDDEN)
+    def test_an_address_that_is_not_public_is_not_connected_to(
+        self, attempts: list[str], address: str
+    ) -> None:
+        sender = a_sender(allowed_networks=(), look_up=finding(address))
+        with pytest.raises(EventNotSent, match="not a public address"):
+            sender.connect(f"https://{NAME}")
+
+        assert attempts == []
 
 
 class TestAddresses:

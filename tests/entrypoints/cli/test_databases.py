@@ -63,7 +63,8 @@ class TestDatabase:
         unmigrated.database.write_bytes(b"This is a letter, and not a database. " * 100)
 
         assert unmigrated.refuses(*arguments) == (
-            f"the database cannot be used ({unmigrated.database}: file is not a database)"
+            f"the database cannot be used ({unmigrated.database}: file is not a database): "
+            "see that it can be reached, has room and is not locked"
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 

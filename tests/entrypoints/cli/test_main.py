@@ -31,6 +31,7 @@ class TestHelp:
             (),
             ("migrate",),
             ("status",),
+            ("doctor",),
             ("backup",),
             ("import",),
             ("configure-payments",),

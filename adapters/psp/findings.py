@@ -1,0 +1,52 @@
+"""What a check of an installation finds, as its operator reads it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from functools import partial
+from typing import Final, NamedTuple
+
+from domain.retries import CLOCKS_DIFFER_BY
+
+CLOCK: Final = "clock"
+
+
+class Verdict(StrEnum):
+    """What a finding means for its operator."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    """Something to mend."""
+    UNKNOWN = "unknown"
+    """It cannot be told from here, which is no fault."""
+
+
+class Finding(NamedTuple):
+    """What was found about something, such as `keys`.
+
+    `text` says what to do unless all is well. It is one line, and holds no secret.
+    """
+
+    verdict: Verdict
+    about: str
+    text: str
+
+
+ok, problem, unknown = (partial(Finding, verdict) for verdict in Verdict)
+
+
+def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
+    """Compare this machine's clock with the header `Date` of a response that has just arrived.
+
+    `of` names who has sent it.
+    """
+    try:
+        ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())
+    except (TypeError, ValueError):
+        return unknown(CLOCK, f"{of} does not tell the time")
+    if abs(ahead) <= CLOCKS_DIFFER_BY.total_seconds():
+        return ok(CLOCK, f"within a minute of that of {of}")
+    how = f"{abs(ahead)} seconds {'ahead of' if ahead > 0 else 'behind'}"
+    return problem(CLOCK, f"{how} that of {of}: synchronize this machine's clock (NTP)")

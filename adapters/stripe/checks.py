@@ -1,0 +1,55 @@
+"""What `cardonfile doctor` finds at Stripe: the key, the clock and the webhook endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
+from adapters.psp.settings import is_loopback
+from adapters.stripe.calls import Call, NotPermitted
+from adapters.stripe.payloads import Account, WebhookEndpoints
+from adapters.stripe.webhooks import INTENT_EVENTS, PAGE_EVENTS
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
+
+EVENTS: Final = PAGE_EVENTS | INTENT_EVENTS
+EVERY_EVENT: Final = "*"
+
+
+def check(call: Call, *, mode: str, urls: tuple[str, ...], now: datetime) -> Sequence[Finding]:
+    """Try a key, which is for this mode, and look for the webhook endpoint, which has one of `urls`."""
+
+    def keys() -> Finding:
+        call.ask(Account, call.v1.accounts.retrieve_current)
+        return ok("keys", f"the secret key works, in {mode} mode")
+
+    def webhooks() -> Finding:
+        listed = call.ask(WebhookEndpoints, call.v1.webhook_endpoints.list, {"limit": 100})
+        ours = [each for each in listed.data if each.url.rstrip("/") in urls]
+        events = {each for one in ours if one.status == "enabled" for each in one.enabled_events}
+        missing = set() if EVERY_EVENT in events else EVENTS - events
+        if not ours and is_loopback(urls[0]):
+            return unknown("webhooks", f"Stripe cannot call {urls[0]}: use `stripe listen`")
+        if missing:
+            state = "does not get" if ours else "is not there; add it in the dashboard, with"
+            return problem("webhooks", f"{urls[0]} {state} {', '.join(sorted(missing))}")
+        return ok("webhooks", f"{urls[0]} gets its events; its secret cannot be compared")
+
+    return [
+        _found("keys", "its account", keys),
+        _found("webhooks", f"webhook endpoints, such as {urls[0]}", webhooks),
+        compare_clocks(call.date, now, of="Stripe"),
+    ]
+
+
+def _found(about: str, what: str, ask: Callable[[], Finding]) -> Finding:
+    try:
+        return ask()
+    except NotPermitted:
+        return unknown(about, f"the key may not read {what}: permit it, or look in the dashboard")
+    except (ProviderUnavailable, ProviderRefused) as error:
+        told = ", ".join(f"{each}" for each in (error.details.error, error.details.status) if each)
+    if told.startswith("AuthenticationError"):
+        return problem(about, "Stripe does not accept the secret key: set one that is not revoked")
+    return problem(about, f"no usable response ({told}): see the network, and Stripe's status page")

@@ -1,0 +1,233 @@
+"""Look for what is wrong with an installation, whether or not the service runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
+from datetime import timedelta
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from adapters.outbound_http import Connection, begin, reason_of
+from adapters.psp.findings import Finding, Verdict, compare_clocks, ok, problem, unknown
+from domain.audit.entry import Action
+from domain.events.event import EventEndpoint
+from domain.events.event_sender import EventNotSent
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, PspAccount
+from entrypoints import databases, serve
+from entrypoints.container import Container, build
+from entrypoints.plain_errors import SettingsError
+from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
+
+SECONDS: Final = 10
+"""How long the database may take, and then all other checks together."""
+REQUEST_SECONDS: Final = 5
+MAX_BODY_BYTES: Final = 64 * 1024
+OLDEST_BACKUP: Final = timedelta(days=2)
+ENOUGH_FREE_BYTES: Final = 1024**3
+ENOUGH_FREE_SHARE: Final = 0.1
+"""A disk has room if one of both is free."""
+
+Check: TypeAlias = Callable[[Container], Iterable[Finding]]
+
+
+def examine(environment: Mapping[str, str]) -> list[Finding]:
+    """Make every check. One that fails or hangs is a finding, and keeps no other from being made."""
+    try:
+        container = build(Settings.read(environment))
+    except SettingsError as error:
+        return [problem("settings", str(error))]
+    container.event_sender.add_kwargs(total_seconds=REQUEST_SECONDS)
+    checks: dict[str, Check] = {"settings": partial(_settings, environment), **_CHECKS}
+    for name, psp in container.settings().psps.items():
+        for account in (psp.is_set_up and psp.plugin.check and psp.accounts()) or ():
+            checks[f"{name}/{account}"] = partial(_psp, account=PspAccount(name, account))
+    found = _made(container, {"database": _database})
+    if all(each.verdict is Verdict.OK for each in found):
+        checks |= _CHECKS_OF_RECORDS
+    else:
+        found.append(unknown("records", "not looked at while the database cannot be used"))
+    found += _made(container, checks)
+    wait([begin(lambda: container.storage().close())], SECONDS)
+    return found
+
+
+def _made(container: Container, checks: Mapping[str, Check]) -> list[Finding]:
+    """Make checks at the same time."""
+    found: list[Finding] = []
+    made = {about: begin(partial(_all, check, container)) for about, check in checks.items()}
+    ends_at = time.monotonic() + SECONDS
+    for about, findings in made.items():
+        try:
+            found += findings.result(max(0.0, ends_at - time.monotonic()))
+        except TimeoutError:
+            found.append(problem(about, f"no result within {SECONDS} seconds: see what hangs"))
+        except (SettingsError, serve.ServeError) as error:
+            found.append(problem(about, str(error)))
+        except Exception as error:  # noqa: BLE001 - the other checks go on
+            # The text of any other exception may hold a secret.
+            fault = f"the check failed ({type(error).__name__}): report it"
+            sentence = databases.in_a_sentence(error)
+            found.append(problem(about, sentence) if sentence else unknown(about, fault))
+    return found
+
+
+def _all(check: Check, container: Container) -> list[Finding]:
+    return list(check(container))
+
+
+def _judged(about: str, fault: str | None, fine: str) -> Finding:
+    return problem(about, fault) if fault else ok(about, fine)
+
+
+def _settings(environment: Mapping[str, str], _: Container) -> Iterator[Finding]:
+    Settings.read_to_serve(environment, host=DEFAULT_HOST, port=DEFAULT_PORT)
+    yield ok("settings", "the service can use them")
+
+
+def _database(container: Container) -> Iterator[Finding]:
+    database = container.settings().database
+    databases.require_up_to_date(database)
+    container.storage().check()
+    yield ok("database", f"{databases.name_of(database)} is up to date, and can be written")
+
+
+def _file_modes(container: Container) -> Iterator[Finding]:
+    settings = container.settings()
+    paths = (settings.database, *(psp.database for psp in settings.psps.values()))
+    files = ", ".join(file for path in paths if path for file in databases.open_to_all(path))
+    fault = files and f"every user may read or write {files}: chmod 600"
+    yield _judged("file modes", fault, "no database is open to every user")
+
+
+def _disk(container: Container) -> Iterator[Finding]:
+    settings = container.settings()
+    paths = [settings.database, settings.erasures_file]
+    paths += [psp.database for psp in settings.psps.values()]
+    for folder in {path.absolute().parent for path in paths if isinstance(path, Path)}:
+        usage = shutil.disk_usage(folder)
+        free = f"{usage.free // 2**20:,} MiB are free in {folder}"
+        is_enough = usage.free >= min(ENOUGH_FREE_BYTES, usage.total * ENOUGH_FREE_SHARE)
+        yield _judged("disk", None if is_enough else f"only {free}: make room", free)
+
+
+def _public_address(container: Container) -> Iterator[Finding]:
+    about, url = "public address", container.settings().public_base_url
+    connection = Connection(
+        url,
+        total_seconds=REQUEST_SECONDS,
+        connect_seconds=REQUEST_SECONDS,
+        max_body_bytes=MAX_BODY_BYTES,
+    )
+    try:
+        with connection:
+            response = connection.request("GET", "/healthz", {}, None)
+            is_alive = response.status == 200 and b'"ok"' in response.read(MAX_BODY_BYTES)
+    except TimeoutError:
+        yield unknown(about, f"{url} does not respond to this machine: look from another one")
+        return
+    except (OSError, HTTPException) as error:
+        advice = "start `cardonfile serve`, or look at the proxy"
+        yield problem(about, f"{url} cannot be reached ({reason_of(error)}): {advice}")
+        return
+    fault = f"{url}/healthz responds {response.status}, not as the service does: look at the proxy"
+    yield _judged(about, None if is_alive else fault, f"{url} leads to the service")
+    if not container.settings().is_on_loopback:
+        yield compare_clocks(response.headers["date"], container.clock().now(), of=url)
+
+
+def _trusted_proxy(container: Container) -> Iterator[Finding]:
+    settings, name = container.settings(), Setting.TRUSTED_PROXY
+    fault = f"{name} is not set, so all clients count as one: set the address of the proxy"
+    is_fine = settings.trusted_proxy or settings.is_on_loopback
+    fine = ", ".join(map(str, settings.trusted_proxy)) or "none is needed on this machine"
+    yield _judged("trusted proxy", None if is_fine else fault, fine)
+
+
+def _test_cards(container: Container) -> Iterator[Finding]:
+    settings = container.settings()
+    for name, psp in settings.psps.items():
+        if psp.takes_test_cards and not settings.is_on_loopback:
+            text = f"{name} is on at a public address: unset {psp.plugin.test_setting}"
+            yield problem("test cards", text)
+
+
+def _rate_limits(container: Container) -> Iterator[Finding]:
+    if container.settings().rate_limit_storage is not None:
+        fault = f"Redis cannot be used: start it, or correct {Setting.RATE_LIMIT_STORAGE}"
+        is_there = container.rate_limits().check_storage()
+        yield _judged("rate limits", None if is_there else fault, "Redis counts them")
+
+
+def _psp(container: Container, account: PspAccount) -> Iterator[Finding]:
+    settings, (name, merchant_account) = container.settings(), account
+    psp, url = settings.psps[name], f"{settings.public_base_url}/webhooks/{name}"
+    if merchant_account != DEFAULT_MERCHANT_ACCOUNT:
+        url += f"/{merchant_account}"
+    adapter = psp.make(container.clock(), container.ids())
+    for each in psp.plugin.check(adapter, merchant_account, url) if psp.plugin.check else ():
+        yield each._replace(about=f"{name}/{merchant_account} {each.about}")
+
+
+def _centers(container: Container) -> Iterator[Finding]:
+    serve.refuse_missing_psps(container)
+    serve.refuse_erased_guests(container)
+    yield ok("centers", "their PSPs are set up")
+
+
+def _redirects(container: Container) -> Iterator[Finding]:
+    centers = serve.centers_that_redirect_anywhere(container)
+    fault = f"{centers} centers let guests be sent anywhere: {serve.NAME_ORIGINS}"
+    yield _judged("redirects", fault if centers else None, "limited, or on this machine only")
+
+
+def _events(container: Container) -> Iterator[Finding]:
+    with container.storage().read() as unit:
+        endpoints = unit.event_endpoints.all()
+    each_one = {f"endpoint {each.endpoint_id}": partial(_endpoint, to=each) for each in endpoints}
+    yield from _made(container, each_one)
+
+
+def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
+    fault = None if to.is_active else "it responded 410 and is disabled: remove it, or add it again"
+    try:
+        if to.is_active:
+            container.event_sender().connect(to.url)
+    except EventNotSent as failure:
+        fault = f"{to.url} cannot be reached ({failure}): ask its owner"
+    yield _judged(f"endpoint {to.endpoint_id}", fault, f"{to.url} accepts connections")
+
+
+def _backup(container: Container) -> Iterator[Finding]:
+    with container.storage().read() as unit:
+        entries = unit.audit_trail.latest(about="backup")
+    made = [each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
+    advice = "run `cardonfile backup` every day"
+    if made:
+        age = container.clock().now() - made[0]
+        text = f"the newest is {age // timedelta(hours=1)} hours old"
+        yield _judged("backup", f"{text}: {advice}" if age > OLDEST_BACKUP else None, text)
+    elif isinstance(container.settings().database, Path):
+        yield problem("backup", f"none is noted: {advice}")
+    else:
+        yield unknown("backup", f"none is noted: {advice}, unless the server archives its log")
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "file modes": _file_modes,
+    "disk": _disk,
+    "public address": _public_address,
+    "trusted proxy": _trusted_proxy,
+    "test cards": _test_cards,
+    "rate limits": _rate_limits,
+}
+_CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
+    "centers": _centers,
+    "redirects": _redirects,
+    "events": _events,
+    "backup": _backup,
+}

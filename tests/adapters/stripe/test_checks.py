@@ -1,0 +1,148 @@
+"""What is found at Stripe; what every check promises is in the contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.findings import Verdict
+from adapters.stripe.plugin import PLUGIN
+from adapters.stripe.provider import StripeProvider
+from tests.adapters.stripe.conftest import CALM, KEYS
+from tests.fake_stripe.server import FakeStripeServer, Trouble
+
+URL: Final = "https://cards.example/webhooks/stripe"
+EVENTS: Final = [
+    "checkout.session.completed",
+    "checkout.session.expired",
+    "setup_intent.setup_failed",
+]
+LISTING: Final = "GET /v1/webhook_endpoints"
+
+
+def endpoint(**changes: Any) -> dict[str, Any]:
+    found = {"url": URL, "status": "enabled", "enabled_events": EVENTS, "livemode": False}
+    return {**found, **changes}
+
+
+def found_by(provider: StripeProvider, about: str, url: str = URL) -> tuple[Verdict, str]:
+    """Return what is found about something."""
+    assert PLUGIN.check is not None
+    ((verdict, _, text),) = (
+        each for each in PLUGIN.check(provider, MAIN, url) if each.about == about
+    )
+    return verdict, text
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        [endpoint()],
+        [endpoint(enabled_events=["*"])],
+        [endpoint(url=f"{URL}/")],
+        [endpoint(url=f"{URL}/{MAIN}")],
+        [endpoint(status="disabled"), endpoint(enabled_events=EVENTS[:1]), endpoint()],
+        [endpoint(enabled_events=EVENTS[:1]), endpoint(enabled_events=EVENTS[1:])],
+    ],
+)
+def test_a_webhook_endpoint_with_its_events_is_fine(
+    server: FakeStripeServer, provider: StripeProvider, endpoints: Sequence[dict[str, Any]]
+) -> None:
+    server.stripe.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
+
+    assert found_by(provider, "webhooks")[0] is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "said"),
+    [
+        ([], "is not there"),
+        ([endpoint(url="https://other.example")], "is not there"),
+        ([endpoint(status="disabled")], f"does not get {', '.join(EVENTS)}"),
+        ([endpoint(enabled_events=EVENTS[:2])], f"does not get {EVENTS[2]}"),
+    ],
+    ids=["none", "another", "disabled", "events"],
+)
+def test_a_webhook_endpoint_without_its_events_is_a_problem(
+    server: FakeStripeServer,
+    provider: StripeProvider,
+    endpoints: list[dict[str, Any]],
+    said: str,
+) -> None:
+    server.stripe.main.webhook_endpoints = endpoints
+
+    verdict, text = found_by(provider, "webhooks")
+    assert verdict is Verdict.PROBLEM
+    assert f"{URL} {said}" in text
+
+
+def test_stripe_cannot_call_this_machine_by_its_loopback_address(provider: StripeProvider) -> None:
+    verdict, text = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
+
+    assert verdict is Verdict.UNKNOWN
+    assert "`stripe listen`" in text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "verdict", "said"),
+    [
+        (Trouble.FORBIDDEN, Verdict.UNKNOWN, "may not read"),
+        (Trouble.UNAUTHORIZED, Verdict.PROBLEM, "does not accept the secret key"),
+        (Trouble.AWAY, Verdict.PROBLEM, "no usable response (APIError, 503)"),
+        (Trouble.NONSENSE, Verdict.PROBLEM, "no usable response (APIError, 200)"),
+        (Trouble.REFUSED, Verdict.PROBLEM, "no usable response (InvalidRequestError, 400)"),
+    ],
+)
+@pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
+def test_what_stripe_refuses_is_told_apart(
+    server: FakeStripeServer,
+    provider: StripeProvider,
+    call: str,
+    about: str,
+    trouble: Trouble,
+    verdict: Verdict,
+    said: str,
+) -> None:
+    server.stripe.main.webhook_endpoints = [endpoint()]
+    server.have(trouble, call)
+
+    found = found_by(provider, about)
+    assert found[0] is verdict
+    assert said in found[1]
+    other = "keys" if about == "webhooks" else "webhooks"
+    assert found_by(provider, other)[0] is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict", "said"),
+    [
+        (timedelta(minutes=1), Verdict.OK, ""),
+        (timedelta(seconds=61), Verdict.PROBLEM, "61 seconds ahead of that of Stripe"),
+        (timedelta(minutes=-3), Verdict.PROBLEM, "180 seconds behind that of Stripe"),
+    ],
+)
+def test_the_clock_is_compared_with_stripes(
+    server: FakeStripeServer, ahead: timedelta, verdict: Verdict, said: str
+) -> None:
+    clock = SettableClock(server.stripe.clock.now().replace(microsecond=0) + ahead)
+    provider = StripeProvider({MAIN: KEYS}, clock=clock, api_base=server.url, retry_policy=CALM)
+
+    found = found_by(provider, "clock")
+    assert found[0] is verdict
+    assert said in found[1]
+
+
+def test_the_mode_is_named(server: FakeStripeServer) -> None:
+    server.stripe.add_merchant("sk_live_shop", "whsec_x")
+    keys = {"test": KEYS, "live": replace(KEYS, secret_key="sk_live_shop")}
+    for mode, each in keys.items():
+        provider = StripeProvider(
+            {MAIN: each}, clock=server.stripe.clock, api_base=server.url, retry_policy=CALM
+        )
+        assert f"in {mode} mode" in found_by(provider, "keys")[1]

@@ -1,0 +1,405 @@
+"""What `cardonfile doctor` finds. Each test also looks for secrets in it."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters.psp.findings import Finding, Verdict
+from adapters.sqlite.storage import SqliteStorage
+from adapters.system import SystemClock
+from domain.audit.entry import Action
+from entrypoints import doctor
+from entrypoints.doctor import examine
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_center,
+    a_configuration,
+    an_audit_entry,
+    an_event_endpoint,
+)
+from tests.databases import make_database, make_database_of_0_1_0
+from tests.entrypoints.conftest import PLUGIN, Site
+from tests.entrypoints.running import run_service
+from tests.fake_stripe.server import FakeStripeServer
+from tests.fake_stripe.server import running as running_stripe
+from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
+from tests.listening import ListeningServer, fall_silent, responding, running
+
+SECRET: Final = "s3cret"
+NOBODY: Final = "http://127.0.0.1:1"
+PUBLIC: Final = {
+    "CARDONFILE_PUBLIC_BASE_URL": "http://cards.example:1",
+    "CARDONFILE_ALLOW_FAKE_PSP": "1",
+}
+ALIVE: Final = b'{"status":"ok"}'
+DAY: Final = timedelta(days=1)
+
+
+class Patient:
+    """An installation in a folder, which nothing serves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = folder / "cards.db"
+        self.environment = {
+            "CARDONFILE_DATABASE_URL": f"sqlite:///{self.database}",
+            "CARDONFILE_PUBLIC_BASE_URL": NOBODY,
+        }
+
+    def store(self, **records: Any) -> None:
+        """Store records with the repositories of these names."""
+        with closing(SqliteStorage(self.database)) as storage, storage.write() as unit:
+            for repository, record in records.items():
+                getattr(unit, repository).add(record)
+            unit.commit()
+
+    def configure(self, *configurations: object) -> None:
+        """Configure payments of a center, or of two."""
+        with closing(SqliteStorage(self.database)) as storage, storage.write() as unit:
+            for center_id, each in zip((CENTER_ID, OTHER_CENTER_ID), configurations, strict=False):
+                unit.centers.put_many([a_center(id=center_id)])
+                unit.configurations.put(center_id, each)  # type: ignore[arg-type]  # is one
+            unit.commit()
+
+    def findings(self, **changes: str) -> list[Finding]:
+        """Examine it, with some settings changed."""
+        found = examine({**self.environment, **changes})
+        for each in found:
+            assert not any(secret in each.text for secret in (SECRET, TEST_KEY, TEST_SECRET))
+            assert each.text.isprintable()
+        return found
+
+    def finding(self, about: str, **changes: str) -> tuple[Verdict, str]:
+        """Return the one finding about something; the others must have been made too."""
+        found = self.findings(**changes)
+        assert {"settings", "database", "public address"} <= {each.about for each in found}
+        (finding,) = (each for each in found if each.about == about)
+        return finding.verdict, finding.text
+
+    def problem(self, about: str, **changes: str) -> str:
+        """Return the text of the one finding about something, which must be a problem."""
+        verdict, text = self.finding(about, **changes)
+        assert verdict is Verdict.PROBLEM
+        return text
+
+    def is_fine(self, about: str, **changes: str) -> bool:
+        """Return whether the one finding about something is that all is well."""
+        return self.finding(about, **changes)[0] is Verdict.OK
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    patient = Patient(tmp_path)
+    make_database(patient.database)
+    return patient
+
+
+@pytest.fixture
+def listening() -> Iterator[ListeningServer]:
+    with running(ListeningServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def stripe() -> Iterator[FakeStripeServer]:
+    with running_stripe(SystemClock()) as server:
+        yield server
+
+
+def leads_to(server: ListeningServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return a public base URL whose name leads to this server."""
+    look_up = socket.getaddrinfo
+
+    def found(host: str, port: int, **options: Any) -> Any:
+        return look_up("127.0.0.1" if host == "cards.example" else host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    return {**PUBLIC, "CARDONFILE_PUBLIC_BASE_URL": f"http://cards.example:{server.server_port}"}
+
+
+def test_nothing_is_wrong_with_a_sound_service_that_runs(tmp_path: Path) -> None:
+    with run_service(tmp_path) as service:
+        patient = Patient(tmp_path)
+        patient.database = service.installation.database
+        patient.environment["CARDONFILE_DATABASE_URL"] = f"sqlite:///{patient.database}"
+        completed = an_audit_entry(
+            action=Action.BACKUP_COMPLETED, about="backup", happened_at=datetime.now(UTC)
+        )
+        patient.store(audit_trail=completed)
+        base_url = f"http://127.0.0.1:{service.port}"
+
+        found = patient.findings(CARDONFILE_PUBLIC_BASE_URL=base_url)
+    assert [each for each in found if each.verdict is not Verdict.OK] == []
+    assert {each.about for each in found} >= {"database", "disk", "public address", "backup"}
+
+
+def test_a_setting_that_cannot_be_read_is_all_that_is_found(patient: Patient) -> None:
+    url = f"redis://:{SECRET}@"
+
+    ((verdict, about, text),) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=url)
+    assert (verdict, about) == (Verdict.PROBLEM, "settings")
+    assert "CARDONFILE_RATE_LIMIT_STORAGE" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"CARDONFILE_LOG_LEVLE": SECRET}, "CARDONFILE_LOG_LEVEL"),
+        (
+            {
+                "CARDONFILE_STRIPE_SECRET_KEY": f"sk_live_{SECRET}",
+                "CARDONFILE_STRIPE_WEBHOOK_SECRETS": f"whsec_{SECRET}",
+                "CARDONFILE_STRIPE_API_BASE": NOBODY,
+            },
+            "CARDONFILE_STRIPE_SECRET_KEY is a live key",
+        ),
+    ],
+    ids=["unknown", "live"],
+)
+def test_settings_with_which_nothing_is_served_are_a_problem(
+    patient: Patient, changes: dict[str, str], said: str
+) -> None:
+    assert said in patient.problem("settings", **changes)
+
+
+@pytest.mark.parametrize("kind", ["missing", "earlier", "none"])
+def test_a_database_that_cannot_be_used_keeps_no_other_check_from_being_made(
+    tmp_path: Path, kind: str
+) -> None:
+    patient = Patient(tmp_path)
+    if kind == "earlier":
+        make_database_of_0_1_0(patient.database)
+    if kind == "none":
+        patient.database.write_text("This is a letter, and not a database. " * 99)
+
+    text = patient.problem("database")
+    assert "see that" in text if kind == "none" else "`cardonfile migrate`" in text
+    assert patient.finding("records")[0] is Verdict.UNKNOWN
+
+
+def test_a_database_that_another_process_locks_is_a_problem(patient: Patient) -> None:
+    with closing(SqliteStorage(patient.database)) as storage, storage.write():
+        assert "locked" in patient.problem("database")
+
+
+def test_a_check_that_hangs_is_a_problem_and_the_others_are_made(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://judy:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/cards"
+
+        assert "no result" in patient.problem("database", CARDONFILE_DATABASE_URL=url)
+
+
+@pytest.mark.parametrize("name", ["cards.db", "cards-fake-psp.db"])
+def test_a_file_that_every_user_may_read_is_named(patient: Patient, name: str) -> None:
+    assert patient.is_fine("file modes")
+
+    file = patient.database.with_name(name)
+    file.touch()
+    file.chmod(file.stat().st_mode | stat.S_IROTH)
+    assert str(file) in patient.problem("file modes")
+
+
+def test_a_disk_with_little_room_is_a_problem(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert patient.is_fine("disk")
+
+    monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**80)
+    monkeypatch.setattr(doctor, "ENOUGH_FREE_SHARE", 1)
+    assert patient.problem("disk").endswith(f"{patient.database.parent}: make room")
+
+
+class TestPublicAddress:
+    def test_where_nothing_listens_it_is_a_problem(self, patient: Patient) -> None:
+        assert "(connection refused)" in patient.problem("public address")
+
+    def test_another_service_there_is_a_problem(
+        self, patient: Patient, listening: ListeningServer
+    ) -> None:
+        for act in (responding(404, ALIVE), responding(200, b"Welcome to nginx!")):
+            listening.acts = [act]
+            assert "the proxy" in patient.problem(
+                "public address", CARDONFILE_PUBLIC_BASE_URL=listening.url
+            )
+        (request, _) = listening.requests
+        assert (request.method, request.path) == ("GET", "/healthz")
+
+    def test_one_that_does_not_respond_may_only_be_out_of_reach_from_here(
+        self, patient: Patient, listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(doctor, "REQUEST_SECONDS", 0.1)
+        listening.acts = [fall_silent]
+
+        verdict, _ = patient.finding("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
+        assert verdict is Verdict.UNKNOWN
+
+    @pytest.mark.parametrize(
+        ("ahead", "said"),
+        [
+            (timedelta(minutes=10), "seconds ahead of"),
+            (-timedelta(minutes=3), "seconds behind"),
+            (timedelta(seconds=30), None),
+        ],
+    )
+    def test_the_clock_is_compared_with_its(
+        self,
+        patient: Patient,
+        listening: ListeningServer,
+        monkeypatch: pytest.MonkeyPatch,
+        ahead: timedelta,
+        said: str | None,
+    ) -> None:
+        def respond(handler: Any) -> None:
+            date = format_datetime(datetime.now(UTC) - ahead, usegmt=True)
+            handler.send_response_only(200)
+            handler.wfile.write(f"HTTP/1.1 200 OK\r\nDate: {date}\r\n".encode())
+            handler.wfile.write(b"Content-Length: %d\r\n\r\n%s" % (len(ALIVE), ALIVE))
+
+        listening.acts = [respond]
+        settings = leads_to(listening, monkeypatch)
+
+        assert patient.is_fine("public address", **settings)
+        if said is None:
+            assert patient.is_fine("clock", **settings)
+        else:
+            assert said in patient.problem("clock", **settings)
+
+    def test_a_proxy_that_nobody_trusts_is_a_problem(self, patient: Patient) -> None:
+        assert patient.is_fine("trusted proxy")
+
+        assert "CARDONFILE_TRUSTED_PROXY" in patient.problem("trusted proxy", **PUBLIC)
+        assert patient.is_fine("trusted proxy", **PUBLIC, CARDONFILE_TRUSTED_PROXY="10.0.0.0/8")
+
+    def test_test_cards_there_are_a_problem(self, patient: Patient) -> None:
+        assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("test cards", **PUBLIC)
+
+    def test_centers_without_a_list_of_redirects_are_a_problem_there(
+        self, patient: Patient
+    ) -> None:
+        patient.configure(a_configuration(redirect_origins=()), a_configuration())
+
+        assert patient.is_fine("redirects")
+        assert patient.problem("redirects", **PUBLIC).startswith("1 centers")
+
+
+def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None:
+    patient.configure(a_configuration())
+    assert patient.is_fine("centers")
+
+    public = PUBLIC | {"CARDONFILE_ALLOW_FAKE_PSP": ""}
+    assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("centers", **public)
+
+
+def test_a_redis_that_is_away_is_a_problem(patient: Patient) -> None:
+    url = f"redis://:{SECRET}@127.0.0.1:1"
+    assert "Redis" in patient.problem("rate limits", CARDONFILE_RATE_LIMIT_STORAGE=url)
+
+
+class TestEndpoints:
+    ABOUT: Final = f"endpoint {an_event_endpoint().endpoint_id}"
+    HERE: Final = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
+
+    def test_one_that_accepts_connections_is_sent_nothing(
+        self, patient: Patient, listening: ListeningServer
+    ) -> None:
+        patient.store(event_endpoints=an_event_endpoint(url=listening.url))
+
+        assert patient.is_fine(self.ABOUT, **self.HERE)
+        assert listening.requests == []
+
+    def test_one_where_nothing_listens_is_a_problem(self, patient: Patient) -> None:
+        patient.store(event_endpoints=an_event_endpoint(url=f"{NOBODY}/events"))
+
+        assert "(connection refused)" in patient.problem(self.ABOUT, **self.HERE)
+
+    def test_one_that_is_not_public_is_not_connected_to(
+        self, patient: Patient, listening: ListeningServer
+    ) -> None:
+        patient.store(event_endpoints=an_event_endpoint(url=listening.url))
+
+        assert "not a public address" in patient.problem(self.ABOUT)
+
+    def test_one_that_is_disabled_is_a_problem(self, patient: Patient) -> None:
+        patient.store(event_endpoints=an_event_endpoint(disabled_at=datetime.now(UTC)))
+
+        assert "410" in patient.problem(self.ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("age", "verdict"), [(DAY, Verdict.OK), (3 * DAY, Verdict.PROBLEM), (None, Verdict.PROBLEM)]
+)
+def test_the_newest_backup_is_not_old(
+    patient: Patient, age: timedelta | None, verdict: Verdict
+) -> None:
+    for number, each in enumerate([age, 9 * DAY] if age else []):
+        entry = an_audit_entry(
+            number,
+            action=Action.BACKUP_COMPLETED,
+            about="backup",
+            happened_at=datetime.now(UTC) - each,
+        )
+        patient.store(audit_trail=entry)
+
+    assert patient.finding("backup")[0] is verdict
+
+
+class TestPsps:
+    def test_each_merchant_account_is_checked(
+        self, patient: Patient, stripe: FakeStripeServer
+    ) -> None:
+        spain = "sk_test_spain"
+        stripe.stripe.add_merchant(spain, "whsec_spain")
+        endpoint = {"livemode": False, "status": "enabled", "enabled_events": ["*"]}
+        urls = (f"{NOBODY}/webhooks/stripe", f"{NOBODY}/webhooks/stripe/spain")
+        for key, url in zip((TEST_KEY, spain), urls, strict=True):
+            stripe.stripe.merchants[key].webhook_endpoints = [{**endpoint, "url": url}]
+
+        found = patient.findings(
+            CARDONFILE_STRIPE_SECRET_KEY=TEST_KEY,
+            CARDONFILE_STRIPE_WEBHOOK_SECRETS=TEST_SECRET,
+            CARDONFILE_STRIPE_SPAIN_SECRET_KEY=spain,
+            CARDONFILE_STRIPE_SPAIN_WEBHOOK_SECRETS="whsec_spain",
+            CARDONFILE_STRIPE_API_BASE=stripe.url,
+        )
+        assert {(each.verdict, each.about) for each in found if "stripe" in each.about} == {
+            (Verdict.OK, f"stripe/{account} {what}")
+            for account in ("default", "spain")
+            for what in ("keys", "webhooks", "clock")
+        }
+
+    @pytest.mark.parametrize(
+        ("check", "verdict"),
+        [
+            (f"lambda *_: 1 / 0 if '{SECRET}' else ()", Verdict.UNKNOWN),
+            ("lambda *_: __import__('time').sleep(5)", Verdict.PROBLEM),
+            ("lambda *_: 'no finding'", Verdict.UNKNOWN),
+        ],
+        ids=["raises", "hangs", "another type"],
+    )
+    def test_a_check_that_breaks_its_promises_is_a_finding(
+        self,
+        patient: Patient,
+        site: Site,
+        monkeypatch: pytest.MonkeyPatch,
+        check: str,
+        verdict: Verdict,
+    ) -> None:
+        code = PLUGIN.replace("ids: None,", f"ids: AnyPsp(),\n    check={check},")
+        any_psp = "from domain.psps.payment_provider import PaymentProvider\n"
+        site.install("cardonfile-acme", f"{any_psp}class AnyPsp(PaymentProvider): pass\n{code}")
+        monkeypatch.setattr(doctor, "SECONDS", 2)
+
+        acme = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": SECRET}
+        assert patient.finding("acme/default", **acme)[0] is verdict
