@@ -64,6 +64,8 @@ class TestHelp:
             ("events", "roll-secret"),
             ("events", "deliveries"),
             ("events", "replay"),
+            ("events", "test"),
+            ("events", "update"),
             ("serve",),
             ("work",),
             ("reconcile",),
