@@ -68,10 +68,11 @@ class SampleCenter:
             )
 
 
+_LINK_MINUTES: Final = 7 * 24 * 60
 SPA: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000001"), name="Still Water Spa"),
     configuration=PaymentConfiguration(
-        provider=FAKE, merchant_account=_ACCOUNT, link_minutes=7 * 24 * 60
+        provider=FAKE, merchant_account=_ACCOUNT, link_minutes=_LINK_MINUTES
     ),
     treatments=(
         ("Swedish massage", "Long, firm strokes for back and legs", "84.00"),
@@ -85,7 +86,10 @@ SPA: Final = SampleCenter(
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),
     configuration=PaymentConfiguration(
-        provider=FAKE, merchant_account=_ACCOUNT, cards_per_guest=CardsPerGuest.ONE
+        provider=FAKE,
+        merchant_account=_ACCOUNT,
+        cards_per_guest=CardsPerGuest.ONE,
+        link_minutes=_LINK_MINUTES,
     ),
     treatments=(
         ("Haircut", "Wash and cut", "39.00"),
@@ -96,7 +100,9 @@ SALON: Final = SampleCenter(
 
 CLINIC: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000003"), name="Clear Skin Clinic"),
-    configuration=PaymentConfiguration(provider=FAKE, merchant_account=_ACCOUNT, avs=True),
+    configuration=PaymentConfiguration(
+        provider=FAKE, merchant_account=_ACCOUNT, avs=True, link_minutes=_LINK_MINUTES
+    ),
     treatments=(
         ("Consultation", "A doctor looks at your skin", "45.00"),
         ("Peeling", "A mild fruit-acid peeling", "66.00"),

@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 BACK: Final = "https://shop.example/card/back"
 TIMEOUT_SECONDS: Final = 30
 PAUSED: Final = "[paused]"
-GET_A_TOKEN, CENTER, GUEST, ADD, EVENT, READ, CARDS, LINK = 1, 3, 4, 5, 8, 9, 10, 11
+GET_A_TOKEN, CENTER, GUEST, ADD, EVENT, READ, CARDS, LINK, TEST = 1, 3, 4, 5, 8, 9, 10, 11, 14
 """Sections of the page."""
 
 _SECTION: Final = re.compile(r"^## (\d+)\. ", re.MULTILINE)
@@ -261,7 +261,14 @@ def test_the_examples_of_a_language_work(
         assert examples.value("reference")["provider"] == "fake"
         examples.through(LINK)
         assert examples.value("cancelled")["progress"] == "cancelled"
+        examples.through(TEST)
         assert examples.left == []
+        tested = examples.value(ADD_AGAIN[language])
+        examples.run(f'{TYPE_CARD[language]}("{tested["hosted_payment_uri"]}")')
+        assert given.event_of(tested["token_id"]).content["type"] in (
+            "account.stored",
+            "session.failed",
+        )
         with pytest.raises(AssertionError, match=r"not_found"):
             examples.run("call('GET', '/v1/nowhere')")
 
@@ -270,6 +277,7 @@ ADD_AGAIN: Final = {
     "python": """call("POST", f"/api/v1/guests/{GUEST}/accounts", body)""",
     "js": """call("POST", `/api/v1/guests/${GUEST}/accounts`, link)""",
 }
+TYPE_CARD: Final = {"python": "type_card", "js": "typeCard"}
 # Ends the waits of the example at once, and keeps their seconds in `waits`.
 END_WAITS: Final = {
     "python": "globals().update(waits=[]) or setattr(__import__('time'), 'sleep', waits.append)",
