@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,15 +56,12 @@ UNCLEAN: Final = "unclean"
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
 _MAX_EXPIRY_LENGTH: Final = 20
+_PLAIN_FIELDS: Final = ("number", "expiry", "cvc", "zipcode")
 
-# Copied numbers may contain no-break spaces.
-_BLANKS = " \u00a0"
-_NUMBER_GAPS = re.compile(rf"[{_BLANKS}-]+")
+_NUMBER_GAPS = re.compile(r"[ -]+")
 _NUMBER = re.compile(r"[0-9]{12,19}")
 _YEAR_FIRST = re.compile(r"([0-9]{4})-([0-9]{2})")
-_EXPIRY = re.compile(
-    rf"([0-9]{{2}}|[2-9]|[0-9](?=[{_BLANKS}/.-]))[{_BLANKS}/.-]*([0-9]{{2}}|[0-9]{{4}})"
-)
+_EXPIRY = re.compile(r"([0-9]{2}|[2-9]|[0-9](?=[ /.-]))[ /.-]*([0-9]{2}|[0-9]{4})")
 _CVC = re.compile(r"[0-9]{3}")
 
 
@@ -104,23 +102,24 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
         if fault is not None:
             errors[name] = fault
 
-    number = _NUMBER_GAPS.sub("", typed.get("number", ""))
+    texts = {**typed, **{name: plain(typed.get(name, "")) for name in _PLAIN_FIELDS}}
+    number = _NUMBER_GAPS.sub("", texts["number"])
     check("number", _number_fault(number))
-    expiry = typed.get("expiry", "").strip(_BLANKS)
+    expiry = texts["expiry"].strip(" ")
     month, year = _parse_expiry(expiry)
     check("expiry", _expiry_fault(expiry, month, year, now))
-    cvc = typed.get("cvc", "").strip(_BLANKS)
+    cvc = texts["cvc"].strip(" ")
     check("cvc", "empty" if not cvc else None if _CVC.fullmatch(cvc) else "form")
     if avs:
         for name in BILLING_FIELDS:
-            check(name, _billing_fault(name, typed))
+            check(name, _billing_fault(name, texts))
     if errors:
         raise EntryRefused(errors)
     return CardEntry(
         number=number,
         expiry_month=month,
         expiry_year=year,
-        zipcode=typed.get("zipcode", "").strip(" "),
+        zipcode=texts["zipcode"].strip(" "),
         repeatable=repeatable(typed),
     )
 
@@ -139,7 +138,7 @@ def _repeatable(name: str, text: str) -> str:
         return ""
     if not is_clean(text) or holds_card_number(text):
         return ""
-    return text if name != "expiry" or _match_expiry(text.strip(_BLANKS)) else ""
+    return text if name != "expiry" or _match_expiry(plain(text).strip(" ")) else ""
 
 
 def _number_fault(number: str) -> str | None:
@@ -147,7 +146,38 @@ def _number_fault(number: str) -> str | None:
         return "empty"
     if not _NUMBER.fullmatch(number):
         return "form"
+    if brand_of(number) is None:
+        return "brand"
     return None if passes_luhn(number) else "slip"
+
+
+def brand_of(number: str) -> str | None:
+    """Return the brand of a card by the beginning of its number; None for one that is not taken."""
+    if number.startswith("4"):
+        return "visa"
+    is_mastercard = "51" <= number[:2] <= "55" or "2221" <= number[:4] <= "2720"
+    return "mastercard" if is_mastercard else None
+
+
+def plain(text: str) -> str:
+    """Return what a keyboard of another script, or a copied text, stands for.
+
+    That is digits as 0 to 9, dashes as hyphens, and blanks as spaces, without what is invisible.
+    """
+    return "".join(map(_plain, unicodedata.normalize("NFKC", text)))
+
+
+def _plain(character: str) -> str:
+    match unicodedata.category(character):
+        case "Nd":
+            return str(unicodedata.decimal(character))
+        case "Cf":
+            return ""
+        case "Zs":
+            return " "
+        case category:
+            # A Japanese keyboard has a long vowel where others have a hyphen.
+            return "-" if category == "Pd" or character in "\u2212\u30fc" else character
 
 
 def _match_expiry(text: str) -> re.Match[str] | None:

@@ -70,13 +70,15 @@ class _Problem(Exception):
         *,
         again: bool = False,
         retry_after_seconds: int | None = None,
+        kept: str | None = None,
     ) -> None:
-        """With `again`, the error page has a link to the form of `page`."""
+        """With `again`, the error page has a link to the form of `page`; with `kept`, onwards."""
         self.status = status
         self.key = key
         self.page = page
         self.again = again
         self.retry_after_seconds = retry_after_seconds
+        self.kept = kept
         super().__init__(key)
 
 
@@ -99,13 +101,18 @@ class _CardPages:
         """Try the card in the form."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
-        if page.is_over:
+        if page.state is PageState.CLOSED:
             self._redirect(resp, page)
             return
         try:
             entry = read_entry(typed, avs=page.request.avs, now=self._psp.clock.now())
+            # A page that has a card keeps it.
             page = self._psp.try_card(reference, entry)
+            if page.state is PageState.COMPLETED and not self._psp.is_card_of(page, entry):
+                raise _other_kept(page)
         except EntryRefused as refused:
+            if page.is_over:
+                raise _other_kept(page) from None
             resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
             self._show_form(resp, page, repeatable(typed), refused.errors)
             return
@@ -156,7 +163,14 @@ class _CardPages:
         resp.status = problem.status
         if problem.retry_after_seconds is not None:
             resp.set_header("Retry-After", str(problem.retry_after_seconds))
-        self._show(resp, "problem.html", problem.page, problem=problem, max_cards=MAX_CARD_ATTEMPTS)
+        self._show(
+            resp,
+            "problem.html",
+            problem.page,
+            problem=problem,
+            max_cards=MAX_CARD_ATTEMPTS,
+            kept=problem.kept,
+        )
 
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
         """Redirect to the address that fits the state of the page."""
@@ -290,6 +304,12 @@ def _not_from_here(page: PspPage) -> _Problem:
     )
 
 
+def _other_kept(page: PspPage) -> _Problem:
+    card = page.card
+    kept = f"{card.card_logo.capitalize()} •••• {card.last_four}" if card else None
+    return _Problem(HTTPStatus.CONFLICT, "form_problem.other_kept", page, kept=kept)
+
+
 def _prefilled(page: PspPage) -> Mapping[str, str]:
     billing = page.request.billing_info
     return {name: getattr(billing, name, None) or "" for name in BILLING_FIELDS}
@@ -311,11 +331,14 @@ def _fault_key(field: str, fault: str) -> str:
 
 
 class _GuestShown:
-    """The guest's name and email address, masked. A screen reader would read out every bullet."""
+    """The guest's name and email address, masked without telling how long they are.
+
+    A screen reader would read out every bullet.
+    """
 
     def __init__(self, request: HostedPageRequest) -> None:
         words = request.guest_name.split()
-        self.masked = " ".join(word[0] + "•" * (len(word) - 1) for word in words)
+        self.masked = " ".join(f"{word[0]}•••" for word in words)
         self.initials = " ".join(word[0] for word in words)
         local, _, self.domain = (request.guest_email or "").rpartition("@")
         if self.domain:

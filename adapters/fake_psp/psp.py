@@ -217,6 +217,15 @@ class FakePsp:
 
         return self._change(reference, tried)
 
+    def is_card_of(self, page: PspPage, entry: CardEntry) -> bool:
+        """Return whether a card that was typed is the one of a page."""
+        card = page.card
+        return card is not None and (card.fingerprint, card.expiry_month, card.expiry_year) == (
+            self._fingerprint(page, entry),
+            entry.expiry_month,
+            entry.expiry_year,
+        )
+
     def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
         """End the challenge of a page, if it has one. Return the page. Raises UnknownPage."""
 
@@ -358,16 +367,19 @@ class FakePsp:
         return reference
 
     def _card(self, page: PspPage, entry: CardEntry, published: PublishedCard) -> Card:
-        keyed = f"{page.request.merchant_account}\n{entry.number}".encode()
         return Card(
             guest_reference=page.guest_reference,
             token=CardToken(f"card_{self._ids.secret()}"),
-            fingerprint=hmac.new(self._fingerprint_key, keyed, hashlib.sha256).hexdigest(),
+            fingerprint=self._fingerprint(page, entry),
             card_logo=published.brand,
             last_four=entry.number[-4:],
             expiry_month=entry.expiry_month,
             expiry_year=entry.expiry_year,
         )
+
+    def _fingerprint(self, page: PspPage, entry: CardEntry) -> str:
+        keyed = f"{page.request.merchant_account}\n{entry.number}".encode()
+        return hmac.new(self._fingerprint_key, keyed, hashlib.sha256).hexdigest()
 
     def _collected(self, page: PspPage) -> PspPage:
         return replace(page, state=PageState.COMPLETED, collected_at=self.clock.now(), typed={})

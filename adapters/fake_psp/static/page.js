@@ -2,21 +2,37 @@
 "use strict";
 
 for (const form of document.querySelectorAll("form")) {
+  const waiting = form.querySelector("[data-waiting]");
+  const texts = waiting && { false: waiting.textContent, true: waiting.dataset.waiting };
   // Later, because a disabled button would not be sent.
-  const setDisabled = (disabled) => {
-    for (const button of form.querySelectorAll("button")) button.disabled = disabled;
+  const setSending = (isSending) => {
+    for (const button of form.querySelectorAll("button")) button.disabled = isSending;
+    if (waiting) waiting.textContent = texts[isSending];
+    if (waiting && isSending) document.getElementById("status").textContent = texts[true];
   };
   form.addEventListener("submit", (event) => {
-    if (!event.defaultPrevented) setTimeout(() => setDisabled(true), 0);
+    if (!event.defaultPrevented) setTimeout(() => setSending(true), 0);
   });
-  // The back button may restore the page with its buttons disabled.
-  window.addEventListener("pageshow", () => setDisabled(false));
+  // The back button may restore the page as it was sent.
+  window.addEventListener("pageshow", () => setSending(false));
 }
 
 const cardForm = document.querySelector("form[data-card-form]");
 if (cardForm) {
   const { number, expiry, cvc, address, zipcode, country_code: country } = cardForm.elements;
-  const digitsOf = (text) => text.replace(/[\s-]/g, "");
+
+  // The digits of a script come one after the other, from a place that ends in 0 or 6. (Full-width
+  // ones, and those of mathematics, are compatible with 0 to 9.)
+  const digitOf = (character) => {
+    const place = character.codePointAt(0);
+    return (place & 15) - (/\p{Nd}/u.test(String.fromCodePoint(place & ~15)) ? 0 : 6);
+  };
+
+  // As `plain` in cards.py.
+  const plain = (text) => text.normalize("NFKC").replace(/\p{Nd}/gu, digitOf)
+    .replace(/[\p{Pd}\u2212\u30fc]/gu, "-").replace(/\p{Cf}/gu, "").replace(/\p{Zs}/gu, " ");
+
+  const digitsOf = (text) => plain(text).replace(/[\s-]/g, "");
 
   const grouped = (text) => {
     const digits = digitsOf(text);
@@ -26,7 +42,7 @@ if (cardForm) {
   // Reads month and year as people, browsers and password managers write them: 09/31, 9 31, 0931,
   // 931, 09-2031, 2031-09. Returns null if the text is not a date.
   const readExpiry = (text) => {
-    const monthFirst = text.trim().replace(/^([0-9]{4})-([0-9]{2})$/, "$2/$1");
+    const monthFirst = plain(text).trim().replace(/^([0-9]{4})-([0-9]{2})$/, "$2/$1");
     const parts = /^([0-9]{2}|[2-9]|[0-9](?=[\s/.-]))[\s/.-]*([0-9]{2}|[0-9]{4})$/.exec(monthFirst);
     return parts && { month: Number(parts[1]), year: Number(parts[2].padStart(4, "20")) };
   };
@@ -48,12 +64,20 @@ if (cardForm) {
     return sum % 10 === 0;
   };
 
+  const brandOf = (digits) => {
+    if (/^4/.test(digits)) return "Visa";
+    const start = Number(digits.slice(0, 4).padEnd(4, "0"));
+    const isMastercard = /^5[1-5]/.test(digits) || (digits.length >= 4 && start >= 2221 && start <= 2720);
+    return isMastercard ? "Mastercard" : "";
+  };
+
   // Each returns the key of a message, or undefined if the field is valid.
   const faults = new Map([
     [number, () => {
       const digits = digitsOf(number.value);
       if (!digits) return "empty";
       if (!/^[0-9]{12,19}$/.test(digits)) return "form";
+      if (!brandOf(digits)) return "brand";
       return passesLuhn(digits) ? undefined : "slip";
     }],
     [expiry, () => {
@@ -65,7 +89,7 @@ if (cardForm) {
       return date.year * 100 + date.month < Number(cardForm.dataset.thisMonth) ? "expired" : undefined;
     }],
     [cvc, () => {
-      const text = cvc.value.trim();
+      const text = plain(cvc.value).trim();
       if (!text) return "empty";
       return /^[0-9]{3}$/.test(text) ? undefined : "form";
     }],
@@ -96,7 +120,7 @@ if (cardForm) {
 
   // Fields are formatted when the guest leaves them, not while typing: a script that adds a slash
   // would meet guests who type their own.
-  for (const [field, tidy] of [[number, grouped], [expiry, writtenExpiry], [cvc, (text) => text.trim()]]) {
+  for (const [field, tidy] of [[number, grouped], [expiry, writtenExpiry], [cvc, (text) => plain(text).trim()]]) {
     field.addEventListener("change", () => { field.value = tidy(field.value); });
   }
 
@@ -120,28 +144,34 @@ if (cardForm) {
       item.append(link);
       return item;
     }));
-    summary.querySelector("p")?.remove();
     summary.hidden = false;
     wrong[0].focus();
   }, { capture: true });
 
-  const brandOf = (digits) => {
-    if (/^4/.test(digits)) return "Visa";
-    const start = Number(digits.slice(0, 4).padEnd(4, "0"));
-    const isMastercard = /^5[1-5]/.test(digits) || (digits.length >= 4 && start >= 2221 && start <= 2720);
-    return isMastercard ? "Mastercard" : "";
-  };
-  const status = document.getElementById("brand");
-
-  number.addEventListener("input", (event) => {
-    const { value, selectionEnd } = number;
-    const isTypingOn = selectionEnd === value.length && !event.inputType?.startsWith("delete");
-    if (isTypingOn) number.value = grouped(value);
-    const brand = brandOf(digitsOf(value));
+  const status = document.getElementById("status");
+  const showBrand = () => {
+    const brand = brandOf(digitsOf(number.value));
     for (const mark of document.querySelectorAll("[data-brand]")) {
       mark.classList.toggle("other", brand !== "" && mark.dataset.brand !== brand);
     }
-    const said = brand ? status.dataset.text.replace("{brand}", brand) : "";
+    const said = brand && status.dataset.brand.replace("{brand}", brand);
     if (status.textContent !== said) status.textContent = said;
+  };
+
+  const onTyped = (event) => {
+    // An IME writes the text that it composes again, so a value that is set meanwhile is doubled.
+    if (event.isComposing) return;
+    const { value, selectionEnd } = number;
+    const isTypingOn = selectionEnd === value.length && !event.inputType?.startsWith("delete");
+    if (isTypingOn) number.value = grouped(value);
+    showBrand();
+  };
+  number.addEventListener("input", onTyped);
+  number.addEventListener("compositionend", onTyped);
+
+  // The browser may keep the page, to show it again when somebody goes back.
+  window.addEventListener("pagehide", () => {
+    number.value = cvc.value = "";
+    showBrand();
   });
 }

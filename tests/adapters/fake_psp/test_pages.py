@@ -23,6 +23,7 @@ from tests.adapters.fake_psp.conftest import (
     DECLINED,
     GOOD,
     MAIN,
+    MASTERCARD,
     OUT_OF_ORDER,
     UNPUBLISHED,
     Browser,
@@ -52,7 +53,9 @@ def verified(psp: FakePsp) -> str:
 def errors(result: Result) -> dict[str, str]:
     """Return the message beside each wrong field."""
     shown = re.findall(r'<p class="error" id="(\w+)-error">(.*?)</p>', result.text)
-    return {field: unescape(text) for field, text in shown}
+    # Number and security code are to be typed again, whatever is wrong.
+    wrong = re.findall(r'<li><a href="#(\w+)">', result.text)
+    return {field: unescape(text) for field, text in shown if field in wrong}
 
 
 def form(psp: FakePsp, reference: str) -> str:
@@ -72,15 +75,23 @@ def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference
     shown = browser.open(reference)
     assert shown.status_code == 200
     assert "<h1><bdi>Harbor Spa</bdi></h1>" in shown.text
-    assert "A••• L•••••••, a•••@example.com" in shown.text
+    assert "A••• L•••, a•••@example.com" in shown.text
     assert "Anna" not in shown.text
     assert "Lovelace" not in shown.text
-    assert "Nothing is charged now" in shown.text
+    assert (
+        "Nothing is charged now. <bdi>Harbor Spa</bdi> never sees your card number." in shown.text
+    )
     assert hosted_page_request().consent.text in shown.text
     assert is_way_back_shown(shown)
     assert errors(shown) == {}
     for number in TEST_CARDS:
         assert " ".join(re.findall("....", number)) in shown.text
+
+
+def test_what_is_typed_is_sent_to_no_spell_checker(browser: Browser, reference: str) -> None:
+    text = browser.open(reference).text
+    assert re.findall(r'<form [^>]*spellcheck="(\w+)"', text) == ["false"]
+    assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
 
 
 def test_the_address_is_asked_for_only_when_it_is_verified(
@@ -228,7 +239,7 @@ def test_a_summary_links_to_every_wrong_field(
     links = re.findall(r'<li><a href="#(\w+)">', sent.text)
     assert links == list(errors(sent))
     assert re.findall(r'id="(\w+)"[^>]* aria-invalid="true"', sent.text) == links
-    assert re.findall(r'id="(\w+)"[^>]* autofocus', sent.text) == ["number"]
+    assert re.findall(r'id="(\w+)"[^>]* autofocus', sent.text) == ["summary"]
     # It does not count as a try.
     assert psp.page(verified).attempts == 0
 
@@ -394,6 +405,28 @@ def test_a_completed_page_leads_back_whatever_is_sent(
     browser.pay(reference)
     for result in send_everything(psp, browser, reference):
         assert (result.status_code, result.headers["location"]) == (303, RETURN_URI)
+    assert len(psp.tokens(MAIN)) == 1
+
+
+# Shows F35.
+@pytest.mark.parametrize(
+    "typed",
+    [{"number": MASTERCARD}, {"expiry": "09 / 30"}, {"number": ""}],
+    ids=["another card", "another date", "nothing"],
+)
+def test_a_completed_page_says_that_it_keeps_no_other_card(
+    psp: FakePsp, browser: Browser, reference: str, typed: dict[str, str]
+) -> None:
+    token = psp.form_token(reference)
+    browser.pay(reference)
+    fields = {"form_token": token, "number": GOOD, "expiry": "08 / 30", "cvc": "123", **typed}
+
+    sent = browser.send_body(reference, urlencode(fields))
+
+    assert sent.status_code == 409
+    assert "Another card was added here before" in sent.text
+    assert "<bdi>Visa •••• 4242</bdi>" in sent.text
+    assert f'href="{RETURN_URI}"' in sent.text
     assert len(psp.tokens(MAIN)) == 1
 
 
