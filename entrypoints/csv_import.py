@@ -259,8 +259,9 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 class Kind(Generic[Record]):
     """What can be imported: its columns, how a row is parsed and checked, and where it is stored.
 
-    `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons` parses the rows of a file whose delimiter is a semicolon. `keeps_order`
-    says that records are stored in the order of the file, not in that of their ids.
+    `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons`
+    parses the rows of a file whose delimiter is a semicolon. `keeps_order` says that records are
+    stored in the order of the file, not in that of their ids.
     """
 
     record: type[Record]

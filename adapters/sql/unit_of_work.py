@@ -10,7 +10,7 @@ from adapters.sql.repositories.centers import (
     SqlPaymentConfigurations,
     SqlSettingsOfCenters,
 )
-from adapters.sql.repositories.erasures import SqlErasures
+from adapters.sql.repositories.erasure import SqlErasures
 from adapters.sql.repositories.events import SqlEventDeliveries, SqlEventEndpoints
 from adapters.sql.repositories.guests import SqlGuests
 from adapters.sql.repositories.products import SqlProducts

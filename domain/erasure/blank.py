@@ -38,6 +38,6 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
         unit.accounts.update(removed)
         note_account_event(unit, ids, EventType.ACCOUNT_REMOVED, removed, now=now)
         unkept.append(UnkeptToken.of(account))
-    for each in unkept:
-        note_discard(unit, each, now=now)
+    for token in unkept:
+        note_discard(unit, token, now=now)
     return are_over

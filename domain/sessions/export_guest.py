@@ -46,27 +46,27 @@ class ExportGuest:
 def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     guest = unit.guests.get(guest_id)
     accounts = unit.accounts.search(AccountFilter(guest_id=guest_id), limit=ALL)
-    consents = [each for account in accounts for each in unit.consents.of(account)]
+    consents = [consent for account in accounts for consent in unit.consents.of(account)]
     sessions = unit.sessions.page(guest_id, None, PageRequest(size=ALL)).items
     refused_cards = unit.refused_cards.of_guest(guest_id)
     deliveries = unit.event_deliveries.naming(guest_id)
     tokens = {
-        *(each.token_id for each in accounts),
-        *(each.token_id for each in consents),
-        *(each.token_id for each in sessions),
-        *(each.token_id for each in refused_cards),
-        *(each.event.token_id for each in deliveries),
+        *(account.token_id for account in accounts),
+        *(consent.token_id for consent in consents),
+        *(session.token_id for session in sessions),
+        *(card.token_id for card in refused_cards),
+        *(delivery.event.token_id for delivery in deliveries),
     }
     noted_about = {
         guest_id,
-        *(each.account_id for each in accounts),
+        *(account.account_id for account in accounts),
         *(token[:SHOWN_OF_TOKENS] for token in tokens),
     }
     found: dict[str, object] = {
         "guest": guest and asdict(guest),
-        "accounts": [_account(each) for each in accounts],
+        "accounts": [_account(account) for account in accounts],
         "consents": list(map(asdict, consents)),
-        "sessions": [_session(unit, each) for each in sessions],
+        "sessions": [_session(unit, session) for session in sessions],
         "refused_cards": list(map(asdict, refused_cards)),
         "psp_references": [
             {**account._asdict(), "guest_reference": reference}

@@ -55,17 +55,19 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
         (session.ended_at, session.status, end),
         *(
             (
-                each.event.occurred_at,
-                each.event.type,
+                delivery.event.occurred_at,
+                delivery.event.type,
                 {
-                    "event": each.event.event_id,
-                    "endpoint": each.endpoint_id,
-                    "delivery": each.status,
-                    "attempts": each.attempts,
-                    "response": each.last_result,
+                    "event": delivery.event.event_id,
+                    "endpoint": delivery.endpoint_id,
+                    "delivery": delivery.status,
+                    "attempts": delivery.attempts,
+                    "response": delivery.last_result,
                 },
             )
-            for each in unit.event_deliveries.of_session(session.token_id, since=session.created_at)
+            for delivery in unit.event_deliveries.of_session(
+                session.token_id, since=session.created_at
+            )
         ),
     ]
     happened = [

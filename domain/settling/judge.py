@@ -58,8 +58,9 @@ class Verdict:
     """What is stored after an outcome.
 
     `session` replaces the current one. `added` is a new account, `renewed` replaces the account
-    with its id; `consent` is what the guest agreed to for either. `unkept` is the token to discard: the collected one, or the one that the renewed
-    account held until now. `withdrawn` is the discard of a token that is kept after all.
+    with its id; `consent` is what the guest agreed to for either. `unkept` is the token to discard:
+    the collected one, or the one that the renewed account held until now. `withdrawn` is the discard
+    of a token that is kept after all.
     """
 
     session: CardSession

@@ -35,12 +35,12 @@ class LeaveHeartbeat:
         def leave(unit: WriteUnit) -> Sequence[WorkerProcess]:
             seen = unit.workers.seen(now)
             unit.workers.leave_heartbeat(worker, now, state)
-            missing = {each.worker: each.age for each in seen if each.is_missing}
-            is_witness = worker not in missing and any(each.worker == worker for each in seen)
-            lost = [each for each in missing if is_witness and unit.workers.lose(each.worker_id)]
-            for each, age in missing.items():
-                if abs(age) > KEPT_FOR and each != worker:
-                    unit.workers.forget(each.worker_id)
+            missing = {beat.worker: beat.age for beat in seen if beat.is_missing}
+            is_witness = worker not in missing and any(beat.worker == worker for beat in seen)
+            lost = [gone for gone in missing if is_witness and unit.workers.lose(gone.worker_id)]
+            for gone, age in missing.items():
+                if abs(age) > KEPT_FOR and gone != worker:
+                    unit.workers.forget(gone.worker_id)
             unit.commit()
             return lost
 

@@ -84,13 +84,13 @@ def list_endpoints(*, as_json: bool) -> None:
             columns,
             (
                 {
-                    **asdict(each),
-                    **asdict(counts.get(each.endpoint_id, DeliveryCounts())),
-                    "last_success": last_successes.get(each.endpoint_id),
-                    "centers": listed(each.centers),
-                    "state": "active" if each.is_active else "disabled",
+                    **asdict(endpoint),
+                    **asdict(counts.get(endpoint.endpoint_id, DeliveryCounts())),
+                    "last_success": last_successes.get(endpoint.endpoint_id),
+                    "centers": listed(endpoint.centers),
+                    "state": "active" if endpoint.is_active else "disabled",
                 }
-                for each in unit.event_endpoints.all()
+                for endpoint in unit.event_endpoints.all()
             ),
             as_json=as_json,
         )

@@ -102,6 +102,6 @@ def erase(*, guest_id: str | None, again: bool) -> None:
                 )
             return
         erased = container.erase_guest().again()
-        for each in erased:
-            click.echo(f"erased {each}")
+        for erased_id in erased:
+            click.echo(f"erased {erased_id}")
         click.echo(f"erased again: {len(erased)}")

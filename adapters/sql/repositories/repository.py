@@ -52,9 +52,9 @@ class Repository:
             f"LIMIT :limit{self._dialect.skip_locked}) RETURNING {key}",
             {"before": before, "limit": MAX_FORGOTTEN},
         ).fetchall()
-        for each in more:
+        for other in more:
             self._transaction.execute(
-                f"DELETE FROM {each} WHERE {key} {self._dialect.among_ids}",
+                f"DELETE FROM {other} WHERE {key} {self._dialect.among_ids}",
                 {"ids": [forgotten_key for (forgotten_key,) in forgotten]},
             )
         return len(forgotten)
