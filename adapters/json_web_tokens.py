@@ -17,7 +17,7 @@ import jwt
 import structlog
 from typing_extensions import override
 
-from adapters.outbound_http import Connection
+from adapters.outbound_http import Connection, reason_of
 from domain.access.issue_token import MAX_CALLER_LENGTH
 from domain.access.token import Identity, TokenState
 from domain.errors import InvalidField, ServiceUnavailable
@@ -43,6 +43,7 @@ FRESH_SECONDS: Final = 600
 """How long keys are used before they are fetched again: a withdrawn key is valid until then."""
 PAUSE_SECONDS: Final = 10
 """The least time between two fetches, so that tokens with invented keys cause few."""
+NO_KEYS: Final = "not a set of keys"
 KEPT_SECONDS: Final = 24 * 3600
 """How long keys are used while they cannot be fetched."""
 
@@ -62,7 +63,7 @@ _REASONS: Final = (
 
 
 class KeysUnreachable(Exception):
-    """The keys of the identity provider cannot be fetched. The text is for the log."""
+    """The keys of the identity provider cannot be fetched. The text says why, for operators."""
 
 
 class SigningKeys:
@@ -110,12 +111,12 @@ class SigningKeys:
         was_away = self._fetched_at < self._tried_at
         self._tried_at = self._now()
         try:
-            self._keys = self._fetch()
-        except (OSError, HTTPException, ValueError, RecursionError, jwt.PyJWTError) as error:
+            self._keys = self.fetch()
+        except KeysUnreachable as error:
             if not was_away:
                 log.error(
                     "identity_provider_away",
-                    reason=type(error).__name__,
+                    reason=str(error),
                     do="see that CARDONFILE_JWT_KEYS can be read from here; tokens issued here work",
                 )
             if self._tried_at - self._fetched_at >= KEPT_SECONDS:
@@ -125,22 +126,29 @@ class SigningKeys:
         if was_away:
             log.warning("identity_provider_back")
 
-    def _fetch(self) -> Mapping[str, jwt.PyJWK]:
+    def fetch(self) -> Mapping[str, jwt.PyJWK]:
+        """Return the keys as they are published now, by their ids. Raises KeysUnreachable."""
         target = urlsplit(self._url).path or "/"
-        with Connection(
-            self._url,
-            total_seconds=self._fetch_seconds,
-            connect_seconds=self._fetch_seconds,
-            max_body_bytes=MAX_KEYS_BYTES,
-        ) as connection:
-            response = connection.request("GET", target, {"accept": "application/json"}, None)
+        try:
+            with Connection(
+                self._url,
+                total_seconds=self._fetch_seconds,
+                connect_seconds=self._fetch_seconds,
+                max_body_bytes=MAX_KEYS_BYTES,
+            ) as connection:
+                response = connection.request("GET", target, {"accept": "application/json"}, None)
+                body = response.read()
             if response.status != HTTPStatus.OK:
-                raise HTTPException(f"status {response.status}")
-            document = json.loads(response.read())
-        if not isinstance(document, dict):
-            raise jwt.PyJWKSetError("not a set of keys")
-        # Keys of unknown kinds are left out, as RFC 7517, 5, asks.
-        return {key.key_id: key for key in jwt.PyJWKSet.from_dict(document) if key.key_id}
+                raise KeysUnreachable(f"status {response.status}")
+            document = json.loads(body)
+            if not isinstance(document, dict):
+                raise KeysUnreachable(NO_KEYS)
+            # Keys of unknown kinds are left out, as RFC 7517, 5, asks.
+            return {key.key_id: key for key in jwt.PyJWKSet.from_dict(document) if key.key_id}
+        except (OSError, HTTPException) as error:
+            raise KeysUnreachable(reason_of(error)) from None
+        except (ValueError, RecursionError, jwt.PyJWTError):
+            raise KeysUnreachable(NO_KEYS) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Event
+from typing import TYPE_CHECKING
 
 import falcon
 from dependency_injector.containers import DeclarativeContainer
@@ -94,6 +95,9 @@ from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import JwtSettings, Settings
 
+if TYPE_CHECKING:
+    from adapters.json_web_tokens import SigningKeys
+
 
 def make_psps(
     psps: Mapping[ProviderName, InstalledPsp], clock: Clock, ids: Ids
@@ -144,15 +148,13 @@ def shared_counts(settings: Settings) -> CountStorage | None:
         ) from None
 
 
-def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
-    """Return who finds the caller behind a token: with an identity provider, by either kind.
+def signing_keys(settings: JwtSettings) -> SigningKeys:
+    """Return the keys of an identity provider. Connects to nothing yet.
 
-    Connects to nothing yet. Raises SettingsError when the package for JSON Web Tokens is missing.
+    Raises SettingsError when the package for JSON Web Tokens is not installed.
     """
-    if settings is None:
-        return opaque
     try:
-        from adapters.json_web_tokens import EitherIdentity, JsonWebTokens, SigningKeys
+        from adapters.json_web_tokens import SigningKeys
     except ModuleNotFoundError as missing:
         if missing.name not in {"jwt", "cryptography"}:
             raise
@@ -160,10 +162,23 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
             "CARDONFILE_JWT_ISSUER is set, and the package for JSON Web Tokens is not installed: "
             "install the extra `jwt`"
         ) from None
+    return SigningKeys(settings.keys_url)
+
+
+def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
+    """Return what finds the caller behind a token: with an identity provider, of either kind.
+
+    Raises SettingsError as `signing_keys`.
+    """
+    if settings is None:
+        return opaque
+    keys = signing_keys(settings)
+    from adapters.json_web_tokens import EitherIdentity, JsonWebTokens
+
     json_web = JsonWebTokens(
         issuer=settings.issuer,
         audience=settings.audience,
-        keys=SigningKeys(settings.keys_url),
+        keys=keys,
         caller_claim=settings.caller_claim,
         permissions_claim=settings.permissions_claim,
         centers_claim=settings.centers_claim,

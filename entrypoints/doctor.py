@@ -19,7 +19,7 @@ from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, PspAccount
 from entrypoints import databases, serve
-from entrypoints.container import Container, build
+from entrypoints.container import Container, build, signing_keys
 from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 
@@ -163,6 +163,22 @@ def _rate_limits(container: Container) -> Iterator[Finding]:
         yield _judged("rate limits", None if is_there else fault, "Redis counts them")
 
 
+def _identity_provider(container: Container) -> Iterator[Finding]:
+    jwt = container.settings().jwt
+    if jwt is None:
+        return
+    keys = signing_keys(jwt)
+    from adapters.json_web_tokens import KeysUnreachable
+
+    about, url = "identity provider", jwt.keys_url
+    try:
+        count = len(keys.fetch())
+    except KeysUnreachable as error:
+        yield problem(about, f"{url} cannot be used ({error}): correct {Setting.JWT_KEYS}")
+    else:
+        yield ok(about, f"{url} has {count} usable keys")
+
+
 def _psp(container: Container, account: PspAccount) -> Iterator[Finding]:
     settings, (name, merchant_account) = container.settings(), account
     psp, url = settings.psps[name], f"{settings.public_base_url}/webhooks/{name}"
@@ -224,6 +240,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "trusted proxy": _trusted_proxy,
     "test cards": _test_cards,
     "rate limits": _rate_limits,
+    "identity provider": _identity_provider,
 }
 _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "centers": _centers,

@@ -33,7 +33,8 @@ from tests.entrypoints.running import run_service
 from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.server import running as running_stripe
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
-from tests.listening import ListeningServer, fall_silent, responding, running
+from tests.identity_provider import AUDIENCE, ISSUER, identity_provider
+from tests.listening import ListeningServer, break_off, fall_silent, responding, running
 
 SECRET: Final = "s3cret"
 NOBODY: Final = "http://127.0.0.1:1"
@@ -305,6 +306,26 @@ def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None
 def test_a_redis_that_is_away_is_a_problem(patient: Patient) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:1"
     assert "Redis" in patient.problem("rate limits", CARDONFILE_RATE_LIMIT_STORAGE=url)
+
+
+def test_an_identity_provider_whose_keys_cannot_be_read_is_a_problem(patient: Patient) -> None:
+    about = "identity provider"
+    with identity_provider() as provider:
+        keys = f"{provider.server.url}/certs"
+        jwt = {
+            "CARDONFILE_JWT_ISSUER": ISSUER,
+            "CARDONFILE_JWT_AUDIENCE": AUDIENCE,
+            "CARDONFILE_JWT_KEYS": keys,
+        }
+        assert patient.finding(about, **jwt) == (Verdict.OK, f"{keys} has 1 usable keys")
+        for act, why in (
+            (responding(404), "status 404"),
+            (responding(200, b"<html>"), "not a set of keys"),
+            (break_off, "connection closed"),
+        ):
+            provider.server.acts[:] = [act]
+            told = f"{keys} cannot be used ({why}): correct CARDONFILE_JWT_KEYS"
+            assert patient.problem(about, **jwt) == told
 
 
 class TestEndpoints:
