@@ -65,7 +65,7 @@ def create_app(
     resources = (guests, sessions, cards, centers, products, hosted_payments, webhooks, health)
     _add_routes(app, (*resources, OpenApi(links, events)))
     add_style(app, STYLE)
-    app.add_route("/hosted-payments/logos/{center_id}", logos)
+    app.add_route("/hosted-payments/logos/{center_id}/{name}", logos)
     app.add_route("/docs", ApiDocs())
     app.add_route("/docs/{name}", ApiDocsFiles())
     return app

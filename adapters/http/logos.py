@@ -1,4 +1,7 @@
-"""The logos of centers, which our pages and those of PSPs show: `/hosted-payments/logos/{center_id}`."""
+"""The logos of centers, which our pages and those of PSPs show.
+
+Their addresses are `/hosted-payments/logos/{center_id}/{name}`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,12 @@ class Logos:
 
     storage: Storage
 
-    def on_get(self, _: falcon.Request, resp: falcon.Response, center_id: str) -> None:
-        """Respond with the picture. Raises HTTPNotFound. Its address changes with the picture."""
+    def on_get(self, _: falcon.Request, resp: falcon.Response, center_id: str, name: str) -> None:  # noqa: ARG002 - it is there for browsers
+        """Respond with the logo of a center. Raises HTTPNotFound.
+
+        The name differs for each picture, so that browsers may keep it. Pages that were made with an
+        earlier one get the one of now.
+        """
         known_id = plain_uuid(center_id)
         with self.storage.read() as unit:
             logo = unit.center_settings.get(CenterId(known_id)).logo if known_id else None

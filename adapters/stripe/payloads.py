@@ -34,7 +34,7 @@ from domain.psps.payment_provider import ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.params import CustomerUpdateParams, CustomerUpdateParamsAddress
-    from stripe.params.checkout import SessionCreateParams
+    from stripe.params.checkout import SessionCreateParams, SessionCreateParamsBrandingSettings
 
 SHORTEST_LIFE: Final = timedelta(minutes=30)
 LONGEST_LIFE: Final = timedelta(hours=24)
@@ -62,6 +62,7 @@ _MARKDOWN: Final = re.compile(
     re.IGNORECASE,
 )
 
+BRANDING: Final = "branding_settings"
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"
@@ -83,6 +84,9 @@ def page_parameters(
     They are the same for a repeated call. `currency` is a three-letter code in lower case, or None
     to send none.
 
+    The center's consent text takes the place of Stripe's own, as "Customize payment method reuse
+    agreement" describes it: two texts would be ambiguous, and only ours is kept with the card.
+
     Checkout creates SetupIntents for use `off_session`; there is no parameter for it. Since version
     2026-09-30 `payment_method_types` is called `allowed_payment_method_types`.
     """
@@ -101,13 +105,30 @@ def page_parameters(
         "success_url": request.return_uri,
         "cancel_url": request.cancel_uri,
         "expires_at": math.ceil(_ends_at(request).timestamp()),
+        "consent_collection": {"payment_method_reuse_agreement": {"position": "hidden"}},
         "custom_text": {"submit": {"message": consent_as_sent(request.consent.text)}},
+        BRANDING: _branding(request),
     }
     if currency:
         parameters["currency"] = currency
     if request.avs:
         parameters["billing_address_collection"] = "required"
     return parameters
+
+
+def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:
+    """Return how the page shows the center: by its name, not that of the merchant account."""
+    branding: SessionCreateParamsBrandingSettings = {"display_name": request.center_name}
+    if request.color:
+        branding["button_color"] = request.color
+    # Stripe's logos are JPG or PNG ("Branding your Stripe account"), and it fetches them.
+    if (
+        request.logo_uri
+        and request.logo_uri.startswith("https:")
+        and request.logo_uri.endswith(".png")
+    ):
+        branding["logo"] = {"type": "url", "url": request.logo_uri}
+    return branding
 
 
 def _ends_at(request: HostedPageRequest) -> datetime:

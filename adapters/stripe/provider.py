@@ -17,6 +17,7 @@ from adapters.stripe import checks, webhooks
 from adapters.stripe.calls import Call, KeySpent, NotPermitted, quiet_sdk
 from adapters.stripe.keys import API_BASE, StripeKeys
 from adapters.stripe.payloads import (
+    BRANDING,
     CARD,
     GUEST_ID,
     Account,
@@ -52,7 +53,7 @@ from domain.psps.hosted_page import (
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
-    from stripe.params.checkout import SessionListParams
+    from stripe.params.checkout import SessionCreateParams, SessionListParams
 
 log = structlog.get_logger()
 
@@ -108,12 +109,8 @@ class StripeProvider(PaymentProvider):
         with self._call(account) as call:
             customer = _customer(call, request)
             try:
-                session = call.ask(
-                    CheckoutSession,
-                    call.v1.checkout.sessions.create,
-                    page_parameters(request, customer, self._accounts[account].currency),
-                    {"idempotency_key": request.idempotency_key},
-                )
+                parameters = page_parameters(request, customer, self._accounts[account].currency)
+                session = _created(call, request, parameters)
                 if not session.is_for(request):
                     raise ProviderUnavailable("the response is about another page")
             except KeySpent:
@@ -211,6 +208,32 @@ class StripeProvider(PaymentProvider):
     def _call(self, account: MerchantAccount) -> Call:
         keys = keys_of(self._accounts, account)
         return Call(keys, api_base=self._api_base, retry_policy=self._retry_policy, tls=self._tls)
+
+
+def _created(
+    call: Call, request: HostedPageRequest, parameters: SessionCreateParams
+) -> CheckoutSession:
+    """Create the page of an attempt; without a logo and a color that Stripe refuses.
+
+    No card is lost for a picture. The second call has a key of its own, because Stripe may have saved
+    the refusal under the first.
+    """
+    create, key = call.v1.checkout.sessions.create, request.idempotency_key
+    try:
+        return call.ask(CheckoutSession, create, parameters, {"idempotency_key": key})
+    except ProviderRefused as refused:
+        param = refused.details.param or ""
+        if not param.startswith(BRANDING):
+            raise
+    log.error(
+        "stripe_refuses_branding",
+        account=request.merchant_account,
+        center=request.center_id,
+        param=param,
+        do="set another logo or color with `cardonfile center set`, or clear it",
+    )
+    plain: SessionCreateParams = {**parameters, BRANDING: {"display_name": request.center_name}}
+    return call.ask(CheckoutSession, create, plain, {"idempotency_key": f"{key}:plain"})
 
 
 def _customer(call: Call, request: HostedPageRequest) -> str:

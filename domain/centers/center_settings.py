@@ -31,12 +31,13 @@ class Logo:
     content: bytes = field(repr=False)
 
     @property
-    def version(self) -> str:
-        """A short text that differs for another picture."""
-        return sha256(self.content).hexdigest()[:16]
+    def file_name(self) -> str:
+        """A name that differs for another picture, and ends in `.png` or `.webp`."""
+        _, _, kind = self.media_type.partition("/")
+        return f"{sha256(self.content).hexdigest()[:16]}.{kind}"
 
     def __str__(self) -> str:
-        return f"{self.media_type}, {len(self.content)} bytes, {self.version}"
+        return f"{self.file_name}, {len(self.content)} bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

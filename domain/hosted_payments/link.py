@@ -34,7 +34,7 @@ class HostedLinks:
         """Return the address of a center's logo, which changes with the picture; None for none."""
         if logo is None:
             return None
-        return f"{self.base_url}/hosted-payments/logos/{center_id}?v={logo.version}"
+        return f"{self.base_url}/hosted-payments/logos/{center_id}/{logo.file_name}"
 
     def return_uri(self, token_id: TokenId) -> str:
         """Return the address to which the PSP redirects the guest after the page."""

@@ -85,7 +85,8 @@ class HostedPageRequest:
     an earlier release has stored. The page must live until `live_until`, which is at most 24 hours
     after `begun_at`, or longer if the PSP's minimum is longer. `redirect_origin` is the origin that
     the guest reaches after the return and cancel addresses. `color` is the center's, such as
-    `#1d4f91`, on which white text is readable; `logo_uri` is the address of its logo, PNG or WebP.
+    `#1d4f91`, on which white text is readable; `logo_uri` is the address of its logo, which
+    ends in `.png` or `.webp`.
     """
 
     token_id: TokenId

@@ -83,8 +83,13 @@ def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
     # "Customize text and policies": Markdown makes bold text and links of it.
     message = session.get("custom_text", {}).get("submit", {}).get("message", "")
     consent = _MARKDOWN.renderInline(message)
+    # "Customize payment method reuse agreement": Checkout shows its own text in setup mode.
+    agreement = session.get("consent_collection", {}).get("payment_method_reuse_agreement", {})
+    if agreement.get("position") != "hidden":
+        consent += "</p><p>You allow the business to charge your card for future payments."
+    name = session.get("branding_settings", {}).get("display_name", "The chain of spas")
     return (
-        f"<h1>Save your card</h1><p>{html.escape(customer.get('email') or '')}</p>"
+        f"<p>{html.escape(name)}</p><h1>Save your card</h1><p>{html.escape(customer.get('email') or '')}</p>"
         + (f'<p role="alert">{alert}</p>' if alert else "")
         + f'<form method="post">{inputs}<p>{consent}</p>'
         + '<button data-testid="hosted-payment-submit-button">Save card</button></form>'

@@ -136,6 +136,13 @@ def url(name: str, value: Value) -> Value:
     return value
 
 
+def hex_color(name: str, value: Value) -> Value:
+    """Read a color."""
+    if not isinstance(value, str) or not re.fullmatch(r"#[0-9a-fA-F]{6}", value):
+        raise Refused(f"Invalid hex color: {value}", param=name)
+    return value
+
+
 def email(name: str, value: Value) -> Value:
     """Read an email address; Stripe requires a dot in its domain."""
     if not isinstance(value, str) or not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", value):

@@ -22,6 +22,7 @@ from tests.fake_stripe.parameters import (
     country,
     currency,
     email,
+    hex_color,
     integer,
     list_of,
     metadata,
@@ -95,7 +96,15 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "success_url": url,
     "cancel_url": url,
     "expires_at": integer,
+    "consent_collection": {
+        "payment_method_reuse_agreement": {"position": one_of("auto", "hidden")}
+    },
     "custom_text": {"submit": {"message": text(1200)}},
+    "branding_settings": {
+        "display_name": text(),
+        "button_color": hex_color,
+        "logo": {"type": one_of("url"), "url": url},
+    },
     "billing_address_collection": one_of("auto", "required"),
 }
 _SESSION_LIST: Final[Mapping[str, Form]] = {

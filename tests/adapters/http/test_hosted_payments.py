@@ -459,7 +459,8 @@ def test_a_page_has_the_logo_and_the_color_of_its_center(api: Api) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("logos/x", f"logos/{CENTER_ID}", f"logos/{a_uuid(404)}", "style/colors/red.css"),
+        *("logos/x", "logos/x/y.png", f"logos/{CENTER_ID}/y.png", f"logos/{a_uuid(404)}/y.png"),
+        "style/colors/red.css",
         *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
     ],
 )

@@ -69,6 +69,17 @@ def at(after: timedelta) -> int:
         ({"customer": "cus_unknown"}, "customer"),
         ({"metadata": {"x": "1" * 501}}, "metadata[x]"),
         ({"custom_text": {"submit": {"message": "x" * 1201}}}, "custom_text[submit][message]"),
+        (
+            {"consent_collection": {"payment_method_reuse_agreement": {"position": "none"}}},
+            "consent_collection[payment_method_reuse_agreement][position]",
+        ),
+        ({"branding_settings": {"button_color": "red"}}, "branding_settings[button_color]"),
+        ({"branding_settings": {"display_name": ""}}, "branding_settings[display_name]"),
+        (
+            {"branding_settings": {"logo": {"type": "url", "url": "x"}}},
+            "branding_settings[logo][url]",
+        ),
+        ({"branding_settings": {"name": "Spa"}}, "branding_settings[name]"),
     ],
 )
 def test_a_page_with_a_parameter_that_is_wrong_is_refused(

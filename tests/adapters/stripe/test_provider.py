@@ -79,6 +79,8 @@ class TestPage:
             "client_reference_id": REQUEST.token_id,
             "metadata": metadata,
             "custom_text": {"submit": {"message": REQUEST.consent.text}},
+            "consent_collection": {"payment_method_reuse_agreement": {"position": "hidden"}},
+            "branding_settings": {"display_name": "Harbor Spa"},
             "wallet_options": {"link": {"display": "never"}},
             "locale": "en",
             "success_url": REQUEST.return_uri,
@@ -89,6 +91,49 @@ class TestPage:
         assert "currency" not in session
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (metadata, "off_session")
+
+    def test_it_shows_the_center_and_one_consent(self, provider: StripeProvider) -> None:
+        with urlopen(provider.start(REQUEST).address) as shown:
+            text = shown.read().decode()
+
+        assert "<p>Harbor Spa</p>" in text
+        assert text.count(" allow ") == 1
+        assert "you allow Harbor Spa to keep it on file" in text
+
+    @pytest.mark.parametrize(
+        ("logo_uri", "is_sent"),
+        [
+            ("https://cards.example/hosted-payments/logos/1/2.png", True),
+            ("https://cards.example/hosted-payments/logos/1/2.webp", False),
+            ("http://127.0.0.1:8000/hosted-payments/logos/1/2.png", False),
+            (None, False),
+        ],
+    )
+    def test_it_has_the_color_and_a_logo_that_stripe_can_show(
+        self,
+        provider: StripeProvider,
+        server: FakeStripeServer,
+        logo_uri: str | None,
+        is_sent: bool,
+    ) -> None:
+        provider.start(replace(REQUEST, color="#1d4f91", logo_uri=logo_uri))
+
+        branding = only_session(server)["branding_settings"]
+        assert branding.pop("logo", None) == ({"type": "url", "url": logo_uri} if is_sent else None)
+        assert branding == {"display_name": "Harbor Spa", "button_color": "#1d4f91"}
+
+    def test_it_is_made_without_a_color_that_stripe_refuses(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        request = replace(REQUEST, color="#no")
+        with capture_logs() as lines:
+            pages = {provider.start(request).reference for _ in range(2)}
+
+        assert pages == {only_session(server)["id"]}
+        assert only_session(server)["branding_settings"] == {"display_name": "Harbor Spa"}
+        line = next(each for each in lines if each["event"] == "stripe_refuses_branding")
+        assert line["param"] == "branding_settings[button_color]"
+        assert (line["account"], line["center"]) == (MAIN, REQUEST.center_id)
 
     def test_it_has_no_address_form_without_avs(
         self, provider: StripeProvider, server: FakeStripeServer
