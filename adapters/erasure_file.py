@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from typing_extensions import override
@@ -35,14 +36,10 @@ class TextErasureFile(ErasureFile):
         try:
             # Opened to append, so that lines of other processes stay whole. The first line break
             # ends a line that a full disk has cut off.
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                line = f"\n{guest_id} {now.isoformat()}\n".encode()
-                if os.write(file, line) < len(line):
-                    raise ServiceUnavailable from ErasureFileUnusable(self.path, "it is full")
-                os.fsync(file)
-            finally:
-                os.close(file)
+            with open(self.path, "ab", opener=partial(os.open, mode=0o600)) as file:
+                file.write(f"\n{guest_id} {now.isoformat()}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             reason = error.strerror or "it cannot be written"
             raise ServiceUnavailable from ErasureFileUnusable(self.path, reason)

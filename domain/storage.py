@@ -120,10 +120,10 @@ class Storage(Protocol):
         """Raise ServiceUnavailable unless records can be read and written now."""
         ...
 
-    def overwrite_deleted(self) -> None:
+    def overwrite_deleted(self) -> bool:
         """Overwrite what was deleted or changed, as far as the storage can, so that no file has it.
 
-        Raises ServiceUnavailable while others use it; may be called again.
+        Return whether it could: not while somebody reads what was there before. May be called again.
         """
         ...
 

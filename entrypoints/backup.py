@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from entrypoints.settings import PostgresqlDatabase, Settings
+from entrypoints.settings import Settings
 
 _NAME: Final = re.compile(r"\.?[a-z0-9_]+-([0-9]{8}T[0-9]{6}Z)\.(?:db|dump)(\.partial)?")
 """A backup, or with `.partial` what a killed command has left of one."""
@@ -29,9 +30,9 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     files = {folder / f"{name}-{stamp}{suffix}": copy for name, suffix, copy in _copies(settings)}
-    with _all_or_none(files) as partial:
+    with _all_or_none(files) as unfinished:
         for file, copy in files.items():
-            copy(partial[file])
+            copy(unfinished[file])
     return list(files)
 
 
@@ -49,38 +50,29 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
     """Yield the name and suffix of each database, and the function that copies it to a file."""
     from adapters.sqlite.backup import copy
 
-    def copy_of(path: Path) -> Callable[[Path], None]:
-        return lambda to: copy(path, to)
-
-    database = settings.database
-    if isinstance(database, Path):
-        yield "cardonfile", ".db", copy_of(database)
+    if isinstance(settings.database, Path):
+        yield "cardonfile", ".db", partial(copy, settings.database)
     else:
-        yield "cardonfile", ".dump", _dump_of(database)
+        from adapters.postgresql.backup import dump
+
+        yield "cardonfile", ".dump", partial(dump, settings.database.url)
     for name, psp in settings.psps.items():
-        path = psp.database
-        if path is not None and path.exists():
-            yield name, ".db", copy_of(path)
-
-
-def _dump_of(database: PostgresqlDatabase) -> Callable[[Path], None]:
-    from adapters.postgresql.backup import dump
-
-    return lambda to: dump(database.url, to)
+        if psp.database is not None and psp.database.exists():
+            yield name, ".db", partial(copy, psp.database)
 
 
 @contextmanager
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
     """Yield an empty file beside each; rename them at the end, or delete them after an error."""
-    partial = {file: file.with_name(f".{file.name}.partial") for file in files}
+    unfinished = {file: file.with_name(f".{file.name}.partial") for file in files}
     try:
-        for file, beside in partial.items():
+        for file, beside in unfinished.items():
             if file.exists():
                 raise BackupExists(f"{file} exists")
             os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        yield partial
-        for file, beside in partial.items():
+        yield unfinished
+        for file, beside in unfinished.items():
             beside.rename(file)
     finally:
-        for beside in partial.values():
+        for beside in unfinished.values():
             beside.unlink(missing_ok=True)

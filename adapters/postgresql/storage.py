@@ -83,9 +83,9 @@ class PostgresqlStorage(Storage):
             )
 
     @override
-    def overwrite_deleted(self) -> None:
+    def overwrite_deleted(self) -> bool:
         # PostgreSQL overwrites dead rows and its log in its own time.
-        pass
+        return True
 
     @override
     def close(self) -> None:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -44,6 +44,9 @@ MAX_QUEUED_WRITERS: Final = 8
 """How many threads may queue to write, so that other threads stay free for reading requests."""
 QUEUE_FULL_SECONDS: Final = 0.5
 """How long a further writer waits for a place in the queue."""
+
+EMPTY_LOG_SECONDS: Final = 0.1
+"""How long emptying the write-ahead log waits for connections that read from it."""
 
 _DIALECT: Final = Dialect(
     page_reference="json_extract(attempt, '$.page.reference')",
@@ -263,23 +266,18 @@ class Connections:
         finally:
             mine.is_in_transaction = False
 
-    def empty_log(self) -> None:
+    def empty_log(self) -> bool:
         """Move the write-ahead log into the file, and cut it to no length.
 
-        Raises ServiceUnavailable while another connection uses it.
+        Return whether it could: not while another connection still reads from it.
         """
-        with translated(self._path):
-            if not self._acquire_write_lock(self._busy_timeout_seconds):
-                raise ServiceUnavailable
-            try:
-                db = self._writer = self._writer or self._connect(writing=True)
-                until = time.monotonic() + self._busy_timeout_seconds
-                while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                    if time.monotonic() > until:
-                        raise ServiceUnavailable
-                    time.sleep(POLL_SECONDS)
-            finally:
-                self._write_lock.release()
+        # It waits for those that read, and others wait for it to write.
+        with (
+            translated(self._path),
+            closing(connect(self._path, busy_timeout_seconds=EMPTY_LOG_SECONDS)) as db,
+        ):
+            (is_read, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_read
 
     def close(self) -> None:
         """Close all connections; no transaction may be open.

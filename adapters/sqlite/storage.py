@@ -68,9 +68,9 @@ class SqliteStorage(Storage):
             raise ServiceUnavailable from FileUnusable(self._path, error)
 
     @override
-    def overwrite_deleted(self) -> None:
+    def overwrite_deleted(self) -> bool:
         # The file itself has nothing left: `secure_delete` is on.
-        self._connections.empty_log()
+        return self._connections.empty_log()
 
     @override
     def close(self) -> None:

@@ -80,10 +80,14 @@ class FinishErasures:
         with self.storage.read() as unit:
             at_psps = unit.guest_references.of(guest_id)
             is_discarding = _is_discarding(unit, at_psps)
-        if not is_discarding and self._forget(at_psps) and self.storage.transact(blank):
-            self.storage.overwrite_deleted()
-            if self.storage.transact(note_done):
-                self.log(guest_id, is_done=True)
+        if (
+            not is_discarding
+            and self._forget(at_psps)
+            and self.storage.transact(blank)
+            and self.storage.overwrite_deleted()
+            and self.storage.transact(note_done)
+        ):
+            self.log(guest_id, is_done=True)
 
     def _forget(self, at_psps: _AtPsps) -> bool:
         """Have each PSP forget the guest; return whether all have."""

@@ -72,10 +72,11 @@ class WatchedStorage(Storage):
         self._storage.check()
 
     @override
-    def overwrite_deleted(self) -> None:
+    def overwrite_deleted(self) -> bool:
         self._watcher("storage.overwrite_deleted", Moment.BEFORE)
-        self._storage.overwrite_deleted()
+        could = self._storage.overwrite_deleted()
         self._watcher("storage.overwrite_deleted", Moment.AFTER)
+        return could
 
     @override
     def close(self) -> None:

@@ -203,6 +203,25 @@ def test_a_writer_beyond_the_queue_is_refused_sooner(
         elsewhere(lambda: write(0))
 
 
+def test_what_was_deleted_stays_in_the_log_while_somebody_reads_it(
+    path: Path, storage: SqliteStorage
+) -> None:
+    def change(name: str) -> None:
+        with storage.write() as unit:
+            unit.guests.put_many([a_guest(last_name=name)])
+            unit.commit()
+
+    change("Before")
+    with closing(connect(path, busy_timeout_seconds=0)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM guests").fetchone()
+        change("After")
+        assert not storage.overwrite_deleted()
+        change("Afterwards")
+    assert storage.overwrite_deleted()
+    assert path.with_name(f"{path.name}-wal").stat().st_size == 0
+
+
 # Shows F13.
 def test_the_write_ahead_log_stays_small_but_for_a_long_reader(
     path: Path, storage: SqliteStorage

@@ -296,7 +296,7 @@ def test_the_references_of_one_guest_are_removed(storage: Storage) -> None:
 
 def test_what_was_deleted_may_be_overwritten_at_any_time(storage: Storage) -> None:
     store(storage, ERASURE)
-    storage.overwrite_deleted()
-    storage.overwrite_deleted()
+    assert storage.overwrite_deleted()
+    assert storage.overwrite_deleted()
     with storage.read() as unit:
         assert unit.erasures.get(GUEST_ID) == ERASURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from structlog.testing import capture_logs
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
 from domain.identifiers import GuestId, MerchantAccount
@@ -267,6 +269,23 @@ def test_nothing_personal_is_left_in_any_file(installation: Installation, tmp_pa
 
     assert is_done(installation)
     assert files_that_hold(tmp_path, *texts) == []
+
+
+def test_it_is_not_done_while_somebody_reads_what_was_there_before(
+    installation: Installation,
+) -> None:
+    erase(installation)
+    reading = closing(connect(installation.database, busy_timeout_seconds=0))
+    with reading as reader, reader.conn:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM guests").fetchone()
+        with installation.storage.write() as unit:
+            unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
+            unit.commit()
+        finish(installation)
+        assert not is_done(installation)
+    finish(installation)
+    assert is_done(installation)
 
 
 def test_references_go_once_the_psp_has_confirmed(
