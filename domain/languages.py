@@ -16,6 +16,9 @@ AUTO: Final = "auto"
 MAX_TAG_LENGTH: Final = 35
 """As long as every implementation must take (RFC 5646, section 4.4.1)."""
 
+_EXPECTED: Final = "a language tag such as de or pt-BR (BCP 47)"
+EXPECTED_LOCALE: Final = f"{_EXPECTED}, or {AUTO}"
+
 # RFC 5646, section 2.1: language, script, region, variants, extensions, private use.
 _TAG: Final = re.compile(
     r"(?:[a-z]{2,3}(?:-[a-z]{3}){0,3}|[a-z]{4,8})(?:-[a-z]{4})?(?:-(?:[a-z]{2}|[0-9]{3}))?"
@@ -33,7 +36,7 @@ def parse_language(field: str, value: object) -> str | None:
         return None
     tag = canonical(value) if isinstance(value, str) else None
     if tag is None:
-        raise InvalidField(field, "a language tag such as de or pt-BR (BCP 47)")
+        raise InvalidField(field, _EXPECTED)
     return tag
 
 
@@ -43,25 +46,22 @@ def parse_locale(value: object) -> str | None:
         return AUTO
     try:
         return parse_language("locale", value)
-    except InvalidField as invalid:
-        raise InvalidField("locale", f"{invalid.expected}, or {AUTO}") from None
+    except InvalidField:
+        raise InvalidField("locale", EXPECTED_LOCALE) from None
 
 
 def canonical(tag: str) -> str | None:
     """Return a tag in the case of RFC 5646, section 2.1.1; None if it is no tag."""
     if len(tag) > MAX_TAG_LENGTH or not tag.isascii() or not _TAG.fullmatch(tag.lower()):
         return None
-    first, *rest = tag.lower().split("-")
-    subtags, before = [first], first
-    for subtag in rest:
-        is_cased = len(before) > 1
-        if is_cased and len(subtag) == 2:
-            subtags.append(subtag.upper())
-        elif is_cased and len(subtag) == 4 and subtag.isalpha():
-            subtags.append(subtag.title())
-        else:
-            subtags.append(subtag)
-        before = subtag
+    subtags = tag.lower().split("-")
+    for index, subtag in enumerate(subtags[1:], start=1):
+        if len(subtag) == 1:
+            break
+        if len(subtag) == 2:
+            subtags[index] = subtag.upper()
+        elif len(subtag) == 4:
+            subtags[index] = subtag.title()
     return "-".join(subtags)
 
 

@@ -17,6 +17,7 @@ from domain.cards.consent import Consents
 from domain.cards.discard import Discards
 from domain.centers.center import Centers
 from domain.centers.center_settings import SettingsOfCenters
+from domain.centers.consent_text import ConsentTexts
 from domain.centers.payment_configuration import PaymentConfigurations
 from domain.erasure.erasure import Erasures
 from domain.events.event import (
@@ -56,6 +57,7 @@ class UnitOfWork:
     products: Products
     configurations: PaymentConfigurations
     center_settings: SettingsOfCenters
+    consent_texts: ConsentTexts
     sessions: CardSessions
     refused_cards: RefusedCards
     evidence: EvidenceLog

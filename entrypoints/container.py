@@ -16,6 +16,7 @@ from dependency_injector.containers import DeclarativeContainer
 from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
+from adapters.catalogs import shipped_consents
 from adapters.erasure_file import TextErasureFile
 from adapters.events.payload import examples
 from adapters.events.sender import HttpEventSender
@@ -56,6 +57,7 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
+from domain.centers.set_consent import SetConsent
 from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
@@ -67,6 +69,7 @@ from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.guests.search_guests import SearchGuests
+from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import HostedLinks
@@ -259,8 +262,23 @@ class Container(DeclarativeContainer):
         ReplayEventsSince, storage=storage, clock=clock, note_act=note_act
     )
     set_center = ThreadSafeSingleton(SetCenter, storage=storage, note_act=note_act)
+    shipped_consents = ThreadSafeSingleton(shipped_consents)
     configure_payments = ThreadSafeSingleton(
-        ConfigurePayments, storage=storage, psps=settings.provided.psps, note_act=note_act
+        ConfigurePayments,
+        storage=storage,
+        psps=settings.provided.psps,
+        shipped=shipped_consents,
+        note_act=note_act,
+    )
+    set_consent = ThreadSafeSingleton(
+        SetConsent,
+        storage=storage,
+        psps=settings.provided.psps,
+        shipped=shipped_consents,
+        note_act=note_act,
+    )
+    choose_consent = ThreadSafeSingleton(
+        ChooseConsent, psps=settings.provided.psps, shipped=shipped_consents
     )
     psp_adapters = ThreadSafeSingleton(make_psps, settings.provided.psps, clock, ids)
     breakers = ThreadSafeSingleton(CircuitBreakers)
@@ -386,6 +404,7 @@ class Container(DeclarativeContainer):
         limits=settings.provided.card_testing_limits,
         settle=settle_session,
         obtain_page=obtain_page,
+        choose_consent=choose_consent,
         links=links,
         clock=clock,
         log=session_log,
@@ -395,7 +414,11 @@ class Container(DeclarativeContainer):
     )
     cancel_hosted_page = ThreadSafeSingleton(CancelHostedPage, storage=storage, clock=clock)
     find_way_back = ThreadSafeSingleton(
-        FindWayBack, storage=storage, links=links, psps=settings.provided.psps
+        FindWayBack,
+        storage=storage,
+        links=links,
+        psps=settings.provided.psps,
+        choose_consent=choose_consent,
     )
     receive_webhook = ThreadSafeSingleton(
         ReceiveWebhook, storage=storage, providers=psps, clock=clock

@@ -164,7 +164,7 @@ class _Table:
         self._delimiter = ","
         self._rows = self._read_rows()
         line, header = next(self._rows, (1, []))
-        _check_header(header, kind.columns, line)
+        _check_header(header, kind, line)
         self._header = header
         self._parse = kind.parse_beside_semicolons if self._delimiter == ";" else kind.parse
 
@@ -257,7 +257,7 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Record]):
-    """What can be imported: its columns, how a row is parsed and checked, and where it is stored.
+    """What can be imported: its columns and those that may be missing, how a row is parsed and checked, and where it is stored.
 
     `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons`
     parses the rows of a file whose delimiter is a semicolon. `keeps_order` says that records are
@@ -266,6 +266,7 @@ class Kind(Generic[Record]):
 
     record: type[Record]
     columns: Sequence[str]
+    optional: Sequence[str] = ()
     parse: Callable[..., Record]
     parse_beside_semicolons: Callable[..., Record]
     put_many: Callable[[WriteUnit, Sequence[Record]], int | None]
@@ -284,6 +285,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
     "guests": Kind(
         record=Guest,
         columns=("id", "first_name", "last_name", "email"),
+        optional=("language",),
         parse=Guest.parse,
         parse_beside_semicolons=Guest.parse,
         put_many=put_unless_erased,
@@ -300,17 +302,20 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
 }
 
 
-def _check_header(header: Sequence[str], columns: Sequence[str], line: int) -> None:
+def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
+    columns = (*kind.columns, *kind.optional)
     faults = [
-        *(f"{column} is missing" for column in columns if column not in header),
+        *(f"{column} is missing" for column in kind.columns if column not in header),
         *(f"{_shown(name)} is not known" for name in header if name not in columns),
         *(f"{name} is repeated" for name in columns if header.count(name) > 1),
     ]
     if faults:
+        optional = "".join(f"[,{column}]" for column in kind.optional)
         raise CsvRefused(
-            f"expected the columns {','.join(columns)}; " + ", ".join(faults[:MAX_FAULTS_SHOWN]),
+            f"expected the columns {','.join(kind.columns)}{optional}; "
+            + ", ".join(faults[:MAX_FAULTS_SHOWN]),
             line=line,
         )
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from adapters.catalogs import shipped_consents
 from adapters.psp.contract.samples import (
     GUEST_ID,
     MERCHANT_ACCOUNT,
@@ -24,6 +25,7 @@ from domain.cards.discard import Discard
 from domain.cards.source import Source
 from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings, Logo
+from domain.centers.consent_text import ConsentText
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests.guest import Guest
@@ -43,6 +45,7 @@ from domain.identifiers import (
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
 from domain.psps.hosted_page import (
+    Consent,
     Evidence,
     EvidenceOrigin,
     HostedPage,
@@ -66,6 +69,17 @@ OTHER_CENTER_ID: Final = CenterId(a_uuid(2))
 
 def a_center(**changes: Any) -> Center:
     return replace(Center(id=CENTER_ID, name="Harbor Spa"), **changes)
+
+
+def a_consent_text(**changes: Any) -> ConsentText:
+    """Return what an operator has set for German at a center."""
+    text = ConsentText(language="de", version="own-1", text="Sie erlauben es {center}.")
+    return replace(text, **changes)
+
+
+def a_shipped_consent(center_name: str = "Harbor Spa", language: str = "en") -> Consent:
+    """Return what the guests of a center agree to, unless an operator has set a text."""
+    return shipped_consents()[language].at(a_center(name=center_name))
 
 
 def a_guest(**changes: Any) -> Guest:

@@ -174,7 +174,7 @@ class TestOperations:
         listed = dict(re.findall(r"^- (\w+): (.+)$", described, re.MULTILINE))
 
         columns = {what: re.findall(r"`(\w+)`", names) for what, names in listed.items()}
-        assert columns == {what: list(kind.columns) for what, kind in KINDS.items()}
+        assert columns == {what: [*kind.columns, *kind.optional] for what, kind in KINDS.items()}
 
     def test_the_events_that_are_listed_are_those_that_the_code_logs(self) -> None:
         logged = logged_events()

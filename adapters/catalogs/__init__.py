@@ -1,22 +1,33 @@
 """The words that guests read: a catalog for each language, in the file `<language>.toml` here.
 
 In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name) }}`.
+The texts that guests agree to bind. Their files `consent/<version>.<language>.txt` are never changed:
+a new text is a file of a new version.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from domain.languages import DEFAULT_LANGUAGE, look_up
+from domain.centers.consent_text import ConsentText
+from domain.languages import canonical, first_of
 
-LANGUAGES: Final = frozenset({"en"})
+LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})
 """The languages that there is a catalog for."""
+
+MAX_ACCEPTED: Final = 20
+"""How many languages of a header are read."""
+
+_FILES: Final = files(__name__)
+_WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")
 
 
 class Catalog:
@@ -61,12 +72,39 @@ def _isolated(value: object) -> object:
     return Markup("<bdi>{}</bdi>").format(value) if is_text else value
 
 
-def catalog(language: str) -> Catalog:
-    """Return the catalog for a language (RFC 5646): `de` for `de-AT`, and English if there is none."""
-    return _read(look_up(language, LANGUAGES) or DEFAULT_LANGUAGE)
+def catalog(*wishes: str) -> Catalog:
+    """Return the catalog for the first of these languages that has one, such as `de` for `de-AT`.
+
+    English for none.
+    """
+    return _read(first_of(wishes, LANGUAGES))
 
 
 @cache
 def _read(language: str) -> Catalog:
-    text = files(__name__).joinpath(f"{language}.toml").read_text(encoding="utf-8")
+    text = _FILES.joinpath(f"{language}.toml").read_text(encoding="utf-8")
     return Catalog(language, tomllib.loads(text))
+
+
+def accepted_languages(header: str | None) -> Sequence[str]:
+    """Return the languages of an Accept-Language header, the best first (RFC 9110, section 12.5.4).
+
+    What cannot be read in it is left out. So is `*`, which names none.
+    """
+    accepted: list[tuple[float, str]] = []
+    for each in (header or "").split(",")[:MAX_ACCEPTED]:
+        name, _, parameter = each.partition(";")
+        tag, weight = canonical(name.strip()), _WEIGHT.fullmatch(parameter.strip() or "q=1")
+        if tag is not None and weight is not None and float(weight[1]) > 0:
+            accepted.append((float(weight[1]), tag))
+    return [tag for _, tag in sorted(accepted, key=itemgetter(0), reverse=True)]
+
+
+def shipped_consents() -> Mapping[str, ConsentText]:
+    """Return the newest text that guests agree to in each language."""
+    newest: dict[str, ConsentText] = {}
+    for file in sorted(_FILES.joinpath("consent").iterdir(), key=attrgetter("name")):
+        version, language, _ = file.name.split(".")
+        text = file.read_text(encoding="utf-8").strip()
+        newest[language] = ConsentText(language=language, version=version, text=text)
+    return newest

@@ -53,6 +53,7 @@ class EventData(Struct, frozen=True, kw_only=True):
         str | None, _field(None, "Why, in one word, where there is more than one reason.")
     ]
     card: EventCard | None
+    language: str | None
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 import falcon
 
-from adapters.catalogs import catalog
+from adapters.catalogs import accepted_languages, catalog
 from adapters.fake_psp import countries
 from adapters.fake_psp.cards import (
     BILLING_FIELDS,
@@ -144,7 +144,7 @@ class _CardPages:
         self._redirect(resp, page)
 
     def show_problem(
-        self, _req: falcon.Request, resp: falcon.Response, error: Exception, _params: object
+        self, req: falcon.Request, resp: falcon.Response, error: Exception, _params: object
     ) -> None:
         """Show the error page."""
         if isinstance(error, _Problem):
@@ -167,6 +167,7 @@ class _CardPages:
             resp,
             "problem.html",
             problem.page,
+            accepted=accepted_languages(req.get_header("Accept-Language")),
             problem=problem,
             max_cards=MAX_CARD_ATTEMPTS,
             kept=problem.kept,
@@ -227,9 +228,15 @@ class _CardPages:
         page: PspPage | None,
         *,
         has_form: bool = False,
+        accepted: Sequence[str] = (),
         **values: object,
     ) -> None:
-        t = catalog(page.request.language if page else "en")
+        """Respond with a page in its language. Without one, the browser's `accepted` decides."""
+        if page is None:
+            resp.append_header("Vary", "Accept-Language")
+            t = catalog(*accepted)
+        else:
+            t = catalog(page.request.language)
         resp.content_type = falcon.MEDIA_HTML
         resp.set_header("Content-Language", t.language)
         resp.text = _TEMPLATES.get_template(template).render(

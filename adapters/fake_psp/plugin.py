@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.catalogs import LANGUAGES
 from adapters.psp.plugin import BackgroundWork, PspPlugin, Surroundings
 from adapters.psp.settings import PspSettingsError, is_loopback
 from domain.identifiers import MerchantAccount, ProviderName
@@ -82,7 +83,10 @@ PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
     capabilities=Capabilities(
-        max_consent_length=MAX_CONSENT_LENGTH, forgets_guests=True, public_name="Fake PSP"
+        max_consent_length=MAX_CONSENT_LENGTH,
+        forgets_guests=True,
+        public_name="Fake PSP",
+        locales=LANGUAGES,
     ),
     settings=(ALLOW, DATABASE),
     read=read,

@@ -6,17 +6,15 @@ from urllib.parse import urlsplit
 
 import falcon
 
-from adapters.catalogs import Catalog
 from adapters.http.problem_page import protect_page, show_page
 from domain.hosted_payments.find_way_back import WayBack
 
 
-def show_continue_page(resp: falcon.Response, t: Catalog, way_back: WayBack | None) -> None:
-    """Respond with the page in the language of a catalog.
-
-    Its form is sent to the address that it was loaded from.
-    """
-    show_page(resp, "continue.html", t, way_back)
+def show_continue_page(
+    req: falcon.Request, resp: falcon.Response, way_back: WayBack | None
+) -> None:
+    """Respond with the page. Its form is sent to the address that it was loaded from."""
+    show_page(req, resp, "continue.html", way_back)
     # Browsers check the redirect after a form too. It leads to the PSP, whose address is not known
     # yet, or to the shop, which may be an app.
     schemes = {"http:", "https:"}

@@ -17,7 +17,6 @@ from typing import Final
 import falcon
 import structlog
 
-from adapters.catalogs import catalog
 from adapters.http.problem_page import UNREACHABLE, Problem, show_problem
 from adapters.http.responses import ErrorObject, Refused, json_body
 from domain.errors import (
@@ -161,7 +160,7 @@ def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: obj
     if is_nowhere:
         resp.append_header("Vary", "Accept")
     if f"{req.path}/".startswith("/hosted-payments/") or (is_nowhere and "text/html" in req.accept):
-        show_problem(resp, _PROBLEMS.get(type(refusal)) or _problem(refusal), catalog("en"))
+        show_problem(req, resp, _PROBLEMS.get(type(refusal)) or _problem(refusal))
     else:
         resp.status = refusal.code
         resp.set_header(ERROR_TYPE, refusal.type)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 import falcon
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
@@ -37,10 +37,11 @@ from domain import errors
 from domain.billing import MAX_LENGTHS
 from domain.erasure.erase_guest import EraseGuest
 from domain.fields import invalid_line
-from domain.guests.guest import MAX_NAME_LENGTH, Guest, invalid_email
+from domain.guests.guest import MAX_NAME_LENGTH, UNCHANGED, Guest, invalid_email
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.guests.search_guests import SearchGuests
+from domain.languages import MAX_TAG_LENGTH
 from domain.pagination import Page
 from domain.permissions import MAY_ERASE_GUESTS, MAY_PUT_GUESTS, MAY_VIEW_GUESTS
 
@@ -71,6 +72,15 @@ class GuestBody(RequestBody, frozen=True, kw_only=True):
             examples=["ada@example.com"],
         ),
     ] = None
+    language: Annotated[
+        object | UnsetType,
+        field(
+            "BCP 47; null if it is not known. Left out, it stays as it was.",
+            type=["string", "null"],
+            maxLength=MAX_TAG_LENGTH,
+            examples=["de"],
+        ),
+    ] = UNSET
 
 
 class ListedGuest(Struct, frozen=True, kw_only=True):
@@ -80,6 +90,7 @@ class ListedGuest(Struct, frozen=True, kw_only=True):
     first_name: Annotated[str, example("Ada")]
     last_name: Annotated[str, example("Sample")]
     email: Annotated[str | None, example("ada@example.com", "Null if it is not known.")]
+    language: Annotated[str | None, example("de", "Of the hosted page; null if it is not known.")]
 
     @classmethod
     def of(cls, guest: Guest) -> Self:
@@ -235,6 +246,7 @@ class Guests:
             first_name=body.first_name,
             last_name=body.last_name,
             email=body.email,
+            language=UNCHANGED if body.language is UNSET else body.language,
         )
         json_body(resp, GuestRecord.of(guest))
 

@@ -14,11 +14,10 @@ from typing import Final, TypeAlias
 
 import falcon
 
-from adapters.catalogs import catalog
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Responder, Tag, parameter
-from adapters.http.problem_page import UNREACHABLE, Problem, protect_page, show_problem
+from adapters.http.problem_page import UNREACHABLE, Problem, accepted_by, protect_page, show_problem
 from adapters.http.requests import Query
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.find_way_back import FindWayBack, WayBack
@@ -187,7 +186,9 @@ class HostedPayments:
         self._open(req, resp, by_click=True)
 
     def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
-        address = self.open_hosted_page(token_id=Query(req).only("token_id"), by_click=by_click)
+        address = self.open_hosted_page(
+            token_id=Query(req).only("token_id"), by_click=by_click, accepted=accepted_by(req)
+        )
         self.wake_reconciler()
         _redirect(resp, address)
 
@@ -206,7 +207,7 @@ class HostedPayments:
 
     def _showing(self, problem: Problem) -> _ErrorHandler:
         def show(req: falcon.Request, resp: falcon.Response, _: Exception, __: object) -> None:
-            show_problem(resp, problem, catalog("en"), self._way_back(req))
+            show_problem(req, resp, problem, self._way_back(req))
 
         return show
 
@@ -217,7 +218,7 @@ class HostedPayments:
         if req.method == "POST":
             # Loaded by itself, the page would be a GET, without the click that an old link needs.
             problem = replace(problem, key="problem.under_way_after_click", reloads=False)
-        show_problem(resp, problem, catalog("en"), self._way_back(req))
+        show_problem(req, resp, problem, self._way_back(req))
 
     def _show_pause(
         self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object
@@ -231,16 +232,18 @@ class HostedPayments:
             values={"count": max(2, ceil(seconds / (60 if is_soon else 3600)))},
             retry_after_seconds=seconds,
         )
-        show_problem(resp, problem, catalog("en"), self._way_back(req))
+        show_problem(req, resp, problem, self._way_back(req))
 
     def _show_button(
         self, req: falcon.Request, resp: falcon.Response, _: ClickNeeded, __: object
     ) -> None:
-        show_continue_page(resp, catalog("en"), self._way_back(req))
+        show_continue_page(req, resp, self._way_back(req))
 
     def _way_back(self, req: falcon.Request) -> WayBack | None:
         with suppress(ServiceUnavailable):
-            return self.find_way_back(token_id=Query(req).only("token_id"))
+            return self.find_way_back(
+                token_id=Query(req).only("token_id"), accepted=accepted_by(req)
+            )
         return None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import falcon
 
-from adapters.catalogs import Catalog
+from adapters.catalogs import accepted_languages, catalog
 from adapters.guest_pages import templates
 from domain.hosted_payments.find_way_back import WayBack
 
@@ -40,13 +40,10 @@ UNREACHABLE: Final = Problem(
 
 
 def show_problem(
-    resp: falcon.Response, problem: Problem, t: Catalog, way_back: WayBack | None = None
+    req: falcon.Request, resp: falcon.Response, problem: Problem, way_back: WayBack | None = None
 ) -> None:
-    """Respond with the page in the language of a catalog.
-
-    With `way_back`, it names the center and links back to the shop.
-    """
-    show_page(resp, "problem.html", t, way_back, problem=problem)
+    """Respond with the page. With `way_back`, it names the center and links back to the shop."""
+    show_page(req, resp, "problem.html", way_back, problem=problem)
     resp.status = problem.status
     if problem.retry_after_seconds is not None:
         resp.set_header("Retry-After", str(problem.retry_after_seconds))
@@ -55,10 +52,25 @@ def show_problem(
     protect_page(resp)
 
 
+def accepted_by(req: falcon.Request) -> Sequence[str]:
+    """Return the languages that the browser accepts, the best first."""
+    return accepted_languages(req.get_header("Accept-Language"))
+
+
 def show_page(
-    resp: falcon.Response, name: str, t: Catalog, way_back: WayBack | None, **values: object
+    req: falcon.Request,
+    resp: falcon.Response,
+    name: str,
+    way_back: WayBack | None,
+    **values: object,
 ) -> None:
-    """Respond with a page of a template, in the style of the center."""
+    """Respond with a page of a template, in the style of the center.
+
+    It is in the language of the hosted page, or else in one that the browser accepts.
+    """
+    if way_back is None or way_back.negotiated:
+        resp.append_header("Vary", "Accept-Language")
+    t = catalog(way_back.language) if way_back else catalog(*accepted_by(req))
     resp.content_type = "text/html; charset=utf-8"
     resp.set_header("Content-Language", t.language)
     resp.text = _TEMPLATES.get_template(name).render(

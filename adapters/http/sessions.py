@@ -41,6 +41,7 @@ from domain.cards.source import DEFAULT_SOURCE, Source
 from domain.centers.payment_configuration import MAX_LINK_MINUTES, MIN_LINK_MINUTES
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import plain_uuid
+from domain.languages import EXPECTED_LOCALE, MAX_TAG_LENGTH
 from domain.pagination import Page
 from domain.permissions import MAY_ADD_CARDS, MAY_VIEW_CARDS
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
@@ -111,6 +112,15 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
             type=["integer", "null"],
             minimum=MIN_LINK_MINUTES,
             maximum=MAX_LINK_MINUTES,
+        ),
+    ] = None
+    locale: Annotated[
+        object,
+        field(
+            "The language of the hosted page (BCP 47), or `auto` for that of the browser.",
+            type=["string", "null"],
+            maxLength=MAX_TAG_LENGTH,
+            examples=["de-AT"],
         ),
     ] = None
 
@@ -279,6 +289,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.InvalidSource(),
             errors.BillingInfoInvalid("email"),
             errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
+            errors.InvalidField("locale", EXPECTED_LOCALE),
             errors.CardLimitReached(counted="sessions per guest", of="", retry_after_seconds=3_600),
             errors.IdempotencyKeyInvalid(),
             errors.IdempotencyKeyReused(),
@@ -387,6 +398,7 @@ class Sessions:
                 source=body.source,
                 billing_info=body.billing_info,
                 link_minutes=body.link_minutes,
+                locale=body.locale,
                 idempotency_key=req.get_header("Idempotency-Key"),
             ),
         )

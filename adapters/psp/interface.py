@@ -30,11 +30,12 @@ NAMES: Final[Mapping[str, str]] = {
         "CardToken CenterId DEFAULT_MERCHANT_ACCOUNT GuestId GuestReference MerchantAccount "
         "ProviderName TokenId"
     ),
+    "domain.languages": "DEFAULT_LANGUAGE look_up",
     "domain.outside": "Clock Ids",
     "domain.psps.capabilities": "Capabilities",
     "domain.psps.card": "Card",
     "domain.psps.hosted_page": (
-        "CONSENT_LANGUAGE CardCollected CardRefused Consent Evidence EvidenceOrigin HostedPage "
+        "CardCollected CardRefused Consent Evidence EvidenceOrigin HostedPage "
         "HostedPageRequest NoCardCollected Outcome PageClosed Pending WebhookDelivery WebhookNotice"
     ),
     "domain.psps.payment_provider": (

@@ -26,7 +26,8 @@ QUEUES: Final = """
 """Statements that index what is due by what it calls, and by its kind."""
 
 CONSENTS_OF_SESSIONS: Final = """
-    SELECT account_id, card_sessions.token_id, 'en' AS language,
+    SELECT account_id, card_sessions.token_id,
+        coalesce(attempt -> 'request' -> 'consent' ->> 'language', 'en') AS language,
         attempt -> 'request' -> 'consent' ->> 'version' AS version,
         attempt -> 'request' -> 'consent' ->> 'text' AS text,
         CASE WHEN ended_at < consented_at THEN ended_at ELSE consented_at END AS agreed_at
@@ -77,6 +78,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
         center_id {{uuid}} PRIMARY KEY,
         contact text,
         color text,
+        language text,
         logo {{json}}
     ){{strict}};
     CREATE INDEX guests_email ON guests (lower(email), id) WHERE email IS NOT NULL;
@@ -105,9 +107,18 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE card_sessions ADD COLUMN returned_at {{time}};
     ALTER TABLE card_sessions ADD COLUMN cancelled_by text;
     ALTER TABLE refused_cards ADD COLUMN code text;
-    ALTER TABLE access_tokens ADD COLUMN used_at {{time}}
+    ALTER TABLE access_tokens ADD COLUMN used_at {{time}};
+    ALTER TABLE card_sessions ADD COLUMN locale text;
+    ALTER TABLE guests ADD COLUMN language text;
+    CREATE TABLE center_consent_texts (
+        center_id {{uuid}} NOT NULL,
+        language text NOT NULL,
+        version text NOT NULL,
+        text text NOT NULL,
+        PRIMARY KEY (center_id, language)
+    ){{strict}}
 """
-"""What operators look into: consents, workers, the audit trail, erasures, settings, times and codes.
+"""What operators look into: consents, workers, the audit trail, erasures, settings, languages, times, codes.
 
 The databases have their own types, and SQLite's new tables are strict. `text_id` stands for the
 function below.

@@ -47,7 +47,8 @@ class Rows(Generic[Record]):
     """The rows of one table and their records, with the usual statements.
 
     `key` names the columns of the primary key, `beside` further columns to store that the record
-    lacks. Every value in a statement is a named parameter.
+    lacks. `or_replace` replaces what is in the columns `kept` by a value only, not by None. Every
+    value in a statement is a named parameter.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Rows(Generic[Record]):
         *,
         key: tuple[str, ...],
         beside: tuple[str, ...] = (),
+        kept: tuple[str, ...] = (),
     ) -> None:
         self.table = table
         self.key = ", ".join(key)
@@ -71,7 +73,12 @@ class Rows(Generic[Record]):
         changing = [column for column in stored if column not in key]
         changes = ", ".join(f"{column} = :{column}" for column in changing)
         self._by_key = "WHERE " + " AND ".join(f"{column} = :{column}" for column in key)
-        from_excluded = ", ".join(f"{column} = excluded.{column}" for column in changing)
+        from_excluded = ", ".join(
+            f"{column} = coalesce(excluded.{column}, {table}.{column})"
+            if column in kept
+            else f"{column} = excluded.{column}"
+            for column in changing
+        )
 
         self._selected = columns + tuple(name for name in key if name not in columns)
         self.listed = ", ".join(self._selected)

@@ -7,6 +7,7 @@ from adapters.sql.repositories.audit import SqlAuditTrail
 from adapters.sql.repositories.cards import SqlAccounts, SqlConsents, SqlDiscards
 from adapters.sql.repositories.centers import (
     SqlCenters,
+    SqlConsentTexts,
     SqlPaymentConfigurations,
     SqlSettingsOfCenters,
 )
@@ -34,6 +35,7 @@ def unit_of_work(transaction: Transaction) -> WriteUnit:
         products=SqlProducts(transaction),
         configurations=SqlPaymentConfigurations(transaction),
         center_settings=SqlSettingsOfCenters(transaction),
+        consent_texts=SqlConsentTexts(transaction),
         sessions=SqlCardSessions(transaction),
         refused_cards=SqlRefusedCards(transaction),
         evidence=SqlEvidenceLog(transaction),

@@ -7,7 +7,6 @@ there. A response of another form, or with a value not listed there, cannot be u
 from __future__ import annotations
 
 import math
-import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,11 +15,12 @@ import msgspec
 
 from adapters.first_reads import prepare
 from adapters.psp.fields import LastFour, Month, Year
+from adapters.stripe.page_texts import LOCALES, consent_as_sent
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
+from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.psps.card import Card
 from domain.psps.hosted_page import (
-    CONSENT_LANGUAGE,
     CardCollected,
     CardRefused,
     HostedPage,
@@ -56,24 +56,10 @@ DETACH_GRACE: Final = timedelta(minutes=1)
 Stripe attaches it at the end of the confirmation, which a challenge may prolong.
 """
 
-_MARKDOWN: Final = re.compile(
-    # Emphasis, code, links, HTML; URLs that become links; the beginning of an entity.
-    r"[\\`*_~\[\]<@]|(?<=\])\(|:(?=//)|(?<=www)\.|&(?=#?[0-9a-z]+;)",
-    re.IGNORECASE,
-)
-
 BRANDING: Final = "branding_settings"
 TOKEN_ID: Final = "token_id"  # noqa: S105 - the name of a metadata key
 ATTEMPT: Final = "attempt"
 GUEST_ID: Final = "guest_id"
-
-
-def consent_as_sent(text: str) -> str:
-    """Escape a consent text, because Stripe renders Markdown and names may hold anything.
-
-    Source: Stripe's documentation, "Customize text and policies".
-    """
-    return _MARKDOWN.sub(r"\\\g<0>", text)
 
 
 def page_parameters(
@@ -96,7 +82,7 @@ def page_parameters(
         "allowed_payment_method_types": [CARD],
         # Link passes the filter above, and may have a bank account behind it.
         "wallet_options": {"link": {"display": "never"}},
-        "locale": CONSENT_LANGUAGE,
+        "locale": look_up(request.language, LOCALES) or DEFAULT_LANGUAGE,
         "customer": customer,
         "client_reference_id": request.token_id,
         "metadata": metadata,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from adapters.psp.plugin import PspPlugin, Surroundings
 from adapters.psp.settings import AccountSettings, PspSettingsError, is_https_or_loopback
 from adapters.stripe.keys import API_BASE, StripeKeys
+from adapters.stripe.page_texts import LOCALES, MAX_CONSENT_LENGTH, consent_length
 from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
@@ -26,9 +27,6 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
     psp=NAME, required=(KEY, SECRETS), optional=(CURRENCY,), distinct=(KEY, SECRETS)
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
-MAX_CONSENT_LENGTH: Final = 1200
-"""Stripe's limit for the escaped consent ("Create a Session", `custom_text[submit]`)."""
-
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")
 
@@ -118,6 +116,8 @@ PLUGIN: Final = PspPlugin(
         forgets_guests=True,
         public_name="Stripe",
         page_host="checkout.stripe.com",
+        locales=LOCALES,
+        consent_length=consent_length,
     ),
     account_settings=ACCOUNT_SETTINGS,
     settings=(API_BASE_SETTING,),

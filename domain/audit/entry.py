@@ -25,6 +25,7 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - the name of an action
     PAYMENTS_CONFIGURED = "payments.configured"
     CENTER_SET = "center.set"
+    CONSENT_SET = "consent.set"
     ENDPOINT_ADDED = "endpoint.added"
     ENDPOINT_UPDATED = "endpoint.updated"
     ENDPOINT_REMOVED = "endpoint.removed"

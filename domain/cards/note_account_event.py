@@ -20,11 +20,13 @@ def note_account_event(
     *,
     token_id: TokenId | None = None,
     reason: str | None = None,
+    language: str | None = None,
     now: datetime,
 ) -> None:
     """Note an event of a card on file. The caller commits.
 
     `token_id` is the session that caused it; by default the one that stored the card.
+    `language` is that of the text that the guest agreed to in it.
     """
     note_event(
         unit,
@@ -43,5 +45,6 @@ def note_account_event(
                 last_four=account.last_four,
                 expiry_on=account.expiry_on,
             ),
+            language=language,
         ),
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from domain.errors import InvalidField
 from domain.identifiers import CenterId
+from domain.languages import parse_language
 from domain.redirects import redirect_origin
 
 MAX_LOGO_BYTES: Final = 100_000
@@ -45,12 +47,14 @@ class CenterSettings:
     """What an operator has set for a center; None is what every center has at first.
 
     `contact` is whom guests ask: a `tel:`, `mailto:` or https address. `color` is the one of the
-    buttons, such as `#1d4f91`, on which white text is readable.
+    buttons, such as `#1d4f91`, on which white text is readable. `language` (RFC 5646) is that of
+    guests whose own is not known; None means English.
     """
 
     contact: str | None = None
     color: str | None = None
     logo: Logo | None = None
+    language: str | None = None
 
     @property
     def contact_shown(self) -> str:
@@ -123,6 +127,7 @@ _PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
     "contact": _parse_contact,
     "color": _parse_color,
     "logo": _parse_logo,
+    "language": partial(parse_language, "language"),
 }
 
 

@@ -11,12 +11,13 @@ from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.centers.changes import changes
+from domain.centers.consent_text import ConsentText, require_room
 from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import PaymentConfiguration, changed
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName, PspAccount
+from domain.languages import DEFAULT_LANGUAGE
 from domain.psps.capabilities import Capabilities
-from domain.psps.hosted_page import consent_for
 from domain.storage import RecordUnreadable, Storage, WriteUnit
 
 _FIELDS: Final = {each.name for each in fields(PaymentConfiguration)}
@@ -71,16 +72,6 @@ class PspNotReady(LookupError):
         super().__init__(account, missing)
 
 
-class ConsentTooLong(ValueError):
-    """The center's name makes the consent longer than the PSP's page shows."""
-
-    def __init__(self, provider: ProviderName, *, length: int, longest: int) -> None:
-        super().__init__(
-            f"the text that guests agree to names the center and has {length} characters; "
-            f"{provider} shows {longest} at most: import the center with a shorter name"
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredPayments:
     """A center, and how it took cards before and takes them now; None means that it takes none."""
@@ -96,12 +87,14 @@ class ConfigurePayments:
 
     With None the center takes no cards any more. Sessions that have begun keep the setup that they
     began with. Raises PspNotReady, InvalidField as `changed` does, for a center id that is not a UUID,
-    and for a stored setup that cannot be read unless every field is named; CenterNotFound or
-    ConsentTooLong. May be called twice.
+    and for a stored setup that cannot be read unless every field is named; CenterNotFound,
+    or ConsentTooLong for a text in any language of the center; `shipped` has the English one. May be
+    called twice.
     """
 
     storage: Storage
     psps: Mapping[ProviderName, LoadedPsp]
+    shipped: Mapping[str, ConsentText]
     note_act: NoteAct
 
     def __call__(
@@ -127,7 +120,9 @@ class ConfigurePayments:
                 unit.configurations.remove(center.id)
             else:
                 self._require_psp(now.psp_account)
-                self._require_room_for_consent(now.provider, center)
+                capabilities = self.psps[now.provider].capabilities
+                for text in (self.shipped[DEFAULT_LANGUAGE], *unit.consent_texts.of(center.id)):
+                    require_room(text, center, now.provider, capabilities)
                 unit.configurations.put(center.id, now)
             if now != before or noted:
                 noted |= changes(PaymentConfiguration, before, now)
@@ -141,9 +136,3 @@ class ConfigurePayments:
         missing = what_is_missing(self.psps, account)
         if missing is not None:
             raise PspNotReady(account, missing)
-
-    def _require_room_for_consent(self, provider: ProviderName, center: Center) -> None:
-        length = len(consent_for(center.name).text)
-        longest = self.psps[provider].capabilities.max_consent_length
-        if length > longest:
-            raise ConsentTooLong(provider, length=length, longest=longest)

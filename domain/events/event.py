@@ -90,7 +90,8 @@ class Event:
 
     `token_id` names the session, `account_id` the card on file if there is one. `status` is the one
     that it has now: of the session, or `active` or `removed` of the card. `reason` says why in one
-    word, where there is more than one.
+    word, where there is more than one. `language` (RFC 5646) is that of the text that the guest agreed
+    to when the card was stored or renewed.
     """
 
     event_id: EventId
@@ -103,6 +104,7 @@ class Event:
     account_id: AccountId | None = None
     reason: str | None = None
     card: CardSummary | None = None
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

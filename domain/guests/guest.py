@@ -10,19 +10,24 @@ from domain.billing import MAX_LENGTHS, is_email_address
 from domain.errors import GuestIdNotUsable, InvalidField
 from domain.fields import parse_line, parse_uuid, without_card_number
 from domain.identifiers import GuestId, plain_uuid
+from domain.languages import parse_language
 from domain.pagination import Page, PageRequest
 
 MAX_NAME_LENGTH: Final = 200
 
+UNCHANGED: Final = object()
+"""Stands for a field that a request leaves out, and that stays as it was."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """An existing guest. `email` is None when it is not known."""
+    """An existing guest. `email` and `language` (RFC 5646) are None when they are not known."""
 
     id: GuestId
     first_name: str
     last_name: str
     email: str | None = None
+    language: str | None = None
 
     @classmethod
     def parse(
@@ -32,13 +37,18 @@ class Guest:
         first_name: object,
         last_name: object,
         email: object,
+        language: object = None,
     ) -> Guest:
-        """Read a guest that comes from outside; None and "" are no `email`. Raises InvalidField."""
+        """Read a guest that comes from outside. Raises InvalidField.
+
+        None and "" are no `email` and no `language`.
+        """
         guest = cls(
             id=GuestId(parse_uuid("id", id)),
             first_name=_parse_name("first_name", first_name),
             last_name=_parse_name("last_name", last_name),
             email=None if email is None or email == "" else parse_email(email),
+            language=parse_language("language", language),
         )
         # Receptionists type card numbers into name fields, and the page shows both together.
         without_card_number("last_name", f"{guest.first_name} {guest.last_name}")
@@ -97,5 +107,5 @@ class Guests(Protocol):
         ...
 
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests, and update those that exist."""
+        """Store guests, and update those that exist. One without a language keeps the one it has."""
         ...

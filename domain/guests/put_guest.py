@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from domain.errors import GuestNotFound
-from domain.guests.guest import Guest, parse_guest_id
+from domain.guests.guest import UNCHANGED, Guest, parse_guest_id
 from domain.permissions import MAY_ADD_GUESTS, MAY_EDIT_GUESTS, MAY_PUT_GUESTS, Caller
 from domain.storage import AlreadyStored, Storage, WriteUnit
 
@@ -32,21 +32,34 @@ class PutGuest:
     storage: Storage
 
     def __call__(
-        self, caller: Caller, *, guest_id: str, first_name: object, last_name: object, email: object
+        self,
+        caller: Caller,
+        *,
+        guest_id: str,
+        first_name: object,
+        last_name: object,
+        email: object,
+        language: object = UNCHANGED,
     ) -> Guest:
         """Store the guest and return it."""
         caller.require_all_centers()
         caller.require(MAY_PUT_GUESTS)
-        guest = Guest.parse(
-            id=parse_guest_id(guest_id), first_name=first_name, last_name=last_name, email=email
+        known = Guest.parse(
+            id=parse_guest_id(guest_id),
+            first_name=first_name,
+            last_name=last_name,
+            email=email,
+            language=None if language is UNCHANGED else language,
         )
 
-        def put(unit: WriteUnit) -> None:
-            if unit.erasures.get(guest.id) is not None:
+        def put(unit: WriteUnit) -> Guest:
+            if unit.erasures.get(known.id) is not None:
                 raise GuestNotFound
-            stored = unit.guests.get(guest.id)
+            stored, guest = unit.guests.get(known.id), known
+            if stored is not None and language is UNCHANGED:
+                guest = replace(known, language=stored.language)
             if stored == guest:
-                return
+                return guest
             if stored is None:
                 caller.require(MAY_ADD_GUESTS)
                 unit.guests.add(guest)
@@ -54,10 +67,9 @@ class PutGuest:
                 caller.require(MAY_EDIT_GUESTS)
                 unit.guests.update(guest)
             unit.commit()
+            return guest
 
         # Another request may create the same guest at the same time. Then it exists the next time.
         with suppress(AlreadyStored):
-            self.storage.transact(put)
-            return guest
-        self.storage.transact(put)
-        return guest
+            return self.storage.transact(put)
+        return self.storage.transact(put)

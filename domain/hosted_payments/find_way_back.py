@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from domain.centers.center_settings import CenterSettings
 from domain.centers.configure_payments import LoadedPsp
+from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
 from domain.identifiers import ProviderName
+from domain.languages import AUTO, DEFAULT_LANGUAGE
 from domain.storage import Storage
 
 
@@ -19,6 +21,7 @@ class WayBack:
 
     `redirect_uri` is the stored one. The center has no name and no settings once it is gone.
     `psp_name` and `psp_host` are those of the PSP's page; None if the PSP does not tell its name.
+    `language` is that of the page. If it is `negotiated`, the browser decides it.
     """
 
     redirect_uri: str
@@ -27,6 +30,8 @@ class WayBack:
     logo_uri: str | None
     psp_name: str | None
     psp_host: str
+    language: str
+    negotiated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +44,13 @@ class FindWayBack:
     storage: Storage
     links: HostedLinks
     psps: Mapping[ProviderName, LoadedPsp]
+    choose_consent: ChooseConsent
 
-    def __call__(self, *, token_id: str) -> WayBack | None:
-        """Return the way back of a session, or None when no session has this token."""
+    def __call__(self, *, token_id: str, accepted: Sequence[str] = ()) -> WayBack | None:
+        """Return the way back of a session, or None when no session has this token.
+
+        `accepted` has the languages that the browser accepts, the best first.
+        """
         try:
             session = session_of_link(self.storage, token_id)
         except LinkUnknown:
@@ -49,6 +58,13 @@ class FindWayBack:
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id) if center else CenterSettings()
+            if session.attempt is not None:
+                language = session.attempt.request.language
+            elif center is not None:
+                guest = unit.guests.get(session.guest_id)
+                language = self.choose_consent(unit, session, center, guest, accepted).language
+            else:
+                language = DEFAULT_LANGUAGE
         psp = self.psps.get(session.configuration.provider)
         return WayBack(
             redirect_uri=session.redirect_uri,
@@ -57,4 +73,6 @@ class FindWayBack:
             logo_uri=self.links.logo_uri(session.center_id, settings.logo),
             psp_name=psp.capabilities.public_name if psp else None,
             psp_host=(psp and psp.capabilities.page_host) or urlsplit(self.links.base_url).netloc,
+            language=language,
+            negotiated=session.locale == AUTO and session.attempt is None,
         )

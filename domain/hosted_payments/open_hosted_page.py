@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from domain.errors import CardLimitReached
+from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.link import (
     ClickNeeded,
     HostedLinks,
@@ -18,7 +19,7 @@ from domain.hosted_payments.link import (
 )
 from domain.hosted_payments.store_change import store_change
 from domain.outside import Clock
-from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest, consent_for
+from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
@@ -50,14 +51,18 @@ class OpenHostedPage:
     limits: Sequence[CardLimit]
     settle: SettleSession
     obtain_page: ObtainPage
+    choose_consent: ChooseConsent
     links: HostedLinks
     clock: Clock
     log: SessionLog
 
-    def __call__(self, *, token_id: str, by_click: bool = False) -> str:
+    def __call__(
+        self, *, token_id: str, by_click: bool = False, accepted: Sequence[str] = ()
+    ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
-        `by_click` says that the guest has confirmed it. When ClickNeeded is raised, nothing was
+        `by_click` says that the guest has confirmed it. `accepted` has the languages that the browser
+        accepts, the best first. When ClickNeeded is raised, nothing was
         written and the PSP was not called.
         """
         session, now = session_of_link(self.storage, token_id), self.clock.now()
@@ -67,7 +72,7 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may take the address away meanwhile.
         redirect_uri = session.redirect_uri
-        session = self._with_page(self._with_attempt(session))
+        session = self._with_page(self._with_attempt(session, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
@@ -99,7 +104,7 @@ class OpenHostedPage:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         return attempt.page.address
 
-    def _with_attempt(self, seen: CardSession) -> CardSession:
+    def _with_attempt(self, seen: CardSession, accepted: Sequence[str]) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
         If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
@@ -114,7 +119,8 @@ class OpenHostedPage:
             _require_open(session, now)
             opened = session.with_progress(Progress.OPENED, now)
             if session.attempt is None or session.attempt.over:
-                opened = session.with_attempt(self._next_request(unit, session, now))
+                request = self._next_request(unit, session, now, accepted)
+                opened = session.with_attempt(request)
             elif session.attempt.is_unanswered:
                 asked = opened.asked(now)
                 if asked is None:
@@ -130,7 +136,7 @@ class OpenHostedPage:
         return opened
 
     def _next_request(
-        self, unit: WriteUnit, session: CardSession, now: datetime
+        self, unit: WriteUnit, session: CardSession, now: datetime, accepted: Sequence[str]
     ) -> HostedPageRequest:
         number = session.attempt.request.attempt + 1 if session.attempt else 1
         if not session.may_have_page(number, now):
@@ -161,7 +167,7 @@ class OpenHostedPage:
             return_uri=self.links.return_uri(session.token_id),
             cancel_uri=self.links.cancel_uri(session.token_id),
             redirect_origin=redirect_origin(session.redirect_uri) or "",
-            consent=consent_for(center.name),
+            consent=self.choose_consent(unit, session, center, guest, accepted),
             begun_at=now,
             live_until=min(session.expires_at, now + MAX_PAGE_LIFETIME),
             center_id=center.id,

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from domain.languages import DEFAULT_LANGUAGE, look_up
+from domain.psps.hosted_page import Consent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a PSP can do, as its plugin states it, and whose its pages are.
 
-    `max_consent_length` is the most characters of consent that its page shows. `forgets_guests` is
-    whether it can delete a guest. `public_name` is the name by which guests know it, and `page_host`
-    the host of its pages, or None for this service's own.
+    `max_consent_length` is the most characters of consent that its page shows, as `consent_length`
+    counts them. `forgets_guests` is whether it can delete a guest. `public_name` is the name by which
+    guests know it, and `page_host` the host of its pages, or None for this service's own. `locales`
+    are the languages that its page has (RFC 5646), English among them.
     """
 
     max_consent_length: int
     forgets_guests: bool = False
     public_name: str | None = None
     page_host: str | None = None
+    locales: frozenset[str] = frozenset({DEFAULT_LANGUAGE})
+    consent_length: Callable[[str], int] = len
+
+    def shows(self, consent: Consent) -> bool:
+        """Return whether the page shows the whole text, and is in its language."""
+        has_language = look_up(consent.language, self.locales) is not None
+        return has_language and self.consent_length(consent.text) <= self.max_consent_length

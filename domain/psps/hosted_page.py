@@ -33,22 +33,6 @@ class Consent:
     language: str = DEFAULT_LANGUAGE
 
 
-def consent_for(center_name: str) -> Consent:
-    """Return the current consent text: use, notice of changes, and how to withdraw."""
-    return Consent(
-        version=CONSENT_VERSION,
-        text=(
-            f"By adding this card you allow {center_name} to keep it on file and to charge it for "
-            f"services, products and fees that you agree to. {center_name} will tell you before "
-            "these terms change. You can withdraw at any time by asking for the card to be removed."
-        ),
-    )
-
-
-CONSENT_VERSION: Final = "2026-11"
-CONSENT_LANGUAGE: Final = "en"
-"""The language of the consent text (RFC 5646). The page should be in the same language."""
-
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
 """The longest life that a page is asked for. A link that lives longer leads to several pages."""
 

@@ -27,6 +27,7 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
 )
 from domain.identifiers import CenterId, GuestId, TokenId, plain_uuid
+from domain.languages import parse_locale
 from domain.outside import Clock, Ids
 from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.redirects import parse_redirect_uri
@@ -51,6 +52,7 @@ class AddCardRequest:
     source: object = DEFAULT_SOURCE.value
     billing_info: object = None
     link_minutes: object = None
+    locale: object = None
     idempotency_key: str | None = None
 
 
@@ -62,7 +64,7 @@ class AddCard:
     request of the same caller under the same idempotency key within 24 hours returns the same
     session.
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes),
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, then locale),
     IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
     PaymentConfigurationNotDone, PaymentMethodAlreadyExists, BillingInfoRequired or
     IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
@@ -127,6 +129,7 @@ class AddCard:
             redirect_uri=wanted.redirect_uri,
             billing_info=wanted.billing_info,
             link_minutes=wanted.link_minutes,
+            locale=wanted.locale,
             configuration=configuration,
             created_at=now,
             expires_at=expires_at,
@@ -172,6 +175,7 @@ def _parse(
         source=parse_source(request.source),
         billing_info=parse_billing_info(request.billing_info),
         link_minutes=parse_link_minutes(request.link_minutes, at_most=longest),
+        locale=parse_locale(request.locale),
     )
 
 

@@ -112,6 +112,7 @@ class RequestFingerprint(NamedTuple):
     source: Source
     billing_info: BillingInfo | None
     link_minutes: int | None
+    locale: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,8 @@ class CardSession:
     """One addition of a card, from the request to its end.
 
     `configuration` is the center's payment configuration at the time of add-card. `link_minutes` is
-    how long the client asked the link to live. `expires_at` is the end of the link, or of its page
+    how long the client asked the link to live, `locale` the language that it asked for, or `auto`.
+    `expires_at` is the end of the link, or of its page
     if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
     its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
     set while the PSP does not respond, `cancelled_at` once the session is cancelled, `cancelled_by`
@@ -181,6 +183,7 @@ class CardSession:
     expires_at: datetime
     due_at: datetime | None
     link_minutes: int | None = None
+    locale: str | None = None
     status: SessionStatus = SessionStatus.OPEN
     progress: Progress = Progress.CREATED
     attempt: PageAttempt | None = None
@@ -210,6 +213,7 @@ class CardSession:
             source=self.source,
             billing_info=self.billing_info,
             link_minutes=self.link_minutes,
+            locale=self.locale,
         )
 
     @property

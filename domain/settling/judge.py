@@ -26,7 +26,6 @@ from domain.errors import (
 from domain.events.event import EventType
 from domain.identifiers import AccountId
 from domain.psps.hosted_page import (
-    CONSENT_LANGUAGE,
     CardCollected,
     NoCardCollected,
     Outcome,
@@ -150,7 +149,7 @@ def judge_card(
         account_id=account_id if same is None else same.account_id,
         token_id=session.token_id,
         version=shown.version,
-        language=CONSENT_LANGUAGE,
+        language=shown.language,
         text=shown.text,
         agreed_at=collected.collected_at,
     )

@@ -149,7 +149,15 @@ class SettleSession:
         unit.sessions.update(changed)
         token_id = current.token_id
         for event_type, account in verdict.account_events:
-            note_account_event(unit, self.ids, event_type, account, token_id=token_id, now=now)
+            note_account_event(
+                unit,
+                self.ids,
+                event_type,
+                account,
+                token_id=token_id,
+                language=verdict.consent.language if verdict.consent else None,
+                now=now,
+            )
         note_end_of_session(unit, self.ids, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:

@@ -12,10 +12,12 @@ from typing_extensions import override
 from domain.centers.center import Center
 from domain.centers.center_settings import MAX_LOGO_BYTES, CenterSettings
 from domain.centers.changes import Record, changes, in_words
-from domain.centers.configure_payments import ConsentTooLong, Missing, PspNotReady
+from domain.centers.configure_payments import Missing, PspNotReady
+from domain.centers.consent_text import ConsentTooLong
 from domain.centers.find_centers import existing_center
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT
+from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.pagination import ALL, PageRequest
 from domain.storage import RecordUnreadable, UnitOfWork
 from entrypoints.cli.installation import installation, reading
@@ -176,11 +178,14 @@ def show(*, center_id: str, as_json: bool) -> None:
     with reading() as (unit, _):
         found = existing_center(unit, center_id)
         (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
+        consents = {text.language: text.version for text in unit.consent_texts.of(found.id)}
         if as_json:
             row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
+            row["consents"] = consents
             row |= asdict(configuration) if configuration else {}
         else:
             row |= in_words(CenterSettings, settings)
+            row["consents"] = ", ".join(f"{each} {text}" for each, text in consents.items()) or "en"
             row |= in_words(PaymentConfiguration, configuration) if configuration else {}
         echo_record(row, as_json=as_json)
 
@@ -191,6 +196,9 @@ def show(*, center_id: str, as_json: bool) -> None:
 @click.option("--logo", type=click.File("rb"), help="A PNG or WebP picture of at most 100 KB.")
 @click.option(
     "--color", metavar="#RRGGBB", help="Of the buttons, dark enough for white text (WCAG 2.2)."
+)
+@click.option(
+    "--language", metavar="TAG", help="Of guests whose own is not known, such as de or pt-BR."
 )
 @click.option(
     "--clear",
@@ -215,6 +223,15 @@ def set_(
         done = container.set_center()(center_id, named)
         click.echo(done.center.name)
         _echo_changes(CenterSettings, done.before, done.now)
+        language = done.now.language
+        with container.storage().read() as unit:
+            consents = {text.language for text in unit.consent_texts.of(done.center.id)}
+        if language is not None and look_up(language, {DEFAULT_LANGUAGE, *consents}) is None:
+            click.echo(
+                "guests read English until this is done: cardonfile consent set --center "
+                f"{done.center.id} --language {language}",
+                err=True,
+            )
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
 
+from adapters.catalogs import shipped_consents
 from adapters.fake_psp.plugin import NAME as FAKE
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
@@ -30,8 +31,8 @@ from domain.identifiers import (
     ProductId,
     TokenId,
 )
+from domain.languages import DEFAULT_LANGUAGE
 from domain.products.product import Product
-from domain.psps.hosted_page import CONSENT_LANGUAGE, CONSENT_VERSION, consent_for
 from domain.sessions.session import CardSession, Progress, SessionStatus
 from domain.storage import Storage
 
@@ -145,6 +146,8 @@ SESSION: Final = CardSession(
 )
 """A session of the last guest that has ended with a card."""
 
+_CONSENT: Final = shipped_consents()[DEFAULT_LANGUAGE].at(SPA.center)
+
 CARD: Final = Account(
     account_id=AccountId("ca000000-0000-4000-8000-000000000001"),
     token_id=SESSION.token_id,
@@ -161,7 +164,7 @@ CARD: Final = Account(
     expiry_month=12,
     expiry_year=2035,
     source=SESSION.source,
-    consent_version=CONSENT_VERSION,
+    consent_version=_CONSENT.version,
     consented_at=_ADDED_AT,
     created_at=_ADDED_AT,
     is_default=True,
@@ -172,8 +175,8 @@ CONSENT: Final = GivenConsent(
     account_id=CARD.account_id,
     token_id=SESSION.token_id,
     version=CARD.consent_version,
-    language=CONSENT_LANGUAGE,
-    text=consent_for(SPA.center.name).text,
+    language=_CONSENT.language,
+    text=_CONSENT.text,
     agreed_at=CARD.consented_at,
 )
 """What its guest agreed to."""
@@ -190,6 +193,8 @@ def store_sample(storage: Storage) -> None:
         unit.products.put_many(product for sample in CENTERS for product in sample.products())
         for sample in CENTERS:
             unit.configurations.put(sample.center.id, sample.configuration)
+            for text in shipped_consents().values():
+                unit.consent_texts.put(sample.center.id, text)
         if unit.sessions.get(SESSION.token_id) is None:
             unit.sessions.add(SESSION)
             unit.accounts.add(CARD)

@@ -47,6 +47,7 @@ from tests.builders import (
     a_center,
     a_configuration,
     a_consent,
+    a_consent_text,
     a_discard,
     a_guest,
     a_product,
@@ -128,6 +129,8 @@ def fill(storage: Storage) -> None:
         )
         unit.configurations.put(CENTER_ID, a_configuration())
         unit.center_settings.put(CENTER_ID, center_settings())
+        for language in ("de", "ar"):
+            unit.consent_texts.put(CENTER_ID, a_consent_text(language=language, text=ODD))
         unit.configurations.put(OTHER_CENTER_ID, a_configuration(avs=False, redirect_origins=()))
         unit.sessions.add(a_session(attempt=an_attempt(), unanswered_since=NOW))
         unit.sessions.add(
@@ -183,6 +186,7 @@ def records(storage: Storage) -> dict[str, object]:
                 unit.configurations.get(each) for each in (CENTER_ID, OTHER_CENTER_ID)
             ],
             "settings": unit.center_settings.get(CENTER_ID),
+            "consent texts": unit.consent_texts.of(CENTER_ID),
             "sessions": [unit.sessions.get(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
             "paged": unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1"),
             "evidence": [unit.evidence.of(each) for each in (TOKEN_ID, OTHER_TOKEN_ID)],
@@ -298,6 +302,7 @@ class TestCopied:
             "erasures                           0           0\n"
             "former_guest_references            0           0\n"
             "center_settings                    1           1\n"
+            "center_consent_texts               2           2\n"
             "products                           5           5\n"
         )
         estimated = run(target, "SELECT reltuples FROM pg_class WHERE relname = 'products'")

@@ -21,6 +21,7 @@ from tests.postgresql import new_database
 
 TABLES = (
     *("access_tokens", "audit_entries", "card_sessions", "centers", "center_settings"),
+    "center_consent_texts",
     *("consent_texts", "consents"),
     *("discards", "evidence"),
     *("event_deliveries", "event_endpoints", "guest_references"),

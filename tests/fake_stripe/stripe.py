@@ -69,6 +69,60 @@ METHOD_TYPES: Final = ("card", "link", "sepa_debit", "us_bank_account")
 """Some of the API's types of payment methods."""
 
 
+LOCALES: Final = (
+    *(
+        [
+            "bg",
+            "cs",
+            "da",
+            "de",
+            "el",
+            "en",
+            "en-GB",
+            "es",
+            "es-419",
+            "et",
+            "fi",
+            "fil",
+            "fr",
+            "fr-CA",
+            "hi-IN",
+            "hr",
+            "hu",
+            "id",
+            "it",
+            "ja",
+            "ko",
+            "lt",
+            "lv",
+            "ms",
+        ]
+    ),
+    *(
+        [
+            "mt",
+            "nb",
+            "nl",
+            "pl",
+            "pt",
+            "pt-BR",
+            "ro",
+            "ru",
+            "sk",
+            "sl",
+            "sv",
+            "th",
+            "tr",
+            "vi",
+            "zh",
+            "zh-HK",
+            "zh-TW",
+        ]
+    ),
+)
+"""The languages of Checkout ("Create a Session", `locale`)."""
+
+
 _ADDRESS: Final[Mapping[str, Form]] = {
     "line1": text(),
     "city": text(),
@@ -88,7 +142,7 @@ _CHECKOUT: Final[Mapping[str, Form]] = {
     "allowed_payment_method_types": list_of(one_of(*METHOD_TYPES)),
     "wallet_options": {"link": {"display": one_of("auto", "never")}},
     "currency": currency,
-    "locale": one_of("auto", "de", "en", "es", "fr"),
+    "locale": one_of("auto", *LOCALES),
     "customer": text(),
     "client_reference_id": text(200),
     "metadata": metadata,

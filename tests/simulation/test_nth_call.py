@@ -28,6 +28,7 @@ from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
 from domain.centers.set_center import SetCenter
+from domain.centers.set_consent import SetConsent
 from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.errors import ServiceUnavailable
@@ -41,6 +42,7 @@ from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.read_guest import ReadGuest
 from domain.guests.search_guests import SearchGuests
+from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.find_way_back import FindWayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
@@ -525,7 +527,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
 }
 
-STEPS: Final = frozenset({NoteAct, ObtainPage, RecognizeMerchant})
+STEPS: Final = frozenset({ChooseConsent, NoteAct, ObtainPage, RecognizeMerchant})
 """Parts of use cases; their calls are among those of the use cases."""
 
 READ_ONLY: Final = frozenset(
@@ -549,7 +551,8 @@ READ_ONLY: Final = frozenset(
 
 ONE_UNIT: Final = frozenset(
     {
-        *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint, RollEventSecret),
+        *(AddEventEndpoint, ConfigurePayments, ExportGuest, RemoveEventEndpoint),
+        *(RollEventSecret, SetConsent),
         *(IssueToken, LeaveHeartbeat, NoteOperatorsAct),
         *(PutGuest, PutProduct, RevokeToken, SetCenter, UpdateEventEndpoint),
     }

@@ -99,6 +99,19 @@ if (cardForm) {
     faults.set(address, () => (address.value.trim() ? undefined : "empty"));
     faults.set(zipcode, () => (zipcode.value.trim() || !needsPostalCode() ? undefined : "empty"));
     faults.set(country, () => (country.value ? undefined : "empty"));
+
+    // The browser knows the names of countries in the language of the page.
+    const language = document.documentElement.lang;
+    if (language !== "en") {
+      const names = new Intl.DisplayNames([language], { type: "region" });
+      const options = [...country.options].slice(1);
+      for (const option of options) {
+        option.textContent = names.of(option.value);
+        option.removeAttribute("lang");
+      }
+      options.sort((one, other) => one.textContent.localeCompare(other.textContent, language));
+      country.append(...options);
+    }
   }
 
   const check = (field) => {

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from domain.identifiers import CenterId, GuestId, MerchantAccount, TokenId
-from domain.psps.hosted_page import HostedPageRequest, consent_for
+from domain.psps.hosted_page import Consent, HostedPageRequest
 
 NOW: Final = datetime(2026, 3, 4, 5, 6, 7, 800_009, tzinfo=UTC)
 """A time with microseconds, so that rounding is noticed."""
@@ -19,6 +19,12 @@ def a_uuid(number: int) -> str:
     """Return the UUID with this number."""
     return f"00000000-0000-4000-8000-{number:012}"
 
+
+CONSENT: Final = Consent(
+    version="2026-11",
+    text="By adding this card you allow Harbor Spa to keep it on file and to charge it for services "
+    "that you agree to. You can withdraw at any time by asking for the card to be removed.",
+)
 
 GUEST_ID: Final = GuestId(a_uuid(11))
 OTHER_GUEST_ID: Final = GuestId(a_uuid(12))
@@ -42,7 +48,7 @@ def a_page_request(**changes: Any) -> HostedPageRequest:
         return_uri="https://pay.example/hosted-payments/return",
         cancel_uri="https://pay.example/hosted-payments/cancel",
         redirect_origin="https://shop.example",
-        consent=consent_for("Harbor Spa"),
+        consent=CONSENT,
         begun_at=NOW,
         live_until=NOW + timedelta(minutes=30),
         center_id=CenterId(a_uuid(1)),

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from adapters.psp.contract.samples import CONSENT, GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.psp.contract.sessions import (
     ADDRESS,
     MINUTE,
@@ -63,7 +63,6 @@ from domain.identifiers import (
 )
 from domain.psps.card import Card
 from domain.psps.hosted_page import (
-    CONSENT_LANGUAGE,
     CardCollected,
     Consent,
     Evidence,
@@ -74,7 +73,6 @@ from domain.psps.hosted_page import (
     Pending,
     WebhookDelivery,
     WebhookNotice,
-    consent_for,
     is_credible,
 )
 from domain.psps.payment_provider import (
@@ -235,11 +233,22 @@ class TestPage:
     @pytest.mark.parametrize("name", ["Zoë Null", ""])
     def test_it_gets_what_is_known_of_the_guest(self, session: Session, name: str) -> None:
         named = session.another(guest_name=name)
-        expected = GuestDetails(
-            name=name or None, email=named.request.guest_email, language=CONSENT_LANGUAGE
-        )
+        expected = GuestDetails(name=name or None, email=named.request.guest_email, language="en")
 
         assert session.psp.guest_details(named.page) in (None, expected)
+
+    def test_it_is_in_the_language_of_its_consent(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        for locale in sorted(psp.plugin.capabilities.locales):
+            consent = Consent(
+                version="1", text=f"{locale}: Zusätzlich, 同意, موافق", language=locale
+            )
+            page = session.another(consent=consent).page
+
+            details = psp.guest_details(page)
+            assert details is None or details.language == locale
+            assert consent.text in psp.read_page(page)
 
     @pytest.mark.parametrize("avs", [True, False])
     @pytest.mark.parametrize("name", [each.name for each in fields(BillingInfo)])
@@ -1336,7 +1345,7 @@ class TestPlugin:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
     def test_its_page_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
-        assert psp.plugin.capabilities.max_consent_length >= len(consent_for("Harbor Spa").text)
+        assert psp.plugin.capabilities.shows(CONSENT)
 
     def test_it_says_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
         is_tested = Ability.FORGETS_GUESTS in psp.facts.abilities

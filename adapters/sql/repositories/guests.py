@@ -10,7 +10,7 @@ from domain.guests.guest import Guest, Guests
 from domain.identifiers import GuestId
 from domain.pagination import Page, PageRequest
 
-_GUESTS = Rows("guests", Guest, key=("id",))
+_GUESTS = Rows("guests", Guest, key=("id",), kept=("language",))
 
 
 class SqlGuests(ById[GuestId, Guest], Guests):

@@ -12,7 +12,7 @@ from tests.adapters.events.conftest import an_event
 
 
 def test_an_event_says_what_happened_to_which_card() -> None:
-    assert msgspec.json.decode(encode(an_event(reason="renewed"))) == {
+    assert msgspec.json.decode(encode(an_event(reason="renewed", language="de"))) == {
         "type": "account.stored",
         "timestamp": "2026-11-20T12:00:00Z",
         "data": {
@@ -23,6 +23,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "status": "active",
             "reason": "renewed",
             "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
+            "language": "de",
         },
     }
 
@@ -36,6 +37,7 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
         "account_id",
         "reason",
         "card",
+        "language",
     }
 
 

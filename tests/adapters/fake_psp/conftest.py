@@ -20,7 +20,8 @@ from adapters.psp.contract.clock import START, SettableClock
 from adapters.psp.contract.ids import SeededIds
 from domain.billing import BillingInfo
 from domain.identifiers import GuestId, GuestReference, MerchantAccount, TokenId
-from domain.psps.hosted_page import HostedPageRequest, consent_for
+from domain.psps.hosted_page import HostedPageRequest
+from tests.builders import a_shipped_consent
 
 BASE_URL = "http://127.0.0.1:8000"
 MAIN = MerchantAccount("main")
@@ -53,6 +54,7 @@ def hosted_page_request(
     billing_info: BillingInfo | None = None,
     avs: bool = False,
     redirect_origin: str = "https://shop.example",
+    language: str = "en",
     lives_for: timedelta = timedelta(minutes=30),
 ) -> HostedPageRequest:
     """Make the request for a page. `session` numbers the sessions of a test."""
@@ -71,7 +73,7 @@ def hosted_page_request(
         return_uri=f"{BASE_URL}/hosted-payments/return?token_id={token_id}",
         cancel_uri=f"{BASE_URL}/hosted-payments/cancel?token_id={token_id}",
         redirect_origin=redirect_origin,
-        consent=consent_for(center_name),
+        consent=a_shipped_consent(center_name, language),
         begun_at=START,
         live_until=START + lives_for,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -137,7 +138,11 @@ class FakePspUnderTest(PspUnderTest):
     @override
     def guest_details(self, page: HostedPage) -> GuestDetails:
         asked = self._psp.page(page.reference).request
-        return GuestDetails(name=asked.guest_name or None, email=asked.guest_email, language="en")
+        html = Browser(self._psp).open(page.reference).text
+        (language,) = re.findall('<html lang="(.*?)"', html)
+        return GuestDetails(
+            name=asked.guest_name or None, email=asked.guest_email, language=language
+        )
 
     @override
     def count_pages(self) -> int:

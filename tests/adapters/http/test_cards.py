@@ -4,9 +4,8 @@ from datetime import timedelta
 
 from adapters.psp.contract.samples import GUEST_ID
 from domain.permissions import Permission
-from domain.psps.hosted_page import CONSENT_VERSION, consent_for
 from tests.adapters.http.api import ACCOUNTS, Api, refused, refused_bare
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 
 EXPIRING = f"/v1/centers/{CENTER_ID}/accounts"
@@ -74,9 +73,9 @@ def test_the_consent_to_a_card_is_read_until_its_removal(api: Api) -> None:
     assert first == {
         "success": True,
         "error": None,
-        "version": CONSENT_VERSION,
+        "version": a_shipped_consent().version,
         "language": "en",
-        "text": consent_for(a_center().name).text,
+        "text": a_shipped_consent().text,
         "agreed_at": "2026-11-20T12:00:00Z",
         "earlier": [],
     }

@@ -36,7 +36,7 @@ def test_a_browser_reads_on_an_unknown_path_what_to_do(refusing: Api, path: str)
 
     result = refusing.send("GET", path, headers=accepted, authenticated=False)
 
-    assert (result.status_code, result.headers["vary"]) == (404, "Accept")
+    assert (result.status_code, result.headers["vary"]) == (404, "Accept, Accept-Language")
     assert "There is nothing here" in result.text
     assert "default-src 'none'" in result.headers["content-security-policy"]
     # What is known and refused stays as clients expect it.

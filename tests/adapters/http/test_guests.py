@@ -20,7 +20,13 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
     created = api.put(GUEST, ADA)
 
     assert created.status_code == 200
-    assert created.json == {"success": True, "error": None, "id": OTHER_GUEST_ID, **ADA}
+    assert created.json == {
+        "success": True,
+        "error": None,
+        "id": OTHER_GUEST_ID,
+        **ADA,
+        "language": None,
+    }
     assert api.get(GUEST).json == created.json
     account = api.installation.stored_card(guest_id=OTHER_GUEST_ID)
     (card,) = api.get(f"{GUEST}/accounts").json["accounts"]
@@ -95,7 +101,7 @@ def test_a_guest_is_found_by_address(api: Api) -> None:
     found = search(api, {"email": "Ada@Guests.example"})
 
     assert found.json == {
-        "guests": [{"id": OTHER_GUEST_ID, **ADA}],
+        "guests": [{"id": OTHER_GUEST_ID, **ADA, "language": None}],
         "page_info": {"total": 1, "page": 1, "size": 10},
     }
     nobody = search(api, {"email": "bob@guests.example"})

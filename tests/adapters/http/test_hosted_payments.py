@@ -213,7 +213,7 @@ def test_an_unknown_link_says_where_to_ask_for_another(refusing: Api, path: str)
 
 
 def test_a_page_has_no_way_back_while_the_storage_is_away(installation: Installation) -> None:
-    def unavailable(*, token_id: str) -> None:
+    def unavailable(**_: object) -> None:
         raise ServiceUnavailable
 
     installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
@@ -363,7 +363,7 @@ def test_a_button_is_shown_without_the_name_of_the_center(api: Api) -> None:
     session = api.installation.add_card(link_minutes=43_200)
     api.installation.clock.advance(timedelta(hours=25))
 
-    def unavailable(*, token_id: str) -> None:
+    def unavailable(**_: object) -> None:
         raise ServiceUnavailable
 
     api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable

@@ -8,9 +8,9 @@ from markdown_it import MarkdownIt
 from markdown_it.presets import gfm_like
 
 from adapters.psp.contract.clock import START
+from adapters.stripe.page_texts import consent_as_sent
 from adapters.stripe.payloads import (
     CheckoutSession,
-    consent_as_sent,
     outcome_of,
     page_of,
 )
@@ -23,10 +23,9 @@ from domain.psps.hosted_page import (
     Outcome,
     PageClosed,
     Pending,
-    consent_for,
 )
 from domain.psps.payment_provider import ProviderUnavailable
-from tests.builders import a_page
+from tests.builders import a_page, a_shipped_consent
 
 CREATED = int(START.timestamp())
 
@@ -209,7 +208,7 @@ def test_a_page_without_an_address_is_not_understood() -> None:
     ],
 )
 def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
-    text = consent_for(name).text
+    text = a_shipped_consent(name).text
     for markdown in (MarkdownIt("commonmark"), MarkdownIt(gfm_like.make())):
         (shown,) = markdown.parseInline(consent_as_sent(text))
         assert {each.type for each in shown.children or ()} <= {"text", "text_special"}
@@ -218,4 +217,4 @@ def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
 def test_an_ordinary_name_is_sent_as_it_is(name: str) -> None:
-    assert consent_as_sent(consent_for(name).text) == consent_for(name).text
+    assert consent_as_sent(a_shipped_consent(name).text) == a_shipped_consent(name).text

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import a_uuid
 from domain.centers.center_settings import CenterSettings
 from domain.identifiers import CenterId, MerchantAccount
 from domain.pagination import PageRequest
 from domain.storage import Storage
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_configuration, center_settings
+from tests.builders import (
+    CENTER_ID,
+    OTHER_CENTER_ID,
+    a_center,
+    a_configuration,
+    a_consent_text,
+    center_settings,
+)
 from tests.contracts.storage.records import committed
 
 FIRST, SECOND = a_center(name="A"), a_center(id=OTHER_CENTER_ID, name="B")
@@ -84,6 +93,21 @@ def test_of_changes_to_settings_at_once_none_is_lost(storage: Storage) -> None:
 
     with storage.read() as unit:
         assert unit.center_settings.get(CENTER_ID).contact == "x" * 8
+
+
+def test_a_center_has_one_text_in_each_language(storage: Storage) -> None:
+    german, arabic = a_consent_text(), a_consent_text(language="ar")
+    with committed(storage) as unit:
+        for text in (german, arabic, replace(german, version="own-2")):
+            unit.consent_texts.put(CENTER_ID, text)
+        unit.consent_texts.put(OTHER_CENTER_ID, german)
+    with committed(storage) as unit:
+        assert unit.consent_texts.of(CENTER_ID) == (arabic, replace(german, version="own-2"))
+        for _ in range(2):
+            unit.consent_texts.remove(CENTER_ID, "de")
+    with storage.read() as unit:
+        assert unit.consent_texts.of(CENTER_ID) == (arabic,)
+        assert unit.consent_texts.of(OTHER_CENTER_ID) == (german,)
 
 
 def test_configurations_of_all_centers_are_returned(storage: Storage) -> None:

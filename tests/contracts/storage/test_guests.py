@@ -23,6 +23,18 @@ def test_the_last_record_of_an_id_counts(storage: Storage) -> None:
         assert reading.guests.get(OTHER_GUEST_ID) == a_guest(id=OTHER_GUEST_ID)
 
 
+def test_a_guest_without_a_language_keeps_the_one_on_file(storage: Storage) -> None:
+    with committed(storage) as unit:
+        unit.guests.put_many([a_guest(language="de")])
+        unit.guests.put_many([a_guest(last_name="Li")])
+        assert unit.guests.get(GUEST_ID) == a_guest(last_name="Li", language="de")
+        unit.guests.put_many([a_guest(language="fr")])
+        assert unit.guests.get(GUEST_ID) == a_guest(language="fr")
+        unit.guests.update(a_guest())
+    with storage.read() as reading:
+        assert reading.guests.get(GUEST_ID) == a_guest()
+
+
 def test_a_guest_that_exists_is_not_added_again(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.add(a_guest())

@@ -11,7 +11,6 @@ from domain.cards.find_account import account_with
 from domain.cards.read_consent import consents_of
 from domain.errors import PaymentAccountNotFound, UserNotAuthorized
 from domain.permissions import MAY_VIEW_CARDS, Caller, Permission
-from domain.psps.hosted_page import CONSENT_LANGUAGE, CONSENT_VERSION
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand
 from tests.installation import Installation
@@ -47,7 +46,7 @@ def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
         (applies, renewed, session.token_id),
         (earlier, first, first.token_id),
     ):
-        assert (consent.version, consent.language) == (CONSENT_VERSION, CONSENT_LANGUAGE)
+        assert (consent.version, consent.language) == ("2026-11", "en")
         assert consent.agreed_at == account.consented_at
         assert (consent.account_id, consent.token_id) == (first.account_id, token_id)
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
+from adapters.catalogs import shipped_consents
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID
 from domain.audit.entry import Action
 from domain.centers.center import CenterNotFound
 from domain.centers.configure_payments import (
     ConfigurePayments,
-    ConsentTooLong,
     Missing,
     PspNotReady,
 )
+from domain.centers.consent_text import ConsentTooLong
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
-from domain.psps.hosted_page import consent_for
 from entrypoints.settings import Settings
-from tests.builders import CENTER_ID, a_center
+from tests.builders import CENTER_ID, a_center, a_shipped_consent
 from tests.installation import Installation
 
 KEYS_OF_SPAIN = {
@@ -36,6 +36,7 @@ def configure_payments(installation: Installation, **environment: str) -> Config
     return ConfigurePayments(
         storage=installation.storage,
         psps=Settings.read(environment).psps,
+        shipped=shipped_consents(),
         note_act=installation.container.note_act(),
     )
 
@@ -163,7 +164,7 @@ def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation)
     use_case = configure_payments(installation)
     longest = use_case.psps[ProviderName("fake")].capabilities.max_consent_length
     # The consent names the center twice. No import takes a name as long as this PSP's limit asks.
-    room = (longest - len(consent_for("").text)) // 2
+    room = (longest - len(a_shipped_consent("").text)) // 2
     installation.has_center(a_center(name="a" * room))
     fitting = use_case(CENTER_ID, at("fake"))
     installation.has_center(a_center(name="a" * (room + 1)))

@@ -91,6 +91,7 @@ class TestWhatIsTold:
                 "status": "active",
                 "reason": None,
                 "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
+                "language": "en",
             },
         }
 

@@ -12,10 +12,9 @@ from domain.hosted_payments.link import AFTER_LINKS, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
-from domain.psps.hosted_page import CONSENT_VERSION
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ANSWERED_WITHIN, MAX_ATTEMPTS, SessionStatus
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_shipped_consent
 from tests.databases import change_by_hand
 from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -33,7 +32,7 @@ def test_the_first_opening_has_the_page_made(installation: Installation) -> None
     assert request.idempotency_key == f"{session.token_id}:1"
     assert request.return_uri == f"{BASE_URL}/hosted-payments/return?token_id={session.token_id}"
     assert request.redirect_origin == "https://shop.example"
-    assert request.consent.version == CONSENT_VERSION
+    assert request.consent == a_shipped_consent()
     assert request.center_name in request.consent.text
 
 

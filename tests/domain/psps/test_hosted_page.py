@@ -15,11 +15,9 @@ from domain.psps.card import Card
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
-    Consent,
     HostedPage,
     NoCardCollected,
     PageClosed,
-    consent_for,
     is_credible,
     is_credible_page,
     without_false_code,
@@ -84,18 +82,6 @@ def test_a_time_out_of_bounds_is_not(time: datetime) -> None:
     assert not is_credible(replace(COLLECTED, collected_at=time), PAGE)
     assert not is_credible(
         NoCardCollected(guest_reference=GUEST, token=CARD.token, collected_at=time), PAGE
-    )
-
-
-def test_a_consent_text_is_known_by_its_version() -> None:
-    """A text that changes needs a version of its own: accounts keep the version alone."""
-    assert consent_for("Harbor Spa") == Consent(
-        version="2026-11",
-        text=(
-            "By adding this card you allow Harbor Spa to keep it on file and to charge it for "
-            "services, products and fees that you agree to. Harbor Spa will tell you before these "
-            "terms change. You can withdraw at any time by asking for the card to be removed."
-        ),
     )
 
 

@@ -283,6 +283,7 @@ def test_a_repeated_request_under_its_key_gives_the_same_session(
         "source": 5,
         "billing_info": {**GOOD_ADDRESS, "city": "Seattle"},
         "link_minutes": 20,
+        "locale": "de-AT",
         "idempotency_key": "key",
     }
     first = installation.add_card(**asked)
@@ -298,6 +299,7 @@ OTHERWISE: dict[str, list[object]] = {
     "source": [5],
     "billing_info": [{"city": "Lyon"}],
     "link_minutes": [15],
+    "locale": ["de", "auto"],
 }
 
 

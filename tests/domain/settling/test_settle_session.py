@@ -25,7 +25,6 @@ from domain.errors import (
 from domain.guests.guest import Guest
 from domain.identifiers import CardToken, TokenId
 from domain.psps.hosted_page import (
-    CONSENT_VERSION,
     Evidence,
     EvidenceOrigin,
     NoCardCollected,
@@ -42,7 +41,7 @@ from domain.sessions.session import (
     Failure,
     SessionStatus,
 )
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_session
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_session, a_shipped_consent
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -83,7 +82,7 @@ def test_a_collected_card_is_stored_for_its_guest(installation: Installation) ->
     assert account.source is Source.MOBILE
     assert account.token_id == session.token_id
     assert account.created_at == installation.clock.now()
-    assert account.consent_version == CONSENT_VERSION
+    assert account.consent_version == a_shipped_consent().version
     assert account.consented_at == typed_at
     assert account.token in installation.tokens_at_psp()
 
@@ -172,7 +171,7 @@ def test_the_same_card_with_a_new_expiry_renews_the_account(installation: Instal
     assert done.account_id == account.account_id
     (renewed,) = installation.accounts()
     assert renewed.expiry_on == "09/35"
-    assert renewed.consent_version == CONSENT_VERSION
+    assert renewed.consent_version == a_shipped_consent().version
     assert renewed.consented_at == installation.clock.now()
     assert renewed.created_at == account.created_at
     installation.reconcile_until_idle()

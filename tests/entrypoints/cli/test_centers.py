@@ -134,7 +134,7 @@ class TestConfigurePayments:
 
         complaint = with_center.refuses("configure-payments", CENTER_ID, "--provider", "fake")
 
-        assert "the text that guests agree to names the center" in complaint
+        assert "the text that guests agree to in en has 8226 characters" in complaint
         assert "fake shows 5000 at most: import the center with a shorter name" in complaint
         assert configuration(with_center) is None
 
@@ -266,6 +266,8 @@ class TestCenter:
             "contact           none\n"
             "color             none\n"
             "logo              none\n"
+            "language          none\n"
+            "consents          en\n"
             "avs               no\n"
             "cards_per_guest   many\n"
             "redirect_origins  any\n"
@@ -285,6 +287,8 @@ class TestCenter:
             "contact": None,
             "color": None,
             "logo": None,
+            "language": None,
+            "consents": {},
             "avs": False,
             "cards_per_guest": "many",
             "redirect_origins": [],
@@ -304,6 +308,8 @@ class TestCenter:
             "contact": None,
             "color": None,
             "logo": None,
+            "language": None,
+            "consents": {},
         }
 
     def test_one_whose_configuration_cannot_be_read_is_listed_as_such(
@@ -376,6 +382,7 @@ class TestCenterSet:
             "  contact: tel:+49301234567 → none\n"
             "  color: none → #1d4f91\n"
             f"  logo: {shown_as}\n"
+            "  language: none\n"
         )
         shown = json.loads(with_center.succeeds("center", "show", CENTER_ID, "--json"))
         assert [shown[name] for name in ("contact", "color", "logo")] == [

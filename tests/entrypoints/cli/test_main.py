@@ -56,6 +56,7 @@ class TestHelp:
             ("card", "list"),
             ("card", "remove"),
             ("consent",),
+            ("consent", "set"),
             ("consent", "show"),
             ("events",),
             ("events", "add"),

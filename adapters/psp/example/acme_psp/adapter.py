@@ -88,7 +88,7 @@ class AcmeProvider(PaymentProvider):
             "guest": request.guest_reference,  # for None or an unknown one Acme creates a new guest
             "guest_name": request.guest_name or None,  # empty when the page must not show it
             "guest_email": request.guest_email,
-            "language": pages.CONSENT_LANGUAGE,
+            "language": request.language,
             "address": request.billing_info,
             "verify_address": request.avs,
             "ways_out": {"done": request.return_uri, "cancel": request.cancel_uri},

@@ -1,0 +1,75 @@
+"""What Stripe's page shows: its languages, and our text within it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LOCALES: Final = frozenset(
+    [
+        "bg",
+        "cs",
+        "da",
+        "de",
+        "el",
+        "en",
+        "en-GB",
+        "es",
+        "es-419",
+        "et",
+        "fi",
+        "fil",
+        "fr",
+        "fr-CA",
+        "hi-IN",
+        "hr",
+        "hu",
+        "id",
+        "it",
+        "ja",
+        "ko",
+        "lt",
+        "lv",
+        "ms",
+        "mt",
+        "nb",
+        "nl",
+        "pl",
+        "pt",
+        "pt-BR",
+        "ro",
+        "ru",
+        "sk",
+        "sl",
+        "sv",
+        "th",
+        "tr",
+        "vi",
+        "zh",
+        "zh-HK",
+        "zh-TW",
+    ]
+)
+"""The languages of Checkout ("Create a Session", `locale`)."""
+
+MAX_CONSENT_LENGTH: Final = 1200
+"""Stripe's limit for the escaped consent ("Create a Session", `custom_text[submit]`)."""
+
+_MARKDOWN: Final = re.compile(
+    # Emphasis, code, links, HTML; URLs that become links; the beginning of an entity.
+    r"[\\`*_~\[\]<@]|(?<=\])\(|:(?=//)|(?<=www)\.|&(?=#?[0-9a-z]+;)",
+    re.IGNORECASE,
+)
+
+
+def consent_as_sent(text: str) -> str:
+    """Escape a consent text, because Stripe renders Markdown and names may hold anything.
+
+    Source: Stripe's documentation, "Customize text and policies".
+    """
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
+def consent_length(text: str) -> int:
+    """Return the length of a consent text as it is sent."""
+    return len(consent_as_sent(text))

@@ -1,0 +1,106 @@
+"""The texts that the guests of a center agree to, by language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Protocol
+
+from domain.centers.center import Center
+from domain.errors import InvalidField
+from domain.fields import is_clean, without_card_number
+from domain.identifiers import CenterId, ProviderName
+from domain.languages import DEFAULT_LANGUAGE
+from domain.psps.capabilities import Capabilities
+from domain.psps.hosted_page import Consent
+
+CENTER: Final = "{center}"
+"""Stands for the name of the center in a text."""
+
+MAX_TEXT_LENGTH: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentText:
+    """A text that guests agree to, before the center's name is filled in."""
+
+    language: str
+    version: str
+    text: str
+
+    @classmethod
+    def own(cls, language: str, text: str) -> ConsentText:
+        """Read an operator's own text, as one paragraph. Its version follows from its content.
+
+        Raises InvalidField.
+        """
+        line = " ".join(text.split())
+        is_valid = 0 < len(line) <= MAX_TEXT_LENGTH and is_clean(line)
+        if not is_valid or any(brace in line.replace(CENTER, "") for brace in "{}"):
+            raise InvalidField(
+                "text",
+                f"1 to {MAX_TEXT_LENGTH} characters without control characters, in which {CENTER} "
+                "stands for the name of the center",
+            )
+        digest = sha256(without_card_number("text", line).encode()).hexdigest()
+        return cls(language=language, version=f"own-{digest[:12]}", text=line)
+
+    def at(self, center: Center) -> Consent:
+        """Return what the guests of a center agree to."""
+        text = self.text.replace(CENTER, center.name)
+        return Consent(version=self.version, text=text, language=self.language)
+
+
+class ConsentTooLong(ValueError):
+    """With the center's name, the text is longer than the PSP's page shows."""
+
+    def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
+        super().__init__(
+            f"the text that guests agree to in {language} has {length} characters with the center's "
+            f"name; {provider} shows {longest} at most: import the center with a shorter name, or "
+            "set a shorter text"
+        )
+
+
+def require_room(
+    text: ConsentText, center: Center, provider: ProviderName, capabilities: Capabilities
+) -> None:
+    """Raise ConsentTooLong unless the page of a PSP shows the whole text."""
+    length, longest = (
+        capabilities.consent_length(text.at(center).text),
+        capabilities.max_consent_length,
+    )
+    if length > longest:
+        raise ConsentTooLong(text.language, provider, length=length, longest=longest)
+
+
+class ConsentTexts(Protocol):
+    """The texts of each center, for the languages that an operator has switched on there."""
+
+    def of(self, center_id: CenterId) -> Sequence[ConsentText]:
+        """Return the texts of a center, by language."""
+        ...
+
+    def put(self, center_id: CenterId, text: ConsentText) -> None:
+        """Store a text; it replaces the center's text in the same language."""
+        ...
+
+    def remove(self, center_id: CenterId, language: str) -> None:
+        """Remove the center's text in a language, if there is one."""
+        ...
+
+
+def consents_at(
+    center: Center,
+    texts: Sequence[ConsentText],
+    shipped: Mapping[str, ConsentText],
+    capabilities: Capabilities,
+) -> Mapping[str, Consent]:
+    """Return what the page of a PSP may show to the guests of a center, by language.
+
+    `texts` are those of the center. English is always there, as shipped if the center has none.
+    """
+    consents = [text.at(center) for text in texts]
+    shown = {each.language: each for each in consents if capabilities.shows(each)}
+    return {DEFAULT_LANGUAGE: shipped[DEFAULT_LANGUAGE].at(center), **shown}

@@ -1,0 +1,106 @@
+"""Switch a language on or off for the guests of a center, with the text that they agree to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteAct
+from domain.centers.center import Center
+from domain.centers.configure_payments import LoadedPsp
+from domain.centers.consent_text import ConsentText, require_room
+from domain.centers.find_centers import existing_center
+from domain.errors import InvalidField
+from domain.identifiers import ProviderName
+from domain.languages import parse_language
+from domain.storage import Storage, WriteUnit
+
+
+class NoTextShipped(LookupError):
+    """There is no text in this language but an operator's own."""
+
+    def __init__(self, language: str, shipped: Mapping[str, ConsentText]) -> None:
+        languages = ", ".join(sorted(shipped))
+        super().__init__(
+            f"no text in {language} is shipped, but in {languages}: give one of your own"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentSet:
+    """A center, and the text that its guests agree to in a language; None if it was switched off.
+
+    `not_shown_by` is the center's PSP if its page is not in that language, and so not shown in it.
+    """
+
+    center: Center
+    text: ConsentText | None
+    not_shown_by: ProviderName | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConsent:
+    """Use case: switch a language on for the guests of a center, or off.
+
+    Pages that have been made stay as they are. `shipped` has a text for each language. Raises
+    InvalidField, CenterNotFound, NoTextShipped, or ConsentTooLong for the center's PSP. May be
+    called twice.
+    """
+
+    storage: Storage
+    psps: Mapping[ProviderName, LoadedPsp]
+    shipped: Mapping[str, ConsentText]
+    note_act: NoteAct
+
+    def __call__(
+        self, center_id: str, language: str, *, own: str | None = None, off: bool = False
+    ) -> ConsentSet:
+        """Switch it on with an operator's `own` text, or else with the one that is shipped.
+
+        English cannot be switched `off`: its text is the shipped one again.
+        """
+        text = None if off else self._text(_parsed(language), own)
+
+        def change(unit: WriteUnit) -> ConsentSet:
+            center = existing_center(unit, center_id)
+            tag = _parsed(language)
+            before = {each.language: each for each in unit.consent_texts.of(center.id)}
+            if text is None:
+                not_shown_by = None
+                unit.consent_texts.remove(center.id, tag)
+            else:
+                not_shown_by = self._require_room(unit, center, text)
+                unit.consent_texts.put(center.id, text)
+            if text != before.get(tag):
+                details = {"language": tag, "version": text.version if text else "none"}
+                self.note_act(unit, Action.CONSENT_SET, center.id, details)
+            unit.commit()
+            return ConsentSet(center=center, text=text, not_shown_by=not_shown_by)
+
+        return self.storage.transact(change)
+
+    def _text(self, language: str, own: str | None) -> ConsentText:
+        if own is not None:
+            return ConsentText.own(language, own)
+        if language not in self.shipped:
+            raise NoTextShipped(language, self.shipped)
+        return self.shipped[language]
+
+    def _require_room(
+        self, unit: WriteUnit, center: Center, text: ConsentText
+    ) -> ProviderName | None:
+        """Return the center's PSP if its page does not have the language."""
+        configuration = unit.configurations.get(center.id)
+        if configuration is None or configuration.provider not in self.psps:
+            return None
+        name, capabilities = configuration.provider, self.psps[configuration.provider].capabilities
+        require_room(text, center, name, capabilities)
+        return None if capabilities.shows(text.at(center)) else name
+
+
+def _parsed(language: str) -> str:
+    tag = parse_language("language", language)
+    if tag is None:
+        raise InvalidField("language", "given")
+    return tag

@@ -1,0 +1,50 @@
+"""Choose the language of a guest's page, with the text that the guest agrees to in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from domain.centers.center import Center
+from domain.centers.configure_payments import LoadedPsp
+from domain.centers.consent_text import ConsentText, consents_at
+from domain.guests.guest import Guest
+from domain.identifiers import ProviderName
+from domain.languages import AUTO, first_of
+from domain.psps.capabilities import Capabilities
+from domain.psps.hosted_page import Consent
+from domain.sessions.session import CardSession
+from domain.storage import UnitOfWork
+
+_ENGLISH_ONLY: Final = Capabilities(max_consent_length=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseConsent:
+    """Step: choose what the guest of a session agrees to. The page is in the same language.
+
+    The wish of add-card comes first, or with `auto` what the browser accepts; then the guest's
+    language, the center's, and English. Of these the first counts that an operator has switched on
+    for the center, and that the page of its PSP has.
+    """
+
+    psps: Mapping[ProviderName, LoadedPsp]
+    shipped: Mapping[str, ConsentText]
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        session: CardSession,
+        center: Center,
+        guest: Guest | None,
+        accepted: Sequence[str],
+    ) -> Consent:
+        """Return the text with its language; `accepted` has what the browser accepts, best first."""
+        psp = self.psps.get(session.configuration.provider)
+        capabilities = psp.capabilities if psp else _ENGLISH_ONLY
+        consents = consents_at(center, unit.consent_texts.of(center.id), self.shipped, capabilities)
+        asked = accepted if session.locale == AUTO else (session.locale,)
+        of_center = unit.center_settings.get(center.id).language
+        wishes = (*asked, guest.language if guest else None, of_center)
+        return consents[first_of(wishes, consents)]

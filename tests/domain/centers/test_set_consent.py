@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.catalogs import shipped_consents
+from adapters.psp.contract.samples import GUEST_ID
+from domain.audit.entry import Action
+from domain.centers.center import CenterNotFound
+from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentText, ConsentTooLong
+from domain.centers.set_consent import ConsentSet, NoTextShipped, SetConsent
+from domain.errors import InvalidField
+from domain.identifiers import ProviderName
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center
+from tests.installation import Installation
+
+OWN = "Sie erlauben {center}, Ihre Karte zu belasten."
+
+
+@pytest.fixture
+def set_consent(installation: Installation) -> SetConsent:
+    return installation.container.set_consent()
+
+
+def texts(installation: Installation) -> dict[str, ConsentText]:
+    with installation.storage.read() as unit:
+        return {text.language: text for text in unit.consent_texts.of(CENTER_ID)}
+
+
+def noted(installation: Installation) -> list[tuple[Action, Any]]:
+    with installation.storage.read() as unit:
+        entries = unit.audit_trail.latest(about=CENTER_ID)
+    return [(entry.action, entry.details) for entry in entries][::-1]
+
+
+def test_a_language_is_switched_on_with_the_shipped_text(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    done = set_consent(CENTER_ID, "DE")
+
+    german = shipped_consents()["de"]
+    assert done == ConsentSet(center=a_center(), text=german, not_shown_by=None)
+    assert texts(installation) == {"de": german}
+    set_consent(CENTER_ID, "de")
+    assert noted(installation) == [
+        (Action.CONSENT_SET, {"language": "de", "version": german.version})
+    ]
+
+
+def test_an_own_text_has_a_version_of_its_own(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    set_consent(CENTER_ID, "de")
+    first = set_consent(CENTER_ID, "de", own=f"  {OWN}\r\n ").text
+    again = set_consent(CENTER_ID, "de", own=OWN.replace(" ", "\n")).text
+    other = set_consent(CENTER_ID, "de", own=f"{OWN} Danke.").text
+
+    assert first is not None
+    assert other is not None
+    assert first == again != other
+    assert first.text == OWN
+    assert first.version.startswith("own-")
+    assert first.version != other.version
+    assert texts(installation) == {"de": other}
+    assert len(noted(installation)) == 3
+
+
+def test_a_language_is_switched_off_again(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    set_consent(CENTER_ID, "de")
+    for _ in range(2):
+        assert set_consent(CENTER_ID, "de", off=True).text is None
+
+    assert texts(installation) == {}
+    (_, off) = noted(installation)
+    assert off == (Action.CONSENT_SET, {"language": "de", "version": "none"})
+
+
+def test_a_language_without_a_shipped_text_needs_an_own_one(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    with pytest.raises(NoTextShipped, match=r"^no text in ja is shipped, but in ar, de, en, es"):
+        set_consent(CENTER_ID, "ja")
+    done = set_consent(CENTER_ID, "ja", own="同意します。{center}")
+
+    assert texts(installation)["ja"] == done.text
+    assert done.not_shown_by == "fake"
+
+
+def test_the_operator_hears_that_the_page_of_the_psp_lacks_the_language(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    installation.configure(provider=ProviderName("stripe"))
+    assert set_consent(CENTER_ID, "ar").not_shown_by == "stripe"
+    assert set_consent(CENTER_ID, "pt-BR", own=OWN).not_shown_by is None
+    installation.unconfigure()
+    assert set_consent(CENTER_ID, "ar").not_shown_by is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        *("", " \n", "a" * (MAX_TEXT_LENGTH + 1), "a\x00b", "a\u202eb", "{name} agrees", "{center"),
+        "Karte 4242 4242 4242 4242",
+    ],
+    ids=lambda own: ascii(own)[:20],
+)
+def test_a_text_that_cannot_be_shown_is_refused(
+    installation: Installation, set_consent: SetConsent, own: str
+) -> None:
+    with pytest.raises(InvalidField, match=r"^text must be "):
+        set_consent(CENTER_ID, "de", own=own)
+    assert texts(installation) == {}
+
+
+def test_a_text_must_fit_on_the_page_of_the_psp_as_it_is_sent(
+    installation: Installation, set_consent: SetConsent
+) -> None:
+    # Stripe counts the backslashes that keep its page from reading the text as Markdown.
+    installation.configure(provider=ProviderName("stripe"))
+    set_consent(CENTER_ID, "de", own="*" * 600)
+    with pytest.raises(ConsentTooLong, match=r"in de has 1202 characters .*; stripe shows 1200"):
+        set_consent(CENTER_ID, "de", own="*" * 601)
+
+
+@pytest.mark.parametrize(
+    ("center_id", "language", "refusal"),
+    [
+        *(("x", "de", InvalidField), (OTHER_CENTER_ID, "de", CenterNotFound)),
+        *((CENTER_ID, "de_DE", InvalidField), (CENTER_ID, "", InvalidField)),
+        (GUEST_ID, "de", CenterNotFound),
+    ],
+)
+def test_center_and_language_must_be_there(
+    set_consent: SetConsent, center_id: str, language: str, refusal: type[Exception]
+) -> None:
+    for off in (True, False):
+        with pytest.raises(refusal):
+            set_consent(center_id, language, off=off)

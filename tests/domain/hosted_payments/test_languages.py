@@ -1,0 +1,166 @@
+"""In which language a guest reads the page, and agrees to a text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID
+from domain.centers.center import MAX_NAME_LENGTH
+from domain.centers.consent_text import MAX_TEXT_LENGTH
+from domain.events.event import EventType
+from domain.hosted_payments.find_way_back import WayBack
+from domain.identifiers import ProviderName
+from domain.psps.hosted_page import Consent
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
+from tests.builders import CENTER_ID, a_center, a_guest, a_shipped_consent
+from tests.installation import Installation
+
+
+def switch_on(installation: Installation, *languages: str, own: str | None = None) -> None:
+    for language in languages:
+        installation.container.set_consent()(CENTER_ID, language, own=own)
+
+
+def opened(
+    installation: Installation, locale: str | None = None, *accepted: str
+) -> tuple[CardSession, Consent]:
+    """Open a new link; return the session, and what its page shows."""
+    session = installation.add_card(locale=locale)
+    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=accepted)
+    session = installation.session(session.token_id)
+    shown = installation.psp.page(installation.page_reference(session)).request.consent
+    assert session.current_attempt.request.consent == shown
+    return session, shown
+
+
+def language(installation: Installation, locale: str | None = None, *accepted: str) -> str:
+    _, consent = opened(installation, locale, *accepted)
+    assert consent == a_shipped_consent(language=consent.language)
+    return consent.language
+
+
+def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
+    found = installation.container.find_way_back()(token_id=session.token_id, accepted=accepted)
+    assert found is not None
+    return found
+
+
+def test_nothing_but_english_is_shown_until_an_operator_has_switched_it_on(
+    installation: Installation,
+) -> None:
+    installation.has_guest(a_guest(language="de"))
+    installation.container.set_center()(CENTER_ID, {"language": "de"})
+
+    assert language(installation, "de") == language(installation, "auto", "de") == "en"
+    switch_on(installation, "de")
+    assert language(installation, "de") == "de"
+    installation.container.set_consent()(CENTER_ID, "de", off=True)
+    assert language(installation, "de") == "en"
+
+
+def test_the_request_decides_before_the_guest_who_decides_before_the_center(
+    installation: Installation,
+) -> None:
+    switch_on(installation, "de", "fr", "it")
+    assert language(installation) == "en"
+    installation.container.set_center()(CENTER_ID, {"language": "it-CH"})
+    assert language(installation) == "it"
+    installation.has_guest(a_guest(language="fr-CA"))
+    assert language(installation) == "fr"
+    assert language(installation, "de-AT") == "de"
+    assert language(installation, "ja") == "fr"
+
+
+def test_the_browser_decides_only_where_the_client_leaves_it_to_it(
+    installation: Installation,
+) -> None:
+    switch_on(installation, "de", "fr")
+    installation.has_guest(a_guest(language="fr"))
+
+    assert language(installation, "auto", "ja", "de-CH", "fr") == "de"
+    assert language(installation, "auto", "ja") == language(installation, "auto") == "fr"
+    assert language(installation, None, "de") == "fr"
+    assert language(installation, "en", "de") == "en"
+
+
+def test_a_language_that_the_page_of_the_psp_lacks_is_not_used(installation: Installation) -> None:
+    switch_on(installation, "ar", "de")
+    installation.configure(provider=ProviderName("stripe"))
+    session = installation.add_card(locale="ar")
+    german = installation.add_card(locale="de")
+
+    assert way_back(installation, session).language == "en"
+    assert way_back(installation, german).language == "de"
+    installation.configure()
+    assert language(installation, "ar") == "ar"
+
+
+def test_a_text_that_became_too_long_is_not_shown(installation: Installation) -> None:
+    own = "a" * (MAX_TEXT_LENGTH - MAX_NAME_LENGTH + 1) + "{center}"
+    installation.has_center(a_center(name="S"))
+    switch_on(installation, "de", own=own)
+    _, shown = opened(installation, "de")
+    assert shown.language == "de"
+
+    installation.has_center(a_center(name="S" * MAX_NAME_LENGTH))
+
+    _, shown = opened(installation, "de")
+    assert shown.language == "en"
+
+
+def test_an_attempt_keeps_its_language_whatever_changes(installation: Installation) -> None:
+    switch_on(installation, "de")
+    session, consent = opened(installation, "auto", "de")
+    installation.container.set_consent()(CENTER_ID, "de", off=True)
+
+    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=["fr"])
+
+    assert installation.session(session.token_id).current_attempt.request.consent == consent
+    assert way_back(installation, session, "fr").language == "de"
+    installation.clock.advance(ASK_AGAIN_AFTER)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    (account,) = installation.accounts()
+    with installation.storage.read() as unit:
+        (given,) = unit.consents.of(account)
+    assert (given.language, given.version, given.text) == ("de", consent.version, consent.text)
+
+
+def test_clients_are_told_in_which_language_the_guest_agreed(installation: Installation) -> None:
+    installation.container.add_event_endpoint()(
+        url="https://shop.example/events", types=[EventType.ACCOUNT_STORED], centers=None
+    )
+    switch_on(installation, "de")
+    installation.stored_card(locale="de")
+
+    (delivery,) = installation.deliveries()
+    assert (delivery.event.type, delivery.event.language) == (EventType.ACCOUNT_STORED, "de")
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected", "negotiated"),
+    [("de", "de", False), (None, "fr", False), ("auto", "it", True)],
+)
+def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
+    installation: Installation, locale: str | None, expected: str, negotiated: bool
+) -> None:
+    switch_on(installation, "de", "fr", "it")
+    installation.has_guest(a_guest(language="fr"))
+    session = installation.add_card(locale=locale)
+
+    found = way_back(installation, session, "it", "de")
+
+    assert (found.language, found.negotiated) == (expected, negotiated)
+    installation.use_cases.open_hosted_page(token_id=session.token_id, accepted=["it", "de"])
+    assert way_back(installation, session, "fr") == replace(found, negotiated=False)
+
+
+def test_without_its_center_or_its_guest_a_page_is_still_shown(installation: Installation) -> None:
+    switch_on(installation, "de")
+    session = installation.add_card(locale="de")
+    with installation.storage.write() as unit:
+        unit.guests.remove(GUEST_ID)
+        unit.commit()
+    assert way_back(installation, session).language == "de"
