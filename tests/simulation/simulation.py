@@ -31,6 +31,7 @@ from domain.guests.guest import Guest
 from domain.guests.put_guest import put_unless_erased
 from domain.hosted_payments.link import (
     ClickNeeded,
+    LinkCancelled,
     LinkExpired,
     LinkPaused,
     LinkUnknown,
@@ -137,7 +138,7 @@ Result = TypeVar("Result")
 Thing = TypeVar("Thing")
 
 ERRORS: Final = (
-    *(Refusal, ClickNeeded, LinkUnknown, LinkExpired, LinkPaused),
+    *(Refusal, ClickNeeded, LinkUnknown, LinkCancelled, LinkExpired, LinkPaused),
     *(ProviderUnavailable, WebhookRejected),
     *(CenterNotFound, EndpointNotFound, TooManyEndpoints),
 )
