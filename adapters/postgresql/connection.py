@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from functools import cache
@@ -106,28 +106,6 @@ class Connection(psycopg.Connection[TupleRow]):
 
     statement_seconds: float | None = STATEMENT_SECONDS
     _waiting_since: float | None = None
-
-    @classmethod
-    @override
-    def connect(
-        cls,
-        conninfo: str = "",
-        **options: Any,  # as psycopg has them
-    ) -> Self:
-        """Connect as psycopg does, and call `options["note"]` with the error, or else with None.
-
-        The pool keeps such errors to itself. `options` may have `statement_seconds` too.
-        """
-        seconds = options.pop("statement_seconds", cls.statement_seconds)
-        note: Callable[[psycopg.Error | None], None] = options.pop("note", lambda _: None)
-        try:
-            connection = super().connect(conninfo, **options)
-        except psycopg.Error as error:
-            note(error)
-            raise
-        note(None)
-        connection.statement_seconds = seconds
-        return connection
 
     @override
     def wait(
@@ -356,22 +334,30 @@ class Connections:
                 log.error("database_connections_used_up", reason=reason)
         return DatabaseUnavailable(reason, is_read_only=False)
 
-    def _note_refusal(self, refusal: psycopg.Error | None) -> None:
-        self._refusal = refusal
-
     def _opened(self) -> ConnectionPool[Connection]:
         with self._opening:
             if self._pool is None:
                 require_readable(self._url)
+                connections = self
+
+                class Noted(Connection):
+                    """The pool keeps to itself why it cannot connect."""
+
+                    @classmethod
+                    @override
+                    def connect(
+                        cls, conninfo: str = "", **options: Any
+                    ) -> Self:  # as psycopg has them
+                        try:
+                            return super().connect(conninfo, **options)
+                        except psycopg.Error as refusal:
+                            connections._refusal = refusal
+                            raise
+
                 self._pool = ConnectionPool(
                     self._url,
-                    connection_class=Connection,
-                    kwargs={
-                        "autocommit": True,
-                        "connect_timeout": CONNECT_SECONDS,
-                        "note": self._note_refusal,
-                        "statement_seconds": self._statement_seconds,
-                    },
+                    connection_class=Noted,
+                    kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
                     min_size=1,
                     max_size=self._max_connections,
                     timeout=CONNECT_SECONDS,
@@ -381,11 +367,15 @@ class Connections:
                     # Without backoff: the next unit makes the pool connect again.
                     reconnect_timeout=1,
                     check=self._check,
-                    configure=_configure,
+                    configure=self._configure,
                     name="cardonfile",
                     open=True,
                 )
             return self._pool
+
+    def _configure(self, connection: Connection) -> None:
+        self._refusal, connection.statement_seconds = None, self._statement_seconds
+        _configure(connection)
 
     def _check(self, connection: Connection) -> None:
         try:
