@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteOperatorsAct
@@ -14,9 +14,11 @@ from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
-from domain.sessions.session import CardSession
+from domain.psps.hosted_page import Evidence, HostedPage
 from domain.storage import Storage, UnitOfWork
 
+# Some PSPs' pages are opened by their reference, and some send a card's token as evidence.
+_HIDDEN: Final = {Account: ["token"], HostedPage: ["address", "reference"], Evidence: ["content"]}
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -25,9 +27,8 @@ class ExportGuest:
     """Use case: return all that is on file about a guest, by name and in nested records.
 
     That is what is kept about the person, and nothing that gives access: of the token of a session
-    only the beginning, of a card not the PSP's token, no address of a PSP's page, and of evidence not
-    the content, in which some PSPs send a card's token. The audit trail notes each export before it
-    is returned. Raises InvalidField, or GuestNotFound when nothing is on file under this id.
+    only the beginning, and nothing of _HIDDEN. The audit trail notes each export before it is
+    returned. Raises InvalidField, or GuestNotFound when nothing is on file under this id.
     """
 
     storage: Storage
@@ -63,47 +64,36 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
         *(token[:SHOWN_OF_TOKENS] for token in tokens),
     }
     found: dict[str, object] = {
-        "guest": guest and asdict(guest),
-        "accounts": [_account(account) for account in accounts],
-        "consents": list(map(asdict, consents)),
-        "sessions": [_session(unit, session) for session in sessions],
-        "refused_cards": list(map(asdict, refused_cards)),
+        "guest": guest,
+        "accounts": accounts,
+        "consents": consents,
+        "sessions": [
+            {**_shown(session, tokens), "evidence": unit.evidence.of(session.token_id)}
+            for session in sessions
+        ],
+        "refused_cards": refused_cards,
         "psp_references": [
             {**account._asdict(), "guest_reference": reference}
             for account, reference in unit.guest_references.of(guest_id)
         ],
-        "event_deliveries": list(map(asdict, deliveries)),
+        "event_deliveries": deliveries,
         "audit_entries": [
-            asdict(entry)
-            for about in sorted(noted_about)
-            for entry in unit.audit_trail.latest(about=about)
+            entry for about in sorted(noted_about) for entry in unit.audit_trail.latest(about=about)
         ],
     }
-    return {name: _shortened(value, tokens) for name, value in found.items()}
+    return {name: _shown(value, tokens) for name, value in found.items()}
 
 
-def _account(account: Account) -> dict[str, object]:
-    shown = asdict(account)
-    del shown["token"]
-    return shown
-
-
-def _session(unit: UnitOfWork, session: CardSession) -> dict[str, object]:
-    shown = asdict(session)
-    if session.attempt and session.attempt.page:
-        # Some PSPs' pages are opened by their reference.
-        del shown["attempt"]["page"]["address"], shown["attempt"]["page"]["reference"]
-    evidence = unit.evidence.of(session.token_id)
-    times = [{"origin": each.origin, "received_at": each.received_at} for each in evidence]
-    return {**shown, "evidence": times}
-
-
-def _shortened(value: object, tokens: Collection[TokenId]) -> object:
-    """Return a value with only the beginning of each of these tokens, wherever one occurs."""
+def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # of any type
+    """Return a value with records as mappings and tokens cut, and without what gives access."""
+    if is_dataclass(value):
+        hidden = _HIDDEN.get(type(value), ())
+        names = [field.name for field in fields(value) if field.name not in hidden]
+        return {name: _shown(getattr(value, name), tokens) for name in names}
     if isinstance(value, dict):
-        return {name: _shortened(each, tokens) for name, each in value.items()}
+        return {name: _shown(part, tokens) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_shortened(each, tokens) for each in value]
+        return [_shown(part, tokens) for part in value]
     if isinstance(value, str):
         return _UUID.sub(lambda it: it[0][: SHOWN_OF_TOKENS if it[0] in tokens else None], value)
     return value
