@@ -466,6 +466,7 @@ class TestAtOnce:
             installation.has_guest(guest)
             account = installation.stored_card(guest_id=guest.id)
             session = installation.session_with_card(OTHER_GOOD_CARD, guest_id=guest.id)
+            renewing = installation.session_with_card(guest_id=guest.id)
             caller, use_cases = installation.caller, installation.use_cases
             erase = installation.container.erase_guest()
             acts: Sequence[Callable[[], object]] = (
@@ -483,12 +484,11 @@ class TestAtOnce:
                 * 2,
                 *[partial(installation.add_card, guest_id=guest.id)] * 2,
                 partial(installation.settle, session.token_id),
-                partial(
-                    use_cases.remove_account,
-                    caller,
-                    guest_id=guest.id,
-                    account_id=account.account_id,
-                ),
+                partial(installation.settle, renewing.token_id),
+                *[
+                    partial(use_case, caller, guest_id=guest.id, account_id=account.account_id)
+                    for use_case in (use_cases.remove_account, use_cases.choose_default_card)
+                ],
             )
 
             def act(which: int, acts: Sequence[Callable[[], object]] = acts) -> None:
