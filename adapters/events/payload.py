@@ -54,6 +54,9 @@ class EventData(Struct, frozen=True, kw_only=True):
     ]
     card: EventCard | None
     language: str | None
+    reference: Annotated[
+        str | None, _field(None, "The reference of the session, if a session caused it.")
+    ]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ from domain.redirects import MAX_REDIRECT_URI_LENGTH
 from domain.sessions.add_card import AddCard, AddCardRequest
 from domain.sessions.list_sessions import ListSessions
 from domain.sessions.read_session import ReadSession
+from domain.sessions.reference import EXPECTED_REFERENCE, MAX_REFERENCE_LENGTH
 from domain.sessions.session import CardSession, SessionStatus
 from domain.settling.cancel_session import CancelSession
 
@@ -123,6 +124,15 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
             examples=["de-AT"],
         ),
     ] = None
+    reference: Annotated[
+        object,
+        field(
+            "Your own, such as the number of an order. In the session, in lists and in events.",
+            type=["string", "null"],
+            maxLength=MAX_REFERENCE_LENGTH,
+            examples=["order-1001"],
+        ),
+    ] = None
 
 
 class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,6 +161,18 @@ class SessionFailure(Struct, frozen=True):
     code: Annotated[int, example(400)]
     message: Annotated[str, example("Payment method already exists")]
     type: Annotated[str, example("payment_method_already_exists", "Which refusal this is.")]
+
+
+_SessionCenter = Annotated[Uuid, uuid_example("The center that the card is added at.")]
+
+
+_SessionReference = Annotated[str | None, example("order-1001", "Yours, from add-card.")]
+
+
+_SessionLocale = Annotated[str | None, example("de-AT", "From add-card.")]
+
+
+_SessionStart = Annotated[datetime, time_example("When the session was started.")]
 
 
 _SessionStatus = Annotated[
@@ -183,6 +205,10 @@ _SessionEnd = Annotated[
 class CardSessionState(Done, frozen=True, kw_only=True):
     """The state of a card-addition session."""
 
+    center_id: _SessionCenter
+    reference: _SessionReference
+    locale: _SessionLocale
+    created_at: _SessionStart
     status: _SessionStatus
     progress: _SessionProgress
     account_id: _StoredCardId
@@ -199,12 +225,14 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     """One of a guest's card-addition sessions."""
 
     token_id: Annotated[Uuid, uuid_example("The token of the card-addition session.")]
-    center_id: Annotated[Uuid, uuid_example("The center that the card is added at.")]
+    center_id: _SessionCenter
+    reference: _SessionReference
+    locale: _SessionLocale
     status: _SessionStatus
     progress: _SessionProgress
     account_id: _StoredCardId
     failure: _SessionFailure
-    created_at: Annotated[datetime, time_example("When the session was started.")]
+    created_at: _SessionStart
     expires_at: _SessionEnd
 
 
@@ -290,6 +318,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.BillingInfoInvalid("email"),
             errors.InvalidField("link_minutes", "a whole number from 15 to 30"),
             errors.InvalidField("locale", EXPECTED_LOCALE),
+            errors.InvalidField("reference", EXPECTED_REFERENCE),
             errors.CardLimitReached(counted="sessions per guest", of="", retry_after_seconds=3_600),
             errors.IdempotencyKeyInvalid(),
             errors.IdempotencyKeyReused(),
@@ -315,6 +344,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 "Only sessions with this status.",
                 type="string",
                 enum=[status.value for status in SessionStatus],
+            ),
+            parameter(
+                "reference", "query", "Only sessions with this reference of yours.", type="string"
             ),
             *PAGING,
         ),
@@ -399,6 +431,7 @@ class Sessions:
                 billing_info=body.billing_info,
                 link_minutes=body.link_minutes,
                 locale=body.locale,
+                reference=body.reference,
                 idempotency_key=req.get_header("Idempotency-Key"),
             ),
         )
@@ -407,11 +440,12 @@ class Sessions:
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's sessions, newest first."""
         caller = self.authenticate(req)
-        query = Query(req, ("status", *PAGING_PARAMETERS))
+        query = Query(req, ("status", "reference", *PAGING_PARAMETERS))
         page = self.list_sessions(
             caller,
             guest_id=guest_id,
             statuses=query.all("status"),
+            references=query.all("reference"),
             pages=query.all("page"),
             sizes=query.all("size"),
         )

@@ -109,6 +109,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE refused_cards ADD COLUMN code text;
     ALTER TABLE access_tokens ADD COLUMN used_at {{time}};
     ALTER TABLE card_sessions ADD COLUMN locale text;
+    ALTER TABLE card_sessions ADD COLUMN reference text;
     ALTER TABLE guests ADD COLUMN language text;
     CREATE TABLE center_consent_texts (
         center_id {{uuid}} NOT NULL,

@@ -21,12 +21,13 @@ def note_account_event(
     token_id: TokenId | None = None,
     reason: str | None = None,
     language: str | None = None,
+    reference: str | None = None,
     now: datetime,
 ) -> None:
     """Note an event of a card on file. The caller commits.
 
     `token_id` is the session that caused it; by default the one that stored the card.
-    `language` is that of the text that the guest agreed to in it.
+    `language` is that of the text that the guest agreed to in it, `reference` the client's of it.
     """
     note_event(
         unit,
@@ -46,5 +47,6 @@ def note_account_event(
                 expiry_on=account.expiry_on,
             ),
             language=language,
+            reference=reference,
         ),
     )

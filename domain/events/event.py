@@ -91,7 +91,8 @@ class Event:
     `token_id` names the session, `account_id` the card on file if there is one. `status` is the one
     that it has now: of the session, or `active` or `removed` of the card. `reason` says why in one
     word, where there is more than one. `language` (RFC 5646) is that of the text that the guest agreed
-    to when the card was stored or renewed.
+    to when the card was stored or renewed. `reference` is the client's own of the session that
+    caused it; None for what no session caused.
     """
 
     event_id: EventId
@@ -105,6 +106,7 @@ class Event:
     reason: str | None = None
     card: CardSummary | None = None
     language: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

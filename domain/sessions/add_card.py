@@ -34,6 +34,7 @@ from domain.redirects import parse_redirect_uri
 from domain.sessions.address_verification import PostalCodes, require_billing_address
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.limit import CardLimit
+from domain.sessions.reference import parse_reference
 from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, RequestFingerprint
 from domain.sessions.session_log import SessionLog, SessionStep, Step
 from domain.storage import Storage, UnitOfWork, WriteUnit
@@ -53,6 +54,7 @@ class AddCardRequest:
     billing_info: object = None
     link_minutes: object = None
     locale: object = None
+    reference: object = None
     idempotency_key: str | None = None
 
 
@@ -64,7 +66,7 @@ class AddCard:
     request of the same caller under the same idempotency key within 24 hours returns the same
     session.
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
-    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, then locale),
+    RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale, reference),
     IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
     PaymentConfigurationNotDone, PaymentMethodAlreadyExists, BillingInfoRequired or
     IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
@@ -130,6 +132,7 @@ class AddCard:
             billing_info=wanted.billing_info,
             link_minutes=wanted.link_minutes,
             locale=wanted.locale,
+            reference=wanted.reference,
             configuration=configuration,
             created_at=now,
             expires_at=expires_at,
@@ -176,6 +179,7 @@ def _parse(
         billing_info=parse_billing_info(request.billing_info),
         link_minutes=parse_link_minutes(request.link_minutes, at_most=longest),
         locale=parse_locale(request.locale),
+        reference=parse_reference(request.reference),
     )
 
 

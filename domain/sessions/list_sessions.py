@@ -9,6 +9,7 @@ from domain.errors import GuestNotFound, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_ADD_CARDS, Caller
+from domain.sessions.reference import parse_reference
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import Storage
 
@@ -18,8 +19,8 @@ class ListSessions:
     """Use case: return a page of a guest's sessions, newest first.
 
     The token of an open session leads to its hosted page, so it is for callers that may add cards.
-    Only sessions of centers that the caller may see are returned and counted. `statuses`, `pages`
-    and `sizes` are the values of the query, unparsed; no status means all. Raises
+    Only sessions of centers that the caller may see are returned and counted. `statuses`,
+    `references`, `pages` and `sizes` are the values of the query, unparsed; none means all. Raises
     UserNotAuthorized, TooManyItems, PageParameterInvalid, InvalidField, GuestIdNotUsable or
     GuestNotFound, in this order.
     """
@@ -32,17 +33,21 @@ class ListSessions:
         *,
         guest_id: str,
         statuses: Sequence[str] = (),
+        references: Sequence[str] = (),
         pages: Sequence[str],
         sizes: Sequence[str],
     ) -> Page[CardSession]:
         caller.require(MAY_ADD_CARDS)
         request = PageRequest.parse(pages=pages, sizes=sizes)
         status = _parse_status(statuses)
+        reference = _parse_one_reference(references)
         guest = parse_guest_id(guest_id)
         with self.storage.read() as unit:
             if unit.guests.get(guest) is None:
                 raise GuestNotFound
-            return unit.sessions.page(guest, caller.centers, request, status=status)
+            return unit.sessions.page(
+                guest, caller.centers, request, status=status, reference=reference
+            )
 
 
 def _parse_status(statuses: Sequence[str]) -> SessionStatus | None:
@@ -51,3 +56,9 @@ def _parse_status(statuses: Sequence[str]) -> SessionStatus | None:
     if len(statuses) > 1 or statuses[0] not in set(SessionStatus):
         raise InvalidField("status", f"one of {', '.join(SessionStatus)}")
     return SessionStatus(statuses[0])
+
+
+def _parse_one_reference(references: Sequence[str]) -> str | None:
+    if len(references) > 1:
+        raise InvalidField("reference", "given once")
+    return parse_reference(references[0]) if references else None

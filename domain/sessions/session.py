@@ -113,6 +113,7 @@ class RequestFingerprint(NamedTuple):
     billing_info: BillingInfo | None
     link_minutes: int | None
     locale: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +160,8 @@ class CardSession:
     """One addition of a card, from the request to its end.
 
     `configuration` is the center's payment configuration at the time of add-card. `link_minutes` is
-    how long the client asked the link to live, `locale` the language that it asked for, or `auto`.
+    how long the client asked the link to live, `locale` the language that it asked for, or `auto`,
+    `reference` the client's own name for the session.
     `expires_at` is the end of the link, or of its page
     if that is later. `due_at` is when the session is processed next: a poll of the PSP, a retry,
     its expiry, or the end of a lease; None means not before a webhook comes. `unanswered_since` is
@@ -184,6 +186,7 @@ class CardSession:
     due_at: datetime | None
     link_minutes: int | None = None
     locale: str | None = None
+    reference: str | None = None
     status: SessionStatus = SessionStatus.OPEN
     progress: Progress = Progress.CREATED
     attempt: PageAttempt | None = None
@@ -214,6 +217,7 @@ class CardSession:
             billing_info=self.billing_info,
             link_minutes=self.link_minutes,
             locale=self.locale,
+            reference=self.reference,
         )
 
     @property
@@ -362,12 +366,13 @@ class CardSession:
 
         Until then its page is found at the PSP by the parameters with which it was made.
         """
+        blank = replace(self, billing_info=None, reference=None)
         if not self.is_over:
-            return replace(self, billing_info=None)
+            return blank
         attempt = self.attempt
         if attempt is not None:
             attempt = replace(attempt, request=attempt.request.without_personal_data())
-        return replace(self, billing_info=None, attempt=attempt, redirect_uri="")
+        return replace(blank, attempt=attempt, redirect_uri="")
 
     def without_references(self) -> CardSession:
         """Return a session that is over without what names the guest or the page at the PSP."""
@@ -540,8 +545,9 @@ class CardSessions(Protocol):
         request: PageRequest,
         *,
         status: SessionStatus | None = None,
+        reference: str | None = None,
     ) -> Page[CardSession]:
-        """Return a page of a guest's sessions, newest first; None means all centers, all statuses."""
+        """Return a page of a guest's sessions, newest first; None leaves a condition open."""
         ...
 
     def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:

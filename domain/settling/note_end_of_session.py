@@ -35,5 +35,6 @@ def note_end_of_session(
             token_id=after.token_id,
             status=after.status.value,
             reason=after.reason_of_end,
+            reference=after.reference,
         ),
     )

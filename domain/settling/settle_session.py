@@ -156,6 +156,7 @@ class SettleSession:
                 account,
                 token_id=token_id,
                 language=verdict.consent.language if verdict.consent else None,
+                reference=current.reference,
                 now=now,
             )
         note_end_of_session(unit, self.ids, current, changed, now=now)

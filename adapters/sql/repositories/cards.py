@@ -68,7 +68,7 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
     ) -> Page[Account]:
         return self._page_of_guest(
             "guest_id = :guest_id AND removed_at IS NULL",
-            guest_id,
+            {"guest_id": guest_id},
             centers,
             order="sequence",
             request=request,

@@ -12,7 +12,6 @@ from adapters.sql.rows import Record, Rows
 from adapters.sql.transaction import Transaction, Values
 from domain.identifiers import (
     CenterId,
-    GuestId,
 )
 from domain.pagination import Page, PageRequest
 from domain.retries import Waiting
@@ -106,7 +105,7 @@ class Table(Repository, Generic[Record]):
     def _page_of_guest(
         self,
         condition: str,
-        guest_id: GuestId,
+        values: Values,
         centers: frozenset[CenterId] | None,
         *,
         order: str,
@@ -116,7 +115,7 @@ class Table(Repository, Generic[Record]):
         at_centers = "" if centers is None else f"AND center_id {self._dialect.among_ids} "
         return self._page(
             f"WHERE {condition} {at_centers}",
-            {"guest_id": guest_id, "ids": sorted(centers or ())},
+            {**values, "ids": sorted(centers or ())},
             order=order,
             request=request,
         )

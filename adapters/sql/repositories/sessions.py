@@ -235,11 +235,17 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         request: PageRequest,
         *,
         status: SessionStatus | None = None,
+        reference: str | None = None,
     ) -> Page[CardSession]:
-        of_status = "" if status is None else f" AND status = '{status.value}'"
+        conditions = {
+            "guest_id = :guest_id": guest_id,
+            "status = :status": status,
+            "reference = :reference": reference,
+        }
+        wanted = [condition for condition, value in conditions.items() if value is not None]
         return self._page_of_guest(
-            f"guest_id = :guest_id{of_status}",
-            guest_id,
+            " AND ".join(wanted),
+            {"guest_id": guest_id, "status": status, "reference": reference},
             centers,
             order="created_at DESC, token_id DESC",
             request=request,

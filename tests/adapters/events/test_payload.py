@@ -12,7 +12,9 @@ from tests.adapters.events.conftest import an_event
 
 
 def test_an_event_says_what_happened_to_which_card() -> None:
-    assert msgspec.json.decode(encode(an_event(reason="renewed", language="de"))) == {
+    assert msgspec.json.decode(
+        encode(an_event(reason="renewed", language="de", reference="order-1"))
+    ) == {
         "type": "account.stored",
         "timestamp": "2026-11-20T12:00:00Z",
         "data": {
@@ -24,6 +26,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "reason": "renewed",
             "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
             "language": "de",
+            "reference": "order-1",
         },
     }
 
@@ -38,6 +41,7 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
         "reason",
         "card",
         "language",
+        "reference",
     }
 
 

@@ -35,6 +35,8 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
     assert session == {
         "token_id": account.token_id,
         "center_id": CENTER_ID,
+        "reference": None,
+        "locale": None,
         "status": "completed",
         "progress": "returned",
         "account_id": account.account_id,

@@ -16,7 +16,8 @@ from domain.errors import (
     PaymentMethodAlreadyExists,
     Refusal,
 )
-from tests.adapters.http.api import ACCOUNTS, Api, refused
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
+from tests.builders import CENTER_ID
 from tests.installation import Trouble
 
 
@@ -33,6 +34,10 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
     assert waiting.json == {
         "success": True,
         "error": None,
+        "center_id": CENTER_ID,
+        "reference": None,
+        "locale": None,
+        "created_at": "2026-11-20T12:00:00Z",
         "status": "open",
         "progress": "cancelled",
         "account_id": None,
@@ -53,6 +58,10 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
     assert api.get(path).json == {
         "success": True,
         "error": None,
+        "center_id": CENTER_ID,
+        "reference": None,
+        "locale": None,
+        "created_at": "2026-11-20T12:00:00Z",
         "status": "open",
         "progress": "opened",
         "account_id": None,
@@ -105,3 +114,14 @@ def test_a_session_that_failed_before_types_were_stored_has_one(
     assert listed["failure"] == {**failure, "type": refusal.type}
     read = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
     assert read["failure"] == listed["failure"]
+
+
+def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
+    sent = {**GOOD_BODY, "reference": "order-1001", "locale": "de-AT"}
+    token_id = api.post(sent).json["token_id"]
+
+    session = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
+    assert (session["reference"], session["locale"]) == ("order-1001", "de-AT")
+    (listed,) = api.get(f"{ACCOUNTS}/sessions", "reference=order-1001&status=open").json["sessions"]
+    assert listed["token_id"] == token_id
+    assert listed["reference"] == "order-1001"

@@ -90,7 +90,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),
         a_session(link_minutes=43_200, progress=Progress.CANCELLED, cancelled_at=NOW),
         a_session(cancelled_at=NOW, cancelled_by=Actor(AWKWARD)),
-        a_session(opened_at=NOW, returned_at=NOW + DAY, locale="de-AT"),
+        a_session(opened_at=NOW, returned_at=NOW + DAY, locale="de-AT", reference="order-1"),
         a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),

@@ -76,7 +76,7 @@ class TestWhatIsTold:
     def test_a_stored_card(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
-        account = installation.stored_card()
+        account = installation.stored_card(reference="order-1")
         installation.reconcile_until_idle()
 
         (request,) = receiver.received
@@ -92,6 +92,7 @@ class TestWhatIsTold:
                 "reason": None,
                 "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
                 "language": "en",
+                "reference": "order-1",
             },
         }
 
@@ -140,11 +141,13 @@ class TestWhatIsTold:
         endpoint: EventEndpoint,
         is_opened: bool,
     ) -> None:
-        session = installation.opened_session() if is_opened else installation.add_card()
+        start = installation.opened_session if is_opened else installation.add_card
+        session = start(reference="order-1")
         installation.clock.advance(timedelta(hours=2))
         installation.reconcile_until_idle()
 
         (expired,) = receiver.received
+        assert expired.content["data"]["reference"] == "order-1"
         assert expired.content["type"] == "session.expired"
         assert expired.content["data"]["token_id"] == session.token_id
         assert expired.content["data"]["reason"] == "not_finished"

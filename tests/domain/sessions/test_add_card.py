@@ -274,6 +274,21 @@ def test_a_link_for_any_other_time_is_refused_with_the_limit_of_the_center(
         installation.add_card(link_minutes=43_200)
 
 
+@pytest.mark.parametrize(
+    "reference",
+    ["", " ", "x" * 101, "a\nb", 7, ["x"], "4242 4242 4242 4242", "order-4242424242424242"],
+)
+def test_a_reference_that_cannot_be_kept_is_refused(
+    installation: Installation, reference: object
+) -> None:
+    with pytest.raises(InvalidField) as refused:
+        installation.add_card(reference=reference)
+    assert refused.value.message == (
+        "reference must be null, or 1 to 100 characters in one line, without a card number"
+    )
+    assert installation.add_card(reference="x" * 100).reference == "x" * 100
+
+
 # Shows F1.
 def test_a_repeated_request_under_its_key_gives_the_same_session(
     installation: Installation,
@@ -284,6 +299,7 @@ def test_a_repeated_request_under_its_key_gives_the_same_session(
         "billing_info": {**GOOD_ADDRESS, "city": "Seattle"},
         "link_minutes": 20,
         "locale": "de-AT",
+        "reference": "order-1",
         "idempotency_key": "key",
     }
     first = installation.add_card(**asked)
@@ -300,6 +316,7 @@ OTHERWISE: dict[str, list[object]] = {
     "billing_info": [{"city": "Lyon"}],
     "link_minutes": [15],
     "locale": ["de", "auto"],
+    "reference": ["order-2"],
 }
 
 

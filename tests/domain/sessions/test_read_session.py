@@ -110,6 +110,30 @@ def test_sessions_of_one_status_are_listed(installation: Installation) -> None:
             listed(*wrong)
 
 
+def test_sessions_are_found_by_the_reference_of_the_client(installation: Installation) -> None:
+    first = installation.add_card(reference="order-1")
+    installation.clock.advance(timedelta(seconds=1))
+    second = installation.add_card(reference="order-1")
+    installation.add_card(reference="order-2")
+
+    def found(*references: str, statuses: tuple[str, ...] = ()) -> Page[CardSession]:
+        return installation.use_cases.list_sessions(
+            installation.caller,
+            guest_id=GUEST_ID,
+            statuses=statuses,
+            references=references,
+            pages=(),
+            sizes=(),
+        )
+
+    assert found("order-1").items == (second, first)
+    assert found("order-1", statuses=("expired",)).total == 0
+    assert (found("order-3").total, found().total) == (0, 3)
+    for wrong in (("order-1", "order-2"), ("",)):
+        with pytest.raises(InvalidField):
+            found(*wrong)
+
+
 def test_sessions_of_an_unknown_guest_are_refused(installation: Installation) -> None:
     for guest_id, refusal in (("x", GuestIdNotUsable), (a_uuid(999), GuestNotFound)):
         with pytest.raises(refusal):

@@ -12,7 +12,7 @@ from domain.errors import (
     SessionNotFound,
     UserNotAuthorized,
 )
-from domain.hosted_payments.link import LinkExpired
+from domain.hosted_payments.link import LinkCancelled
 from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.session import CardSession, Progress, SessionStatus
@@ -57,7 +57,7 @@ def test_a_link_that_is_cancelled_expires_at_once(installation: Installation) ->
     assert (cancelled.status, cancelled.progress) == (SessionStatus.EXPIRED, Progress.CANCELLED)
     assert (cancelled.cancelled_at, cancelled.expires_at) == (now, now)
     assert cancelled == installation.session(session.token_id)
-    with pytest.raises(LinkExpired):
+    with pytest.raises(LinkCancelled):
         installation.open_page(session)
     assert installation.provider.calls == []
 
@@ -121,7 +121,7 @@ def test_a_cancellation_while_the_psp_is_away_is_completed_by_the_reconciler(
         waiting = cancel(installation, session)
 
         assert (waiting.status, waiting.progress) == (SessionStatus.OPEN, Progress.CANCELLED)
-        with pytest.raises(LinkExpired):
+        with pytest.raises(LinkCancelled):
             installation.open_page(session)
         installation.clock.advance(SECOND)
         assert cancel(installation, session).cancelled_at == waiting.cancelled_at
@@ -139,7 +139,7 @@ def test_a_page_that_comes_after_the_cancellation_prolongs_nothing(
     session = installation.add_card()
     installation.provider.meanwhile["start"] = lambda: cancel(installation, session)
 
-    with pytest.raises(LinkExpired):
+    with pytest.raises(LinkCancelled):
         installation.open_page(session)
 
     ended = installation.session(session.token_id)
@@ -159,7 +159,7 @@ def test_no_guest_is_sent_to_a_page_that_comes_after_the_cancellation(
 
     installation.provider.meanwhile["start"] = cancel_while_the_psp_is_silent
 
-    with pytest.raises(LinkExpired):
+    with pytest.raises(LinkCancelled):
         installation.open_page(session)
     installation.reconcile_until_idle()
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
@@ -173,7 +173,7 @@ def test_a_clock_that_is_behind_does_not_open_a_cancelled_link(installation: Ins
     installation.provider.recover()
     installation.clock.advance(timedelta(minutes=-2))
 
-    with pytest.raises(LinkExpired):
+    with pytest.raises(LinkCancelled):
         installation.open_page(session)
     installation.settle(session.token_id)
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
@@ -273,7 +273,7 @@ class TestOfACaller:
         installation.clock.advance(SECOND)
 
         assert cancel_all_of(installation) == 3
-        with pytest.raises(LinkExpired):
+        with pytest.raises(LinkCancelled):
             installation.open_page(unopened)
         assert installation.session(opened.token_id).progress is Progress.CANCELLED
         installation.reconcile_until_idle()

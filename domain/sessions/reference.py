@@ -1,0 +1,28 @@
+"""The client's own reference of a session, such as the number of an order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.errors import InvalidField
+from domain.fields import parse_line, without_card_number
+
+MAX_REFERENCE_LENGTH: Final = 100
+EXPECTED_REFERENCE: Final = (
+    f"null, or 1 to {MAX_REFERENCE_LENGTH} characters in one line, without a card number"
+)
+
+
+def parse_reference(value: object) -> str | None:
+    """Return a reference unchanged, or None for null. Raises InvalidField.
+
+    It need not be unique. Card numbers are refused.
+    """
+    if value is None:
+        return None
+    try:
+        return without_card_number(
+            "reference", parse_line("reference", value, max_length=MAX_REFERENCE_LENGTH)
+        )
+    except InvalidField:
+        raise InvalidField("reference", EXPECTED_REFERENCE) from None
