@@ -150,15 +150,10 @@ class _CardPages:
         if isinstance(error, _Problem):
             problem = error
         elif isinstance(error, UnknownPage):
-            problem = _Problem(
-                HTTPStatus.NOT_FOUND,
-                "form_problem.unknown",
-            )
+            problem = _Problem(HTTPStatus.NOT_FOUND, "form_problem.unknown")
         else:
             problem = _Problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "form_problem.unavailable",
-                retry_after_seconds=60,
+                HTTPStatus.SERVICE_UNAVAILABLE, "form_problem.unavailable", retry_after_seconds=60
             )
         resp.status = problem.status
         if problem.retry_after_seconds is not None:
@@ -177,17 +172,9 @@ class _CardPages:
         """Redirect to the address that fits the state of the page."""
         match page.state:
             case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
-                raise _Problem(
-                    HTTPStatus.GONE,
-                    "form_problem.too_many",
-                    page,
-                )
+                raise _Problem(HTTPStatus.GONE, "form_problem.too_many", page)
             case PageState.CLOSED:
-                raise _Problem(
-                    HTTPStatus.GONE,
-                    "form_problem.ended",
-                    page,
-                )
+                raise _Problem(HTTPStatus.GONE, "form_problem.ended", page)
             case PageState.COMPLETED:
                 address = page.request.return_uri
             case PageState.CHALLENGED:
@@ -258,18 +245,12 @@ class _CardPages:
         media_type = (req.content_type or "").partition(";")[0].strip().lower()
         if media_type != falcon.MEDIA_URLENCODED:
             raise _Problem(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "form_problem.unreadable",
-                page,
-                again=True,
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "form_problem.unreadable", page, again=True
             )
         body = req.bounded_stream.read(MAX_FORM_BYTES + 1)
         if len(body) > MAX_FORM_BYTES:
             raise _Problem(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                "form_problem.too_long",
-                page,
-                again=True,
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "form_problem.too_long", page, again=True
             )
         # Invalid UTF-8 becomes lone surrogates, which the checks of each field refuse.
         text = body.decode(errors="surrogateescape")
@@ -303,12 +284,7 @@ def _csp_source(page: PspPage) -> str:
 
 
 def _not_from_here(page: PspPage) -> _Problem:
-    return _Problem(
-        HTTPStatus.FORBIDDEN,
-        "form_problem.from_elsewhere",
-        page,
-        again=True,
-    )
+    return _Problem(HTTPStatus.FORBIDDEN, "form_problem.from_elsewhere", page, again=True)
 
 
 def _other_kept(page: PspPage) -> _Problem:

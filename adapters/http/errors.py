@@ -122,14 +122,8 @@ _BY_STATUS: Final[Mapping[int, type[Refusal]]] = {
 
 _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     ServiceUnavailable: UNREACHABLE,
-    NotFound: Problem(
-        status=404,
-        key="problem.nothing_here",
-    ),
-    InternalError: Problem(
-        status=500,
-        key="problem.fault",
-    ),
+    NotFound: Problem(status=404, key="problem.nothing_here"),
+    InternalError: Problem(status=500, key="problem.fault"),
 }
 """What a guest reads where no link leads, or for reasons of ours."""
 
@@ -231,7 +225,4 @@ def _on_fault(req: falcon.Request, resp: falcon.Response, fault: Exception, _: o
 
 
 def _problem(refusal: Refusal) -> Problem:
-    return Problem(
-        status=refusal.code,
-        key="problem.refused",
-    )
+    return Problem(status=refusal.code, key="problem.refused")

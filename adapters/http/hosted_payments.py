@@ -113,22 +113,10 @@ class ClickedElsewhere(Exception):
 
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
-    LinkUnknown: Problem(
-        status=404,
-        key="problem.unknown",
-    ),
-    ClickedElsewhere: Problem(
-        status=403,
-        key="problem.clicked_elsewhere",
-    ),
-    LinkExpired: Problem(
-        status=410,
-        key="problem.expired",
-    ),
-    LinkCancelled: Problem(
-        status=410,
-        key="problem.cancelled",
-    ),
+    LinkUnknown: Problem(status=404, key="problem.unknown"),
+    ClickedElsewhere: Problem(status=403, key="problem.clicked_elsewhere"),
+    LinkExpired: Problem(status=410, key="problem.expired"),
+    LinkCancelled: Problem(status=410, key="problem.cancelled"),
     ProviderUnavailable: UNREACHABLE,
 }
 """What the guest reads when the link leads nowhere."""

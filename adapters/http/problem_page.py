@@ -32,11 +32,7 @@ class Problem:
     values: Mapping[str, object] = field(default_factory=dict)
 
 
-UNREACHABLE: Final = Problem(
-    status=503,
-    key="problem.unreachable",
-    retry_after_seconds=30,
-)
+UNREACHABLE: Final = Problem(status=503, key="problem.unreachable", retry_after_seconds=30)
 
 
 def show_problem(
