@@ -132,3 +132,21 @@ class Storage(Protocol):
     def close(self) -> None:
         """Close every connection. No unit may be open. May be called twice."""
         ...
+
+
+def take_due(
+    storage: Storage,
+    is_any: Callable[[UnitOfWork], bool],
+    take: Callable[[WriteUnit], Result | None],
+) -> Result | None:
+    """Return what `take` has leased, and commit; None, without a write unit, if none `is_any`."""
+    with storage.read() as unit:
+        if not is_any(unit):
+            return None
+
+    def take_one(unit: WriteUnit) -> Result | None:
+        taken = take(unit)
+        unit.commit()
+        return taken
+
+    return storage.transact(take_one)

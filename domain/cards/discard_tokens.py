@@ -11,7 +11,7 @@ from domain.identifiers import PspAccount
 from domain.outside import Clock
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import LEASE
-from domain.storage import Storage, UnitOfWork, WriteUnit
+from domain.storage import Storage, UnitOfWork, WriteUnit, take_due
 
 
 def note_discard(unit: WriteUnit, unkept: UnkeptToken, *, now: datetime) -> bool:
@@ -57,19 +57,17 @@ class DiscardToken:
         accounts in `except_at` are left out. When none is due, nothing is written.
         """
         now = self.clock.now()
-        with self.storage.read() as unit:
-            if not unit.discards.is_any_due(now, except_at=except_at):
-                return None
 
-        def take(unit: WriteUnit) -> Discard | None:
+        def begin(unit: WriteUnit) -> Discard | None:
             discard = unit.discards.take_due(now, until=now + LEASE, except_at=except_at)
             if discard is not None:
                 discard = discard.begun(now)
                 unit.discards.update(discard)
-            unit.commit()
             return discard
 
-        return self.storage.transact(take)
+        return take_due(
+            self.storage, lambda unit: unit.discards.is_any_due(now, except_at=except_at), begin
+        )
 
     def __call__(self, discard: Discard) -> Discard:
         """Call the PSP, unless another process has taken the discard. Return the updated discard."""

@@ -12,7 +12,7 @@ from domain.events.event_sender import EventNotSent, EventSender
 from domain.identifiers import EndpointId
 from domain.outside import Clock
 from domain.retries import LEASE
-from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
+from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit, take_due
 
 ENDPOINT_IS_OFF: Final = "endpoint disabled or removed"
 """The result of a delivery that was under way when its endpoint was disabled or removed."""
@@ -55,16 +55,13 @@ class DeliverEvent:
         endpoints in `except_to` are left out. When none is due, nothing is written.
         """
         now = self.clock.now()
-        with self.storage.read() as unit:
-            if not unit.event_deliveries.is_any_due(now, except_to=except_to):
-                return None
-
-        def take(unit: WriteUnit) -> DueDelivery | None:
-            taken = unit.event_deliveries.take_due(now, until=now + LEASE, except_to=except_to)
-            unit.commit()
-            return taken
-
-        return self.storage.transact(take)
+        return take_due(
+            self.storage,
+            lambda unit: unit.event_deliveries.is_any_due(now, except_to=except_to),
+            lambda unit: unit.event_deliveries.take_due(
+                now, until=now + LEASE, except_to=except_to
+            ),
+        )
 
     def __call__(self, taken: DueDelivery) -> Attempt | None:
         """Send it, and return the attempt; None if another process has taken the delivery over."""

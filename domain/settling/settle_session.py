@@ -27,7 +27,7 @@ from domain.settling.judge import OnFile, Verdict, judge, judge_card, judge_toke
 from domain.settling.note_end_of_session import note_end_of_session
 from domain.settling.note_refused_cards import close_pages_at_limit, note_refused_cards
 from domain.settling.obtain_page import ObtainPage
-from domain.storage import Storage, WriteUnit
+from domain.storage import Storage, WriteUnit, take_due
 
 _COLLECTED: Final = (CardCollected, NoCardCollected)
 """The outcomes with a token that the PSP can charge. It is stored or discarded."""
@@ -58,16 +58,11 @@ class SettleSession:
         left out. When none is due, nothing is written.
         """
         now = self.clock.now()
-        with self.storage.read() as unit:
-            if not unit.sessions.is_any_due(now, except_at=except_at):
-                return None
-
-        def take(unit: WriteUnit) -> DueSession | None:
-            session = unit.sessions.take_due(now, until=now + LEASE, except_at=except_at)
-            unit.commit()
-            return session
-
-        return self.storage.transact(take)
+        return take_due(
+            self.storage,
+            lambda unit: unit.sessions.is_any_due(now, except_at=except_at),
+            lambda unit: unit.sessions.take_due(now, until=now + LEASE, except_at=except_at),
+        )
 
     def __call__(self, token_id: TokenId) -> CardSession | None:
         """Ask the PSP and apply the outcome. Return the updated session, or None if there is none."""
