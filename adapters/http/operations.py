@@ -26,23 +26,23 @@ ANY_TOKEN: Final[Collection[Permission]] = ()
 
 
 class Tag(StrEnum):
-    """The groups of operations, in the order in which a client needs them."""
+    """The groups of operations, the last for others than clients."""
 
-    CENTERS = "Centers"
-    GUESTS = "Guests"
     CARDS = "Cards"
     SESSIONS = "Sessions"
+    GUESTS = "Guests"
+    CENTERS = "Centers"
     PRODUCTS = "Products"
     SERVICE = "Service"
 
 
 TAGS: Final[Mapping[Tag, str]] = {
-    Tag.CENTERS: "Where cards are added and charged.",
-    Tag.GUESTS: "The guests whose cards are on file.",
     Tag.CARDS: "Adding, listing and removing payment cards.",
-    Tag.SESSIONS: "How the addition of a card goes on, and the links that a guest's browser opens.",
+    Tag.SESSIONS: "How the addition of a card goes on.",
+    Tag.GUESTS: "The guests whose cards are on file.",
+    Tag.CENTERS: "Where cards are added and charged.",
     Tag.PRODUCTS: "What a center sells.",
-    Tag.SERVICE: "For operators, and for payment service providers.",
+    Tag.SERVICE: "For guests' browsers, payment service providers and operators.",
 }
 """What each group is about."""
 

@@ -1,4 +1,4 @@
-"""`/docs` of a running demo: a visitor authorizes with the printed token, and tries requests out."""
+"""`/docs` of a running demo: a visitor tries requests out."""
 
 from __future__ import annotations
 
@@ -61,6 +61,13 @@ def test_a_visitor_tries_the_api(page: Page, demo: Demo) -> None:
     assert demo.token not in "".join(requests)
 
 
+def test_the_address_that_the_demo_prints_brings_the_token(page: Page, demo: Demo) -> None:
+    page.goto(demo.docs)
+    expect(page).to_have_url(f"{demo.api}/docs")
+
+    expect(execute(page, "Cards-addCard")).to_contain_text("hosted_payment_uri")
+
+
 NARROWEST = """each => Math.min(
     ...Array.from(each.querySelectorAll("tbody .response-col_description"), cell => cell.clientWidth)
 )"""
@@ -73,9 +80,14 @@ def test_the_page_is_readable_on_a_phone(open_page: OpenPage, demo: Demo) -> Non
     expect(page.get_by_text("From a token to a card on file")).to_be_visible()
     groups = page.locator("h3.opblock-tag")
     expect(groups).to_have_text(
-        [re.compile(f"^{name}") for name in ("Centers", "Guests", "Cards", "Sessions")]
+        [re.compile(f"^{name}") for name in ("Cards", "Sessions", "Guests", "Centers")]
         + [re.compile("^Products"), re.compile("^Service")]
     )
+    # Clients call nothing of the last one.
+    expect(page.locator("#operations-Products-listProducts")).to_be_visible()
+    expect(page.locator("#operations-Service-openHostedPage")).to_have_count(0)
+    groups.last.click()
+    expect(page.locator("#operations-Service-openHostedPage")).to_be_visible()
     assert_fits(page)
     block = page.locator("#operations-Cards-listCards")
     block.locator(".opblock-summary-control").click()

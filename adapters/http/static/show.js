@@ -7,8 +7,16 @@
   delete spec.servers;
   // One field for the token is enough: this is a second way to send it.
   delete spec.components.securitySchemes.apikey;
-  SwaggerUIBundle({
+  // The demo's link to this page brings a token. On other machines nothing but a person does.
+  const isHere = ["127.0.0.1", "localhost"].includes(location.hostname);
+  const token = isHere && location.hash.startsWith("#token=") && location.hash.slice("#token=".length);
+  if (token) history.replaceState(null, "", location.pathname);
+  // What clients do not call is closed at first.
+  const isShown = (original) => (_, key, isOpen) => original(key, isOpen && key[1] !== "Service");
+  const ui = SwaggerUIBundle({
     spec,
+    plugins: [{ statePlugins: { layout: { wrapSelectors: { isShown } } } }],
+    onComplete: () => token && ui.preauthorizeApiKey("accessToken", token),
     dom_id: "#docs",
     deepLinking: true,
     defaultModelsExpandDepth: 0,
