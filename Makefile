@@ -124,8 +124,8 @@ bench: .venv/dev.stamp build/runtime/stamp ## Compare the service with others, a
 bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million sessions, for the same page
 	@$(BIN)/python -m tests.benchmarks.run growth --rounds $(ROUNDS) --seconds $(SECONDS)
 
-screenshot: .venv/dev.stamp ## Take the picture docs/hosted-page.png, in a browser test
-	SCREENSHOT=docs/hosted-page.png $(BIN)/python -m pytest -q tests/browser -k readme
+screenshot: .venv/dev.stamp ## Take the pictures docs/demo-light.png and -dark.png, in a browser test
+	SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/browser -k readme
 
 lint: .venv/dev.stamp ## Formatting, lint, types and import contracts
 	$(BIN)/python -m ruff format --check .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
-from entrypoints.demo.sample import GUESTS
+from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, SampleCenter
 from tests.programs import ROOT, RUNTIME
 from tests.waiting import wait_until
 
@@ -52,10 +51,9 @@ class Demo:
         return self._printed_after("Token")
 
     @property
-    def curl(self) -> list[str]:
-        """The arguments of the printed curl line."""
-        line = next(line for line in self.printed.splitlines() if line.startswith("curl "))
-        return shlex.split(line)
+    def docs(self) -> str:
+        """The address of the API's page, with that token."""
+        return self._printed_after("Docs")
 
     def call(self, path: str, body: object = None, *, method: str | None = None) -> Any:  # JSON
         """Call the API about Ada's cards, with the printed token."""
@@ -67,6 +65,17 @@ class Demo:
         )
         with build_opener(ProxyHandler({})).open(request, timeout=CALL_SECONDS) as response:
             return json.load(response)
+
+    def add_card(
+        self, center: SampleCenter = SPA, billing_info: Mapping[str, str] = BILLING_INFO
+    ) -> Any:  # JSON
+        """Start to add a card of Ada's, who will come back to the shop."""
+        body = {
+            "center_id": center.center.id,
+            "redirect_uri": f"{self.shop}/",
+            "billing_info": billing_info,
+        }
+        return self.call("", body)
 
     def remove_cards(self) -> None:
         """Remove every card of Ada's."""
@@ -87,7 +96,7 @@ def running_demo(
     port: int = 0,
     with_signal: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Demo]:
-    """Run a demo in a folder, stop it by a signal, and check that it exits with 0."""
+    """Run a demo in a folder, end it by a signal, and check its exit status."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("CARDONFILE_")
     }
@@ -108,7 +117,8 @@ def running_demo(
         assert process.poll() is None, log.read_text()
         yield Demo(process=process, printed=printed.read_text(), log=log)
         process.send_signal(with_signal)
-        assert process.wait(STOP_WITHIN_SECONDS) == 0, log.read_text()
+        expected = -with_signal if with_signal == signal.SIGKILL else 0
+        assert process.wait(STOP_WITHIN_SECONDS) == expected, log.read_text()
     finally:
         process.kill()
         process.wait()

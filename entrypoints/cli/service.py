@@ -127,7 +127,8 @@ def reconcile() -> None:
 
 
 @click.command()
-@click.option("--port", type=_PORT, default=DEFAULT_PORT, show_default=True)
+# The shop has the next port.
+@click.option("--port", type=click.IntRange(1, 65_534), default=DEFAULT_PORT, show_default=True)
 def demo(*, port: int) -> None:
     """Start the service and a demo shop with sample data on this machine.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import textwrap
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import click
@@ -20,47 +19,32 @@ from domain.events.find_endpoint import EndpointNotFound
 from domain.permissions import Permission
 from entrypoints.container import Container, build
 from entrypoints.databases import migrate
-from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, store_sample
-from entrypoints.demo.shop import EVENTS, CardApi, Shop
+from entrypoints.demo.sample import store_sample
+from entrypoints.demo.service import Supervisor
+from entrypoints.demo.shop import EVENTS, CardApi, Shop, Timeline
 from entrypoints.logs import configure_logs
-from entrypoints.serve import (
-    ServeError,
-    Server,
-    Service,
-    listen,
-    on_stop_signals,
-    refuse_missing_psps,
-)
+from entrypoints.serve import ServeError, Server, listen, on_stop_signals, refuse_missing_psps
 from entrypoints.settings import OFF, LogLevel, Setting, Settings
 
 HOST: Final = "127.0.0.1"
-LOOPBACK: Final = "127.0.0.0/8"
-HIGHEST_PORT: Final = 65_534
-TOKENS_LIVE: Final = timedelta(hours=24)
-
-_SHOP_MAY: Final = frozenset(
-    {Permission.GUESTS_VIEW, Permission.GUESTS_ADD, Permission.GUESTS_EDIT}
-)
-_VISITOR_MAY: Final = frozenset(Permission)
+_SHOP_MAY: Final = frozenset({Permission.GUESTS_VIEW, Permission.GUESTS_ADD})
 
 
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ports. The records are in a database of this port, unless
-    CARDONFILE_DATABASE_URL names another one, and are kept between runs.
+    Port 0 takes two free ports. The service is a process of its own. The records are in a database
+    of this port, unless CARDONFILE_DATABASE_URL names another one, and are kept between runs.
     Raises ServeError, SettingsError, and what `migrate` raises.
     """
-    if port > HIGHEST_PORT:
-        raise ServeError(f"the demo needs two ports, so the first is {HIGHEST_PORT} at most")
     live = Settings.read(_environment(port)).live_key
     if live is not None:
         raise ServeError(f"the demo is for test cards: unset {live}, a live key")
     with listen(HOST, port) as for_api, listen(HOST, port + 1 if port else 0) as for_shop:
-        api_port = for_api.getsockname()[1]
-        api_address = f"{HOST}:{api_port}"
-        shop_origin = f"http://{HOST}:{for_shop.getsockname()[1]}"
-        settings = Settings.read(_environment(api_port), host=HOST, port=api_port)
+        api_port, shop_port = (each.getsockname()[1] for each in (for_api, for_shop))
+        api_origin, shop_origin = f"http://{HOST}:{api_port}", f"http://{HOST}:{shop_port}"
+        environment = _environment(api_port)
+        settings = Settings.read(environment, host=HOST, port=api_port)
         if not settings.is_on_loopback:
             raise ServeError(f"the demo is for this machine: unset {Setting.PUBLIC_BASE_URL}")
         # Requests are not logged: the console keeps the welcome in view.
@@ -69,44 +53,51 @@ def run_demo(port: int) -> None:
         container = build(settings)
         store_sample(container.storage())
         refuse_missing_psps(container)
-        service = Service(container, for_api)
-        shop_token = _issue_token(container, "demo-shop", _SHOP_MAY)
+        issue_token = partial(container.issue_token(), lifetime=timedelta(hours=24))
+        shop_token = issue_token(caller="demo-shop", permissions=_SHOP_MAY)
+        token = issue_token(caller="demo-visitor", permissions=frozenset(Permission))
         endpoint = _add_endpoint(container, shop_origin + EVENTS)
+        timeline = Timeline()
+        docs = f"{api_origin}/docs#token={token}"
+        service = Supervisor(for_api, environment, timeline.read)
         shop = Shop(
-            CardApi(api_address, shop_token),
+            CardApi(f"{HOST}:{api_port}", shop_token),
+            timeline,
             secret=endpoint.secrets.current,
             origin=shop_origin,
             payments_origin=settings.public_base_url,
-            guests={guest.id: f"{guest.first_name} {guest.last_name}" for guest in GUESTS},
-            address=BILLING_INFO,
+            docs=docs,
+            switch=service.switch,
         )
-        visitor_token = _issue_token(container, "demo-visitor", _VISITOR_MAY)
-        welcome = _welcome(f"http://{api_address}", shop_origin, visitor_token)
-        _run(service, Server(shop.app(), for_shop), welcome)
-        # The visitor may have removed it, and nobody needs it while the disk is full.
-        with suppress(EndpointNotFound, ServiceUnavailable):
-            container.remove_event_endpoint()(endpoint.endpoint_id)
-        container.storage().close()
+        server = Server(shop.app(), for_shop)
+        on_stop_signals(server.stop)
+        click.echo(_welcome(api_origin, shop_origin, docs, token))
+        try:
+            with ThreadPoolExecutor(1, "demo-shop") as thread:
+                serving = thread.submit(server.run)
+                # The API stops second: the shop's last responses may need it.
+                serving.add_done_callback(lambda _: service.stop())
+                try:
+                    service.run()
+                finally:
+                    server.stop()
+            serving.result()
+        finally:
+            # The visitor may have removed it, and nobody needs it while the disk is full.
+            with suppress(EndpointNotFound, ServiceUnavailable):
+                container.remove_event_endpoint()(endpoint.endpoint_id)
+            container.storage().close()
 
 
 def _environment(port: int) -> dict[str, str]:
+    given = {name: value for name, value in os.environ.items() if value}
     # Two demos at once share nothing.
     own_database = f"sqlite:///cardonfile-demo-{port}.db"
-    database_url = os.environ.get(Setting.DATABASE_URL) or own_database
-    # A visitor tries every test card for the same guest, also those that are refused.
-    limits = os.environ.get(Setting.CARD_TESTING_LIMITS) or OFF
     # Events are sent to the shop, which is on this machine.
-    networks = filter(None, (os.environ.get(Setting.EVENT_NETWORKS), LOOPBACK))
-    return {
-        **os.environ,
-        Setting.DATABASE_URL: database_url,
-        Setting.CARD_TESTING_LIMITS: limits,
-        Setting.EVENT_NETWORKS: ",".join(networks),
-    }
-
-
-def _issue_token(container: Container, name: str, permissions: frozenset[Permission]) -> str:
-    return container.issue_token()(caller=name, permissions=permissions, lifetime=TOKENS_LIVE)
+    networks = ",".join(filter(None, (given.get(Setting.EVENT_NETWORKS), "127.0.0.0/8")))
+    # A visitor tries every test card, also those that are refused.
+    own: dict[str, str] = {Setting.DATABASE_URL: own_database, Setting.CARD_TESTING_LIMITS: OFF}
+    return {**own, **given, Setting.EVENT_NETWORKS: networks}
 
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
@@ -120,23 +111,7 @@ def _add_endpoint(container: Container, url: str) -> EventEndpoint:
     return container.add_event_endpoint()(url=url, types=ENDPOINT_TYPES)
 
 
-def _run(service: Service, shop: Server, welcome: str) -> None:
-    def serve_shop() -> None:
-        try:
-            shop.run()
-        finally:
-            # The API stops second: the shop's last responses may need it.
-            service.stop()
-
-    on_stop_signals(shop.stop)
-    thread = threading.Thread(target=serve_shop, name="demo-shop", daemon=True)
-    thread.start()
-    click.echo(welcome, nl=False)
-    service.run()
-    thread.join()
-
-
-def _welcome(api_origin: str, shop_origin: str, token: str) -> str:
+def _welcome(api_origin: str, shop_origin: str, docs: str, token: str) -> str:
     cards = "\n".join(
         f"  {' '.join(textwrap.wrap(number, 4))}    {card.behaviour}"
         for number, card in TEST_CARDS.items()
@@ -144,11 +119,12 @@ def _welcome(api_origin: str, shop_origin: str, token: str) -> str:
     return f"""\
 cardonfile demo: all data is invented, and only test cards are accepted.
 
-  Shop    {shop_origin}
-  API     {api_origin}    (try it out in {api_origin}/docs)
+  Shop    {shop_origin}    (begin here)
+  API     {api_origin}
   Token   {token}    (for 24 hours)
+  Docs    {docs}
 
-Open the shop, choose a guest, and add a card; the shop shows its signed event.
+In the shop, add a card, and have something go wrong: the card arrives, once.
 These are the test cards:
 
 {cards}
@@ -156,23 +132,4 @@ These are the test cards:
 Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
-Or add a card for {GUESTS[0].first_name} {GUESTS[0].last_name} by hand, and open the
-hosted_payment_uri of the response in a browser:
-
-{_add_card_by_curl(api_origin, shop_origin, token)}
-
-Stop with Ctrl-C.
-"""
-
-
-def _add_card_by_curl(api_origin: str, shop_origin: str, token: str) -> str:
-    guest_id = GUESTS[0].id
-    body = {"center_id": SPA.center.id, "redirect_uri": f"{shop_origin}/guests/{guest_id}"}
-    headers = (f"Authorization: Bearer {token}", "Content-Type: application/json")
-    return shlex.join(
-        [
-            *("curl", "-sS", f"{api_origin}/api/v1/guests/{guest_id}/accounts"),
-            *(part for header in headers for part in ("-H", header)),
-            *("-d", json.dumps(body), "-w", "\\n"),
-        ]
-    )
+Stop with Ctrl-C."""

@@ -141,7 +141,7 @@ def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: Ope
 
     assert box("#expiry")["y"] == box("#cvc")["y"]
     # Below it stands the address bar of a phone.
-    assert box("button")["y"] + box("button")["height"] <= PHONE["height"] - 180
+    assert box("main button")["y"] + box("main button")["height"] <= PHONE["height"] - 180
     assert_fits(page)
 
 
@@ -212,7 +212,7 @@ def test_the_button_says_what_the_guest_waits_for(demo: Demo, page: Page) -> Non
 
     type_card(page)
 
-    button = page.locator("button")
+    button = page.locator("main button")
     expect(button).to_have_text("Saving your card…")
     expect(button).to_be_disabled()
     expect(page.get_by_role("status")).to_have_text("Saving your card…")

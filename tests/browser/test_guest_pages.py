@@ -14,7 +14,7 @@ from pysqlite3 import dbapi2
 from entrypoints.cli.main import main
 from entrypoints.demo.sample import SPA
 from tests.browser.pages import assert_accessible, assert_fits
-from tests.demo import ADA, Demo, running_demo
+from tests.demo import Demo, running_demo
 from tests.pictures import a_png
 
 NAME: Final = SPA.center.name
@@ -41,8 +41,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 def a_link(demo: Demo, changes: str = "") -> str:
     """Return the link of a new session, whose row is changed."""
-    asked = {"center_id": SPA.center.id, "redirect_uri": f"{demo.shop}/guests/{ADA}"}
-    link = str(demo.call("", asked)["hosted_payment_uri"])
+    link = str(demo.add_card()["hosted_payment_uri"])
     if changes:
         change(demo, link, changes)
     return link

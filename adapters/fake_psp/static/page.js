@@ -182,6 +182,17 @@ if (cardForm) {
   number.addEventListener("input", onTyped);
   number.addEventListener("compositionend", onTyped);
 
+  const chips = document.querySelector(".chips");
+  chips.hidden = false;
+  chips.addEventListener("click", (event) => {
+    const year = (Number(cardForm.dataset.thisMonth.slice(2, 4)) + 3) % 100;
+    const filled = [[number, event.target.dataset.number], [expiry, `12 / ${year}`], [cvc, "123"]];
+    for (const [field, text] of event.target.dataset.number ? filled : []) {
+      field.value = text;
+      for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind));
+    }
+  });
+
   // The browser may keep the page, to show it again when somebody goes back.
   window.addEventListener("pagehide", () => {
     number.value = cvc.value = "";

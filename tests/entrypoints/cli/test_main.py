@@ -103,7 +103,8 @@ class TestHelp:
         ("token", "issue", "--caller", "web-store"),
         ("token", "issue", "--caller", "web-store", "--permission", "guests:all"),
         ("serve", "--port", "0"),
-        ("demo", "--port", "65536"),
+        # The shop needs the next port.
+        ("demo", "--port", "65535"),
         ("copy-database", "sqlite:///cards.db"),
     ],
     ids=" ".join,

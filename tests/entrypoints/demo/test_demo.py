@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import signal
 import socket
+from contextlib import suppress
 from html import unescape
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -18,9 +18,10 @@ from click.testing import CliRunner
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli.main import main
-from entrypoints.demo.demo import HIGHEST_PORT, HOST, run_demo
+from entrypoints.demo.demo import HOST, run_demo
+from entrypoints.demo.service import Supervisor
 from entrypoints.serve import ServeError
-from tests.demo import ADA, Demo, running_demo
+from tests.demo import running_demo
 from tests.programs import free_port
 from tests.waiting import wait_until
 
@@ -33,37 +34,29 @@ def send(request: Request | str) -> str:
     return body.decode()
 
 
-def run_printed_curl_line(demo: Demo) -> Any:  # JSON
-    """Send what the printed curl line sends."""
-    options = list(pairwise(demo.curl))
-    headers = dict(value.split(": ", 1) for name, value in options if name == "-H")
-    (body,) = (value for name, value in options if name == "-d")
-    return json.loads(send(Request(demo.curl[2], body.encode(), headers)))
-
-
-def type_card(hosted_payment_uri: str) -> None:
+def type_card(hosted_payment_uri: str, number: str = "4242424242424242") -> None:
     page = send(hosted_payment_uri)
     action, form_token = re.findall(r'(?:action|name="form_token" value)="([^"]+)"', page)
-    fields = {"form_token": form_token, "number": "4242424242424242", "expiry": "0931"}
+    fields = {"form_token": form_token, "number": number, "expiry": "0931"}
     address = "/".join(hosted_payment_uri.split("/")[:3]) + unescape(action)
     send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
 
 
-def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_path: Path) -> None:
+def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
-        type_card(run_printed_curl_line(demo)["hosted_payment_uri"])
+        type_card(demo.add_card()["hosted_payment_uri"])
         # The worker may be asking the PSP when the guest comes back, who is not kept waiting then.
         (card,) = wait_until(lambda: demo.call("")["accounts"])
         assert "payment_reference" in demo.call(f"/{card['account_id']}")
 
     assert (tmp_path / f"cardonfile-demo-{port}.db").exists()
     with running_demo(tmp_path, port=port) as demo:
-        assert "ending in 4242" in send(f"{demo.shop}/guests/{ADA}")
-        (card,) = demo.call("")["accounts"]
-        demo.call(f"/{card['account_id']}", method="DELETE")
+        (kept,) = demo.call("")["accounts"]
+        assert kept == card
         # The endpoint of the earlier run had another secret.
-        wait_until(lambda: "account.removed" in send(f"{demo.shop}/guests/{ADA}"))
+        type_card(demo.add_card()["hosted_payment_uri"], "5555555555554444")
+        wait_until(lambda: "Signature verified" in send(demo.shop))
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
@@ -72,7 +65,7 @@ def test_a_card_that_the_printed_curl_line_adds_is_there_in_the_next_run(tmp_pat
 def test_a_demo_on_another_port_is_one_of_its_own(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port) as demo:
-        type_card(run_printed_curl_line(demo)["hosted_payment_uri"])
+        type_card(demo.add_card()["hosted_payment_uri"])
         wait_until(lambda: len(demo.call("")["accounts"]) == 1)
     with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
         assert unit.event_endpoints.all() == ()
@@ -83,7 +76,7 @@ def test_a_demo_on_another_port_is_one_of_its_own(tmp_path: Path) -> None:
 
 def test_a_visitor_may_add_more_cards_than_the_limits_of_a_service_allow(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
-        assert all(run_printed_curl_line(demo)["success"] for _ in range(11))
+        assert all(demo.add_card()["success"] for _ in range(11))
 
 
 def test_a_taken_port_is_refused_in_one_sentence() -> None:
@@ -105,6 +98,25 @@ def test_a_public_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         run_demo(0)
 
 
-def test_there_must_be_a_port_for_the_shop_too() -> None:
-    with pytest.raises(ServeError, match="two ports"):
-        run_demo(HIGHEST_PORT + 1)
+def test_no_service_outlives_a_demo_that_is_killed(tmp_path: Path) -> None:
+    port = free_port()
+    with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
+        assert demo.call("")["accounts"] == []
+
+    def is_free() -> bool:
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return True
+        return False
+
+    wait_until(is_free)
+
+
+def test_a_service_that_does_not_start_is_told_of(capfd: pytest.CaptureFixture[str]) -> None:
+    environment = {**os.environ, "CARDONFILE_DATABASE_URL": "nowhere"}
+    with socket.create_server((HOST, 0)) as listening:
+        supervisor = Supervisor(listening, environment, lambda _: None)
+
+        with pytest.raises(ServeError, match="the service has ended"):
+            supervisor.run()
+
+    assert "CARDONFILE_DATABASE_URL must look like" in capfd.readouterr().err

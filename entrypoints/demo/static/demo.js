@@ -1,0 +1,41 @@
+// Opens the guest's window, and shows what is new. Without JavaScript, reload the page.
+"use strict";
+
+const add = document.getElementById("add");
+let guest = null;
+
+add?.addEventListener("submit", () => {
+  // Over the place that the page leaves free for it.
+  const left = window.screenX + window.outerWidth - 390 - 24;
+  guest = window.open("", add.target, `popup,width=390,height=780,left=${left},top=${window.screenY + 170}`);
+  // Once the form has been sent: the next card is another visit.
+  setTimeout(() => { add.elements.visit.value = crypto.randomUUID(); });
+});
+
+const show = (fresh) => {
+  for (const shown of document.querySelectorAll("#summary, #cards")) {
+    const now = fresh.getElementById(shown.id);
+    if (shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
+  }
+  const steps = document.getElementById("steps");
+  if (!steps) return;
+  const now = fresh.getElementById("steps");
+  if (steps.dataset.session !== now.dataset.session) steps.replaceChildren();
+  steps.dataset.session = now.dataset.session;
+  // Only the new ones, which a screen reader then reads out.
+  for (const step of [...now.children].slice(steps.children.length)) {
+    steps.append(step);
+    if (step.classList.contains("closes")) guest?.close();
+  }
+};
+
+const look = async () => {
+  try {
+    const response = await fetch("/");
+    show(new DOMParser().parseFromString(await response.text(), "text/html"));
+    setTimeout(look, 400);
+  } catch {
+    document.getElementById("summary").textContent = "The demo has stopped. Start it, and reload this page.";
+  }
+};
+look();
