@@ -17,7 +17,7 @@ from entrypoints.container import Container
 
 PATH: Final = "/metrics"
 
-_FILE: Final = re.compile(r"(?:counter|histogram|gauge_[a-z]+)_([1-9][0-9]{0,8})\.db")
+_FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
 
 def measure(container: Container) -> WSGIApplication:

@@ -18,5 +18,7 @@ def samples_of(text: str) -> Samples:
     for family in text_string_to_metric_families(text):
         for each in family.samples:
             labels = tuple(each.labels[name] for name in sorted(each.labels))
-            samples[each.name.removeprefix("cardonfile_")][labels] = each.value
+            values = samples[each.name.removeprefix("cardonfile_")]
+            assert labels not in values, f"{each.name} twice"
+            values[labels] = each.value
     return samples
