@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import WSGIApplication
 
 from entrypoints.container import Container
-
-PATH: Final = "/metrics"
 
 _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
@@ -57,17 +54,7 @@ def measure(container: Container) -> WSGIApplication:
             release=version("cardonfile"),
         )
     )
-    return _at_its_path(prometheus_client.make_wsgi_app(registry))
-
-
-def _at_its_path(metrics: WSGIApplication) -> WSGIApplication:
-    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == PATH:
-            return metrics(environ, start_response)
-        start_response("404 Not Found", [("Content-Type", "text/plain")])
-        return [f"Metrics are at {PATH}\n".encode()]
-
-    return application
+    return prometheus_client.make_wsgi_app(registry)
 
 
 def _prepare(folder: Path) -> None:

@@ -94,16 +94,8 @@ class _Channel(HTTPChannel):
 class Server:
     """waitress on one listening socket, with a graceful stop."""
 
-    def __init__(
-        self,
-        app: WSGIApplication,
-        listening: socket.socket,
-        *,
-        threads: int = THREADS,
-        connections: int = MAX_CONNECTIONS,
-        idle_seconds: int = IDLE_SECONDS,
-    ) -> None:
-        """Take an application and a listening socket, and the limits of this server."""
+    def __init__(self, app: WSGIApplication, listening: socket.socket) -> None:
+        """Take an application and a listening socket."""
         self._app = app
         self._listening = listening
         self._is_draining = False
@@ -117,10 +109,10 @@ class Server:
         options: dict[str, Any] = {  # the stubs give all options one type
             "sockets": [listening],
             "backlog": BACKLOG,
-            "threads": threads,
-            "connection_limit": _connection_limit(connections),
+            "threads": THREADS,
+            "connection_limit": _connection_limit(),
             "asyncore_use_poll": True,
-            "channel_timeout": idle_seconds,
+            "channel_timeout": IDLE_SECONDS,
             "cleanup_interval": 2,
             "max_request_header_size": MAX_HEADER_BYTES,
             # waitress refuses a body of this size. Smaller ones stay in memory: it writes bodies to
@@ -217,10 +209,10 @@ def _without_path(record: logging.LogRecord) -> bool:
     return True
 
 
-def _connection_limit(most: int) -> int:
+def _connection_limit() -> int:
     """Leave half of the file descriptors for everything else."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if descriptors < 0 else min(most, descriptors // 2)
+    return MAX_CONNECTIONS if descriptors < 0 else min(MAX_CONNECTIONS, descriptors // 2)
 
 
 class Service:
@@ -354,7 +346,7 @@ def refuse_missing_psps(container: Container) -> None:
 def serve(container: Container, host: str, port: int, *, with_worker: bool = True) -> None:
     """Serve on an address until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
     with listen(host, port) as listening:
-        start_metrics(container, has_worker=with_worker)
+        start_metrics(container, listens=with_worker or not container.settings().metrics_folder)
         check(container)
         service = Service(container, listening, with_worker=with_worker)
         on_stop_signals(service.stop)
@@ -366,7 +358,7 @@ def serve(container: Container, host: str, port: int, *, with_worker: bool = Tru
 
 def work(container: Container) -> None:
     """Run the worker alone until SIGTERM, SIGINT or SIGHUP. Raises ServeError, and as `check`."""
-    start_metrics(container, has_worker=True)
+    start_metrics(container, listens=True)
     check(container)
     worker = Worker(container, base_url=container.settings().public_base_url)
     stop_requests: SimpleQueue[None] = SimpleQueue()
@@ -378,23 +370,33 @@ def work(container: Container) -> None:
     log.info("stopped")
 
 
-def start_metrics(container: Container, *, has_worker: bool) -> None:
-    """Have the container count what it does, and serve the metrics, if the settings say so.
+def start_metrics(container: Container, *, listens: bool) -> None:
+    """Have the container counted, and the metrics served if this process `listens`, if they are on.
 
-    Of the processes that share a folder, the one with the worker serves them. Call it before a part
-    of the container is built. Raises ServeError and SettingsError.
+    Call it before a part of the container is built. Raises ServeError, SettingsError and OSError.
     """
     address, folder = container.settings().metrics, container.settings().metrics_folder
     if address is None and folder is None:
         return
+    if folder is None and not listens:
+        raise SettingsError(
+            f"{Setting.METRICS} needs {Setting.METRICS_FOLDER} here: `cardonfile work` serves what "
+            "the processes count"
+        )
     metrics = measure(container)
-    if address is None or (folder is not None and not has_worker):
-        return
-    host, port = address
-    listening = listen(host, port, option=Setting.METRICS)
-    server = Server(metrics, listening, threads=2, connections=20, idle_seconds=5)
-    threading.Thread(target=server.run, name="metrics", daemon=True).start()
-    log.info("serving_metrics", host=host, port=port)
+    if address is not None and listens:
+        host, port = address
+        server = create_server(
+            metrics,
+            sockets=[listen(host, port, option=Setting.METRICS)],
+            connection_limit=20,
+            channel_timeout=5,
+            cleanup_interval=1,
+            threads=2,
+            ident=None,
+        )
+        threading.Thread(target=server.run, name="metrics", daemon=True).start()
+        log.info("serving_metrics", host=host, port=port)
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

@@ -11,10 +11,8 @@ import click
 from entrypoints.container import build
 from entrypoints.databases import require_up_to_date
 from entrypoints.logs import configure_logs
-from entrypoints.metrics import measure
-from entrypoints.plain_errors import SettingsError, plain_errors
-from entrypoints.serve import ServeError, announce, check, settings_with_base_url
-from entrypoints.settings import Setting
+from entrypoints.plain_errors import plain_errors
+from entrypoints.serve import ServeError, announce, check, settings_with_base_url, start_metrics
 
 
 def create_application() -> WSGIApplication:
@@ -41,13 +39,7 @@ def _application() -> WSGIApplication:
     check(checked)
     checked.storage().close()
     container = build(settings)
-    if settings.metrics_folder is not None:
-        measure(container)
-    elif settings.metrics is not None:
-        raise SettingsError(
-            f"{Setting.METRICS} needs {Setting.METRICS_FOLDER} here: `cardonfile work` serves what "
-            "the processes count"
-        )
+    start_metrics(container, listens=False)
     application = container.behind_proxy()
     announce(settings)
     return application

@@ -47,10 +47,7 @@ def create_app(
     ids: Ids,
     observe: Observe | None = None,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources, and these examples of events.
-
-    `observe` is told of each request.
-    """
+    """Return the WSGI application with these resources, and these examples of events."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
