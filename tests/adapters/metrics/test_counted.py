@@ -203,5 +203,5 @@ def test_waits_for_the_database_are_counted(measured: Measured) -> None:
     measured.container.storage().check()
 
     waits = measured.scrape()["database_wait_seconds_count"]
-    # Another for the scrape, which ends after it was read.
+    # That of the scrape itself comes after these were read.
     assert waits == {(): 1}
