@@ -170,7 +170,11 @@ class RefusalsOnPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending(RefusalsOnPage):
-    """The guest is not done: nothing entered yet, or a challenge open."""
+    """The guest is not done: nothing entered yet, or a challenge open.
+
+    Also while the PSP cannot say yet whether a page that has ended holds a card: a link that lives
+    on gets no other page until then.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,14 @@ from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
-from domain.psps.hosted_page import CardCollected, Evidence, NoCardCollected, Outcome, PageClosed
+from domain.psps.hosted_page import (
+    CardCollected,
+    Evidence,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+    Pending,
+)
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.retries import LEASE
 from domain.sessions.card_testing import must_close_page
@@ -96,6 +103,10 @@ class SettleSession:
         provider.close(attempt.request, attempt.page)
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(last, _COLLECTED):
+            return last
+        # A PSP may know of a card late. A link that lives on gets no other page until it says that
+        # there is none, because nobody would ask about this page any more.
+        if isinstance(last, Pending) and not session.is_past_end(self.clock.now()):
             return last
         return PageClosed(
             refused_cards=max(outcome.refused_cards, last.refused_cards),

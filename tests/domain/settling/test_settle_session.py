@@ -34,6 +34,7 @@ from domain.psps.hosted_page import (
     Prefill,
     PspGuest,
 )
+from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import (
     ANSWERED_WITHIN,
     ASK_AGAIN_AFTER,
@@ -605,6 +606,25 @@ def test_a_page_that_was_closed_brings_no_card_whatever_the_psp_calls_it(
 
     assert settled(installation, session).status is SessionStatus.EXPIRED
     assert installation.provider.calls[-1] == "close"
+
+
+# Shows I7.
+def test_a_link_that_lives_on_gets_no_other_page_while_a_card_may_be_on_the_last(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.configure(link_minutes=7 * 24 * 60)
+    session = installation.opened_session(link_minutes=3 * 24 * 60)
+    installation.type_card(session)
+    installation.clock.advance(timedelta(hours=25))
+    outcome = installation.provider.outcome
+    monkeypatch.setattr(installation.provider, "outcome", lambda *_: Pending())
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    with pytest.raises(ProviderUnavailable):
+        installation.use_cases.open_hosted_page(token_id=session.token_id, by_click=True)
+    monkeypatch.setattr(installation.provider, "outcome", outcome)
+    assert settled(installation, session).status is SessionStatus.COMPLETED
+    assert len(installation.tokens_at_psp()) == 1
 
 
 def test_evidence_that_comes_during_a_question_is_there_at_the_next(
