@@ -25,10 +25,18 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 
-def test_the_command_does_a_chore_until_there_is_no_more_of_it(installation: Installation) -> None:
-    left = [True, True, False]
-    run_until_idle(installation.reconcile, chores=[lambda: left.pop(0)])
-    assert left == []
+def test_the_command_ends_a_long_chore_after_what_is_due(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.clock.advance(timedelta(minutes=30))
+    seen: list[SessionStatus] = []
+
+    def is_more() -> bool:
+        seen.append(installation.session(session.token_id).status)
+        return len(seen) < 3
+
+    run_until_idle(installation.reconcile, chores=[is_more])
+
+    assert seen == [SessionStatus.OPEN, SessionStatus.EXPIRED, SessionStatus.EXPIRED]
 
 
 def test_the_command_tries_an_endpoint_that_takes_no_event_once(tmp_path: Path) -> None:
