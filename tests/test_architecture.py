@@ -9,6 +9,7 @@ from pathlib import Path
 import grimp
 
 import domain
+from tests.programs import ROOT
 
 
 def test_the_domain_imports_only_the_standard_library() -> None:
@@ -30,3 +31,15 @@ def test_public_methods_of_the_domain_have_docstrings() -> None:
         if not method.name.startswith("_")
     ]
     assert undocumented == []
+
+
+def test_every_test_is_named_for_one_behaviour() -> None:
+    named_for_more = [
+        (path.name, test.name)
+        for folder in ("tests", "adapters")
+        for path in (ROOT / folder).rglob("*.py")
+        for test in ast.walk(ast.parse(path.read_text()))
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
+        if "_and_" in test.name
+    ]
+    assert named_for_more == []

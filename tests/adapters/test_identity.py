@@ -38,7 +38,7 @@ def test_a_token_dies_with_its_time(installation: Installation, identity: Identi
     assert identity.authenticate(token) is TokenState.EXPIRED
 
 
-def test_of_two_tokens_of_a_caller_only_the_revoked_one_is_refused(
+def test_only_the_revoked_one_of_two_tokens_is_refused(
     installation: Installation, identity: Identity
 ) -> None:
     old, new = (installation.token_for(installation.caller) for _ in range(2))

@@ -82,9 +82,7 @@ def test_a_digit_of_any_script_is_the_same_on_both_sides(demo: Demo, page: Page)
     assert filled == [plain(text) for text in texts]
 
 
-def test_dashes_blanks_and_what_is_invisible_are_the_same_on_both_sides(
-    demo: Demo, page: Page
-) -> None:
+def test_what_separates_digits_is_the_same_on_both_sides(demo: Demo, page: Page) -> None:
     open_form(page, demo)
     between = [*characters("Pd", "Zs", "Cf"), "\u2212", "\u30fc"]
     texts = [f"{each}4242{each}4242 4242 4242{each}" for each in between]
@@ -177,7 +175,7 @@ def test_a_brand_that_is_not_taken_is_told_at_the_number(demo: Demo, page: Page)
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_after_a_refused_address_the_summary_is_read_first(
+def test_the_summary_is_read_first_after_a_refused_address(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)

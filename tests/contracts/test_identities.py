@@ -94,7 +94,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
         installation.close()
 
 
-def test_a_caller_has_its_permissions_and_no_other(way: Way) -> None:
+def test_a_caller_has_no_permission_but_its_own(way: Way) -> None:
     for permissions in ((Permission.GUESTS_ADD,), EVERY_PERMISSION):
         caller = way.identity.authenticate(way.token(permissions=permissions))
         assert isinstance(caller, Caller)
@@ -142,7 +142,7 @@ def test_a_token_of_which_one_character_differs_lets_nobody_in(way: Way) -> None
         "é.ü.ß",
     ],
 )
-def test_what_is_no_token_lets_nobody_in_and_is_not_repeated(way: Way, text: str) -> None:
+def test_what_is_no_token_is_refused_without_showing_it(way: Way, text: str) -> None:
     why = way.identity.authenticate(text)
 
     assert isinstance(why, str)

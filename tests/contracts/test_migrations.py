@@ -105,7 +105,7 @@ def test_an_empty_database_takes_every_migration_in_order(empty: Migrated) -> No
     assert empty.execute(empty.columns) == migrated
 
 
-def test_of_many_at_once_one_applies_every_migration(empty: Migrated) -> None:
+def test_one_of_many_at_once_applies_every_migration(empty: Migrated) -> None:
     assert sorted(at_once(6, lambda _: empty.migrate())) == [*[[]] * 5, empty.every]
     assert empty.pending() == []
 

@@ -192,9 +192,7 @@ def test_a_database_that_another_process_locks_is_a_problem(patient: Patient) ->
         assert "locked" in patient.problem("database")
 
 
-def test_a_check_that_hangs_is_a_problem_and_the_others_are_made(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_hangs_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://judy:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/cards"

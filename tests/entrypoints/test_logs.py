@@ -65,7 +65,7 @@ def test_json_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
-def test_of_a_fault_the_text_is_never_written(
+def test_a_fault_is_written_without_its_text(
     capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     configure_logs(log_format)
@@ -77,12 +77,12 @@ def test_of_a_fault_the_text_is_never_written(
 
     written = capsys.readouterr().err
     assert written.count("ValueError") == 2
-    assert written.count("test_of_a_fault") == 2
+    assert written.count("test_a_fault") == 2
     assert "4242424242424242" not in written
     assert "Traceback" not in written
 
 
-def test_of_a_fault_in_an_adapter_the_module_is_written(
+def test_a_fault_in_an_adapter_is_written_with_its_module(
     capsys: pytest.CaptureFixture[str], installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()

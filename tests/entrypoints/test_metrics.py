@@ -65,9 +65,7 @@ def measured(folder: Path, server: str, *, workers: int = 1) -> Iterator[tuple[S
 
 # Shows S29.
 @pytest.mark.parametrize("server", SERVERS)
-def test_what_processes_count_is_served_without_guests_and_tokens(
-    tmp_path: Path, server: str
-) -> None:
+def test_what_processes_count_is_served_without_saying_of_whom(tmp_path: Path, server: str) -> None:
     with measured(tmp_path, server) as (serving, metrics):
         with closing(serving.connect()) as connection:
             token_id = serving.add_card(connection)

@@ -51,7 +51,7 @@ def stripe(environment: dict[str, str]) -> StripeSettings | None:
 
 
 @pytest.mark.parametrize("environment", [{}, dict.fromkeys(Setting, "")], ids=["unset", "empty"])
-def test_by_default_everything_is_in_this_folder_on_this_machine(
+def test_everything_is_in_this_folder_by_default(
     environment: dict[str, str],
 ) -> None:
     settings = Settings.read(environment)

@@ -186,7 +186,7 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
         *("%26amp%3Bredirect_uri=x", "&redirect_uri=x&redirect_uri=https://evil.example/?a=1&b=2"),
     ],
 )
-def test_of_a_link_the_token_alone_counts(api: Api, rest: str) -> None:
+def test_the_token_alone_counts_of_a_link(api: Api, rest: str) -> None:
     session = api.installation.add_card()
     page = opened(api, session).headers["location"]
 
@@ -429,7 +429,7 @@ def test_every_page_keeps_scripts_frames_caches_out(refusing: Api) -> None:
     assert result.headers["cache-control"] == "no-store"
 
 
-def test_a_page_has_the_logo_and_the_color_of_its_center(api: Api) -> None:
+def test_a_page_looks_as_its_center_wants(api: Api) -> None:
     logo = {"logo": a_png(), "color": "#2e7d32"}
     api.installation.container.set_center()(CENTER_ID, logo)
     session = api.installation.add_card()
@@ -464,5 +464,5 @@ def test_a_page_has_the_logo_and_the_color_of_its_center(api: Api) -> None:
         *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
     ],
 )
-def test_there_are_no_other_pictures_and_styles(api: Api, path: str) -> None:
+def test_no_other_picture_or_style_is_served(api: Api, path: str) -> None:
     assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404

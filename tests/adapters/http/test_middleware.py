@@ -67,7 +67,7 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
         ),
     ],
 )
-def test_a_refused_add_card_is_logged_with_its_guest_and_center(
+def test_a_refused_add_card_is_logged_with_what_it_was_for(
     api: Api, guest: str, body: object, error: str, ids: list[str | None]
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)

@@ -50,7 +50,7 @@ def test_processes_count_together(redis: RedisServer) -> None:
 
 
 # Shows S16.
-def test_while_redis_is_away_each_process_counts_for_itself(
+def test_each_process_counts_for_itself_while_redis_is_away(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate_limits, "REDIS_BACKOFF_SECONDS", 0)

@@ -144,7 +144,7 @@ def test_a_key_that_may_not_read_its_account_is_used_after_one_warning(
     assert [(each["log_level"], each["account"]) for each in warnings] == [("warning", "default")]
 
 
-def test_while_the_account_cannot_be_read_work_waits(
+def test_work_waits_while_the_account_cannot_be_read(
     tmp_path: Path, stripe: FakeStripeServer
 ) -> None:
     stripe.have(Trouble.AWAY, "^GET /v1/account$")

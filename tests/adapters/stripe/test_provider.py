@@ -92,7 +92,7 @@ class TestPage:
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (metadata, "off_session")
 
-    def test_it_shows_the_center_and_one_consent(self, provider: StripeProvider) -> None:
+    def test_it_shows_one_consent_to_the_center(self, provider: StripeProvider) -> None:
         with urlopen(provider.start(REQUEST).address) as shown:
             text = shown.read().decode()
 
@@ -109,7 +109,7 @@ class TestPage:
             (None, False),
         ],
     )
-    def test_it_has_the_color_and_a_logo_that_stripe_can_show(
+    def test_it_looks_as_the_center_wants_if_stripe_can_show_it(
         self,
         provider: StripeProvider,
         server: FakeStripeServer,

@@ -58,7 +58,7 @@ def test_a_configuration_may_be_removed_more_than_once(storage: Storage) -> None
         assert unit.configurations.get(OTHER_CENTER_ID) == a_configuration()
 
 
-def test_of_changes_to_a_configuration_at_once_none_is_lost(storage: Storage) -> None:
+def test_no_change_to_a_configuration_is_lost_to_another_at_once(storage: Storage) -> None:
     def add_origin(number: int) -> None:
         with committed(storage) as unit:
             before = unit.configurations.get_to_change(CENTER_ID)
@@ -83,7 +83,7 @@ def test_settings_are_those_of_every_center_until_some_are_stored(storage: Stora
         assert unit.center_settings.get(CENTER_ID) == center_settings()
 
 
-def test_of_changes_to_settings_at_once_none_is_lost(storage: Storage) -> None:
+def test_no_change_to_settings_is_lost_to_another_at_once(storage: Storage) -> None:
     def lengthen_contact(_: int) -> None:
         with committed(storage) as unit:
             before = unit.center_settings.get_to_change(CENTER_ID).contact or ""

@@ -229,7 +229,7 @@ def test_a_guest_is_on_file_as_long_as_anything_is(storage: Storage, kind: str) 
         assert not unit.guests.is_on_file(OTHER_GUEST_ID)
 
 
-def test_references_in_accounts_and_pages_are_known(storage: Storage) -> None:
+def test_every_reference_of_a_guest_is_known(storage: Storage) -> None:
     account = an_account(guest_reference=GuestReference("in an account"))
     session = a_session(attempt=an_attempt())
     assert session.attempt is not None

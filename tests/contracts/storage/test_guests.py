@@ -69,7 +69,7 @@ def test_guests_before_an_error_of_the_source_are_not_stored(storage: Storage) -
         assert reading.guests.get(GUEST_ID) is None
 
 
-def test_guests_are_found_by_their_address_in_upper_and_lower_case(storage: Storage) -> None:
+def test_guests_are_found_by_their_address_in_any_case(storage: Storage) -> None:
     addresses = ("ada@example.com", "ADA@Example.com", "ada@example.co", "xada@example.com", None)
     with committed(storage) as unit:
         unit.guests.put_many(

@@ -71,7 +71,7 @@ def test_the_chosen_card_is_the_default_in_place_of_the_one_before(
 
 
 # Shows I9.
-def test_after_the_default_the_newest_card_left_is_the_default(installation: Installation) -> None:
+def test_the_newest_card_left_is_the_next_default(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     installation.configure(OTHER_CENTER_ID)
     first = installation.stored_card()

@@ -61,7 +61,7 @@ FULL = replace(
 )
 
 
-def test_at_first_what_is_not_named_has_its_default(installation: Installation) -> None:
+def test_what_is_not_named_at_first_has_its_default(installation: Installation) -> None:
     use_case = configure_payments(installation)
     use_case(CENTER_ID, None)
 

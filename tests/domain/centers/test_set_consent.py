@@ -133,7 +133,7 @@ def test_a_text_must_fit_on_the_page_of_the_psp_as_it_is_sent(
         (GUEST_ID, "de", CenterNotFound),
     ],
 )
-def test_center_and_language_must_be_there(
+def test_a_text_needs_a_center_with_its_language(
     set_consent: SetConsent, center_id: str, language: str, refusal: type[Exception]
 ) -> None:
     for off in (True, False):

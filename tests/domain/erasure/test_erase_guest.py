@@ -307,7 +307,7 @@ def test_references_go_once_the_psp_has_confirmed(
     assert files_that_hold(tmp_path, *traces) == []
 
 
-def test_while_the_psp_is_away_nothing_is_lost(installation: Installation) -> None:
+def test_nothing_is_lost_while_the_psp_is_away(installation: Installation) -> None:
     session = installation.session_with_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     erase(installation)
@@ -464,7 +464,7 @@ def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Install
     assert "default" in forgotten
 
 
-def test_its_beginning_and_its_end_are_in_the_log_once_each(installation: Installation) -> None:
+def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
     installation.stored_card(GOOD_CARD)
     with capture_logs() as lines:
         erase(installation)
@@ -520,7 +520,7 @@ def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
     assert installation.container.erasure_file().guest_ids() == {GUEST_ID}
 
 
-def test_without_the_file_nothing_is_erased(installation: Installation, tmp_path: Path) -> None:
+def test_nothing_is_erased_without_the_file(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "erasures.txt").mkdir()
     with pytest.raises(ServiceUnavailable):
         erase(installation)

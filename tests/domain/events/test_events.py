@@ -402,7 +402,7 @@ class TestReplay:
             assert len(receiver.received) == times
             installation.container.replay_event()(receiver.received[0].event_id)
 
-    def test_since_some_time_sends_what_has_happened_then_and_no_earlier_event(
+    def test_since_some_time_sends_no_earlier_event(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         installation.stored_card()
@@ -475,7 +475,7 @@ class TestUpdate:
 
 
 class TestTestEvent:
-    def test_is_signed_and_sent_once_to_an_endpoint_of_any_type(
+    def test_is_sent_once_to_an_endpoint_of_any_type(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
         for receiver.status in (204, 500):

@@ -157,7 +157,7 @@ def test_our_own_pages_are_in_the_language_that_the_hosted_page_would_have(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_without_its_center_or_its_guest_a_page_is_still_shown(installation: Installation) -> None:
+def test_a_page_is_shown_without_its_center_or_its_guest(installation: Installation) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
     with installation.storage.write() as unit:

@@ -53,7 +53,7 @@ def test_opening_again_leads_to_the_same_page(installation: Installation) -> Non
     assert installation.provider.calls.count("start") == 1
 
 
-def test_of_many_tabs_at_once_one_asks_for_the_page(installation: Installation) -> None:
+def test_one_of_many_tabs_asks_for_the_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def open_page(_: int) -> str | None:
@@ -372,7 +372,7 @@ def test_the_page_is_told_whose_card_it_collects(installation: Installation) -> 
     assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
 
 
-def test_of_two_tabs_that_find_a_page_one_asks_about_it(installation: Installation) -> None:
+def test_one_of_two_tabs_that_find_a_page_asks_about_it(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(ANSWERED_WITHIN)
     installation.before_next_write(lambda: installation.open_page(session))

@@ -45,7 +45,7 @@ def test_a_merchant_who_is_known_is_recognized_without_a_write(
     assert written == []
 
 
-def test_of_two_processes_that_tell_of_another_merchant_the_second_is_refused(
+def test_the_second_of_two_processes_with_different_merchants_is_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     installation.before_next_write(lambda: recognize(PSP, SPA, "acct_1 test"))

@@ -149,7 +149,7 @@ def test_each_limit_stops_only_those_that_it_is_about(
     add()
 
 
-def test_without_limits_nothing_is_refused(installation: Installation) -> None:
+def test_nothing_is_refused_without_limits(installation: Installation) -> None:
     for _ in range(11):
         session = installation.session_with_card(DECLINED_CARD)
         installation.return_to_shop(session)
@@ -253,7 +253,7 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
 
 
 # Shows S23.
-def test_of_requests_at_once_a_guest_gets_no_more_than_the_limit(
+def test_a_guest_gets_no_more_than_the_limit_by_requests_at_once(
     limited: Callable[[str], Installation],
 ) -> None:
     installation = limited("guest=1/off")

@@ -479,7 +479,7 @@ def test_a_card_typed_while_its_page_is_being_closed_is_stored(installation: Ins
 
 
 # Shows I3.
-def test_of_several_at_once_none_undoes_what_another_did(installation: Installation) -> None:
+def test_no_settlement_undoes_what_another_did_at_once(installation: Installation) -> None:
     session = installation.session_with_card()
     installation.provider.meanwhile["outcome"] = lambda: installation.settle(session.token_id)
 
@@ -686,7 +686,7 @@ def test_what_is_no_card_is_discarded(
     assert not installation.accounts()
 
 
-def test_after_what_is_no_card_the_link_leads_to_another_page(
+def test_the_link_leads_to_another_page_after_what_is_no_card(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = installation.opened_session()

@@ -366,9 +366,7 @@ class TestCenter:
 
 
 class TestCenterSet:
-    def test_what_is_named_changes_and_the_rest_stays(
-        self, with_center: CommandLine, tmp_path: Path
-    ) -> None:
+    def test_what_is_not_named_stays(self, with_center: CommandLine, tmp_path: Path) -> None:
         logo = tmp_path / "logo.png"
         logo.write_bytes(a_png())
         command = ("center", "set", CENTER_ID)
@@ -415,7 +413,7 @@ class TestCenterSet:
         ],
         ids=str,
     )
-    def test_an_option_that_cannot_be_used_is_named_and_nothing_changes(
+    def test_an_option_that_cannot_be_used_changes_nothing(
         self, with_center: CommandLine, options: tuple[str, ...], expected: str
     ) -> None:
         complaint = with_center.refuses("center", "set", CENTER_ID, *options)

@@ -116,7 +116,7 @@ def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
     assert cardonfile.refuses("events", "test", "x") == "no endpoint has this id"
 
 
-def test_an_endpoint_gets_other_types_and_earlier_events(cardonfile: CommandLine) -> None:
+def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLine) -> None:
     a_card_is_stored(cardonfile)
     cardonfile.run("events", "add", "https://a.example", "--type", "session.failed")
     cardonfile.run("events", "add", "https://b.example", "--type", "account.stored")

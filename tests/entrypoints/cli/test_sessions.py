@@ -126,7 +126,7 @@ def test_a_guest_or_center_that_is_not_on_file_is_refused(
     assert refused("--center", "spa").startswith("--center must be a UUID")
 
 
-def test_of_an_erased_guest_a_list_says_so(
+def test_a_list_says_that_a_guest_was_erased(
     cardonfile: CommandLine, installation: Installation
 ) -> None:
     session = installation.add_card()

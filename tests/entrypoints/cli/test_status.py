@@ -37,7 +37,7 @@ def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
     return result.stderr
 
 
-def test_everything_that_waits_is_shown_and_is_no_error(cardonfile: CommandLine) -> None:
+def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     now = datetime.now(UTC)
     since = (now - MINUTE).replace(microsecond=0)
     with cardonfile.storage.write() as unit:
@@ -80,7 +80,7 @@ def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> N
     ]
 
 
-def test_without_a_worker_for_a_minute_the_service_does_not_work(cardonfile: CommandLine) -> None:
+def test_the_service_does_not_work_without_a_worker_for_a_minute(cardonfile: CommandLine) -> None:
     assert "`cardonfile work`" in does_not_work(cardonfile)
 
     is_seen(cardonfile, 1)
@@ -89,13 +89,13 @@ def test_without_a_worker_for_a_minute_the_service_does_not_work(cardonfile: Com
     assert "120 s" in cardonfile.run("status").stdout
 
 
-def test_without_a_database_the_service_does_not_work(unmigrated: CommandLine) -> None:
+def test_the_service_does_not_work_without_a_database(unmigrated: CommandLine) -> None:
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
     unmigrated.database.write_text("This is no database, but a text of some length." * 9)
     assert "cannot be used" in does_not_work(unmigrated)
 
 
-def test_with_an_earlier_database_the_service_does_not_work(unmigrated: CommandLine) -> None:
+def test_the_service_does_not_work_with_an_earlier_database(unmigrated: CommandLine) -> None:
     make_database_of_0_1_0(unmigrated.database)
 
     assert "`cardonfile migrate`" in does_not_work(unmigrated)

@@ -199,7 +199,7 @@ def test_a_changed_form_adds_no_guest(shop: ShopUnderTest, visit: str) -> None:
     assert "Set-Cookie" not in refused.headers
 
 
-def test_token_and_secret_stay_on_the_server(
+def test_no_secret_leaves_the_server(
     shop: ShopUnderTest, installation: Installation, token: str
 ) -> None:
     session = a_session(shop, installation)

@@ -121,7 +121,7 @@ def test_no_more_is_taken_than_there_are_threads(installation: Installation) -> 
             goes_on.set()
 
 
-def test_without_work_nothing_is_written(installation: Installation) -> None:
+def test_nothing_is_written_without_work(installation: Installation) -> None:
     installation.opened_session()
     installation.removed_card()
     installation.reconcile_until_idle()

@@ -167,7 +167,7 @@ class TestTwoWorkers:
 
 
 @pytest.mark.parametrize("wrong_by", [timedelta(minutes=3), -timedelta(minutes=3)])
-def test_on_postgresql_a_clock_that_is_wrong_makes_no_worker_missing_or_lost(
+def test_a_wrong_clock_makes_no_worker_missing_on_postgresql(
     tmp_path: Path, postgresql_server: str, wrong_by: timedelta
 ) -> None:
     with (
