@@ -62,6 +62,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
                     "endpoint": delivery.endpoint_id,
                     "delivery": delivery.status,
                     "attempts": delivery.attempts,
+                    "attempted": delivery.attempted_at,
                     "response": delivery.last_result,
                 },
             )
