@@ -25,11 +25,11 @@ MAX_PER_ROUND: Final = 100
 class Round:
     """What one round of reconciling did, so far.
 
-    `jobs` counts those that were done, also those that failed, and `ends` what became of them. `faults` holds the exceptions of
-    single ones, which are tried again later. `silent` counts those whose PSP has not responded for
-    24 hours. `attempts` holds those to deliver events. `away` are the endpoints that get nothing
-    more: they did not take an event. `unavailable` is set when work could not be read or written;
-    that is not counted.
+    `jobs` counts those that were done, also those that failed, and `ends` what became of them.
+    `faults` holds the exceptions of single ones, which are tried again later. `silent` counts those
+    whose PSP has not responded for 24 hours. `attempts` holds those to deliver events. `away` are the
+    endpoints that get nothing more: they did not take an event. `unavailable` is set when work could
+    not be read or written; that is not counted.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -39,21 +39,6 @@ class Round:
     attempts: list[Attempt] = field(default_factory=list)
     away: set[EndpointId] = field(default_factory=set)
     unavailable: ServiceUnavailable | None = None
-
-    @property
-    def sessions(self) -> int:
-        """How many sessions were processed."""
-        return self.jobs["sessions"]
-
-    @property
-    def discards(self) -> int:
-        """How many discards were processed."""
-        return self.jobs["discards"]
-
-    @property
-    def events(self) -> int:
-        """How many deliveries were processed."""
-        return self.jobs["events"]
 
     @property
     def is_idle(self) -> bool:

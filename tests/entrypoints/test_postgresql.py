@@ -568,7 +568,7 @@ class TestAtOnce:
             sessions = at_once(8, partial(add_card, f"key-{again}"))
             assert len({session.token_id for session in sessions}) == 1
         installation.clock.advance(timedelta(hours=1))
-        assert installation.reconcile().sessions == 3
+        assert installation.reconcile().jobs["sessions"] == 3
 
     def test_many_replays_of_an_event_make_one_delivery_to_each_endpoint(
         self, installation: Installation
@@ -589,7 +589,7 @@ class TestAtOnce:
 
         rounds = at_once(4, lambda _: installation.reconcile())
 
-        assert sum(each.sessions for each in rounds) == len(sessions)
+        assert sum(each.jobs["sessions"] for each in rounds) == len(sessions)
         assert not any(each.faults for each in rounds)
         assert {installation.session(each.token_id).status for each in sessions} == {
             SessionStatus.EXPIRED

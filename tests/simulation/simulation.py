@@ -537,7 +537,7 @@ class Simulation:
             process,
             work,
             lambda done: (
-                f"{done.sessions} sessions, {done.discards} discards, {done.events} events"
+                f"{done.jobs['sessions']} sessions, {done.jobs['discards']} discards, {done.jobs['events']} events"
             ),
         )
         if not isinstance(result, Exception) and result.faults:

@@ -22,5 +22,5 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     yield Api(installation)
     installation.clock.advance(timedelta(days=2))
     # Every session would be due by now.
-    assert installation.reconcile().sessions == 0
+    assert installation.reconcile().jobs["sessions"] == 0
     installation.close()

@@ -318,7 +318,7 @@ class TestDelivery:
         installation.removed_card()
         installation.stored_card(OTHER_GOOD_CARD)
 
-        assert installation.reconcile().events == 3
+        assert installation.reconcile().jobs["events"] == 3
         assert len(receiver.received) == 1
         assert installation.reconcile().is_idle
 

@@ -118,7 +118,7 @@ def test_a_wrong_request_stores_nothing(
         installation.add_card(**changes)
 
     installation.clock.advance(timedelta(days=1))
-    assert installation.reconcile().sessions == 0
+    assert installation.reconcile().jobs["sessions"] == 0
 
 
 def test_refusals_come_in_the_decided_order(installation: Installation) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_card_is_stored_when_neither_browser_nor_webhook_comes(
     session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
 
-    assert installation.reconcile().sessions == 1
+    assert installation.reconcile().jobs["sessions"] == 1
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
@@ -50,8 +51,8 @@ def test_a_round_with_a_session_or_a_discard_alone_was_not_idle(
     )
     one_discard = installation.reconcile()
 
-    assert (one_session.sessions, one_session.discards, one_session.is_idle) == (1, 0, False)
-    assert (one_discard.sessions, one_discard.discards, one_discard.is_idle) == (0, 1, False)
+    assert (one_session.jobs, one_session.is_idle) == (Counter(sessions=1), False)
+    assert (one_discard.jobs, one_discard.is_idle) == (Counter(discards=1), False)
 
 
 def test_nothing_is_asked_before_it_is_due(installation: Installation) -> None:
@@ -126,7 +127,7 @@ def test_work_that_a_dead_process_took_is_given_back(installation: Installation)
 
     assert installation.reconcile().is_idle
     installation.clock.advance(timedelta(minutes=1))
-    assert installation.reconcile().sessions == 1
+    assert installation.reconcile().jobs["sessions"] == 1
 
 
 # Shows F5.
@@ -139,7 +140,7 @@ def test_a_discard_is_tried_until_the_psp_answers(installation: Installation) ->
 
     installation.provider.recover()
     installation.clock.advance(timedelta(seconds=1))
-    assert installation.reconcile().discards == 1
+    assert installation.reconcile().jobs["discards"] == 1
     assert installation.tokens_at_psp() == frozenset()
     assert installation.reconcile().is_idle
 
@@ -167,7 +168,7 @@ def test_all_work_of_a_round_is_counted(installation: Installation) -> None:
         rounds.append(installation.reconcile())
 
     last = rounds[-1]
-    assert (last.sessions, last.discards, last.silent) == (2, 2, 4)
+    assert (last.jobs["sessions"], last.jobs["discards"], last.silent) == (2, 2, 4)
 
 
 def test_a_psp_that_is_no_longer_set_up_is_waited_for(installation: Installation) -> None:
@@ -242,7 +243,7 @@ def test_a_round_takes_up_a_hundred_sessions_at_most(
         installation.add_card()
     installation.clock.advance(timedelta(minutes=30))
 
-    assert [installation.reconcile().sessions for _ in range(3)] == [100, 1, 0]
+    assert [installation.reconcile().jobs["sessions"] for _ in range(3)] == [100, 1, 0]
 
 
 # Shows I7.
@@ -368,14 +369,14 @@ def test_work_that_the_storage_keeps_from_being_done_ends_its_kind_only(
     installation.provider.meanwhile["outcome"] = go_away
 
     done = installation.reconcile()
-    assert (done.sessions, done.discards) == (0, 1)
+    assert (done.jobs["sessions"], done.jobs["discards"]) == (0, 1)
     assert isinstance(done.unavailable, ServiceUnavailable)
 
     # The other session is done in the next round, the first one after its lease.
-    assert installation.reconcile().sessions == 1
+    assert installation.reconcile().jobs["sessions"] == 1
     assert installation.reconcile().is_idle
     installation.clock.advance(timedelta(minutes=1))
-    assert installation.reconcile().sessions == 1
+    assert installation.reconcile().jobs["sessions"] == 1
 
 
 def test_the_last_question_comes_at_the_end_of_the_session(installation: Installation) -> None:

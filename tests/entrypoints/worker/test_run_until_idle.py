@@ -21,7 +21,7 @@ def test_the_command_works_until_nothing_is_due(installation: Installation) -> N
 
     rounds = run_until_idle(installation.reconcile)
 
-    assert [done.sessions for done in rounds] == [MAX_PER_ROUND, 1, 0]
+    assert [done.jobs["sessions"] for done in rounds] == [MAX_PER_ROUND, 1, 0]
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
 
 
