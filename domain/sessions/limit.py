@@ -87,11 +87,6 @@ class RefusedCard:
     refused_at: datetime
     code: str | None = None
 
-    @property
-    def is_refused_by_psp(self) -> bool:
-        """Whether the PSP has refused it, and not our rules."""
-        return self.number > 0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardsAtCenter:

@@ -48,7 +48,7 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[Step]:
         *(
             (card.refused_at, "card_declined", {"code": card.code, "page": card.attempt})
             for card in unit.refused_cards.of(session.token_id)
-            if card.is_refused_by_psp
+            if card.number  # 0 is the one that our rules refused
         ),
         (session.returned_at, "returned", {}),
         (session.cancelled_at, "cancelled", {"by": session.cancelled_by}),
