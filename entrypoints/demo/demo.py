@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from adapters.catalogs import catalog
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE
 from domain.errors import ServiceUnavailable
 from domain.events.event import ENDPOINT_TYPES, EventEndpoint
@@ -112,8 +113,9 @@ def _add_endpoint(container: Container, url: str) -> EventEndpoint:
 
 
 def _welcome(api_origin: str, shop_origin: str, docs: str, token: str) -> str:
+    words = catalog("en")
     cards = "\n".join(
-        f"  {' '.join(textwrap.wrap(number, 4))}    {card.behaviour}"
+        f"  {' '.join(textwrap.wrap(number, 4))}    {words.text(f'test_cards.{card.behaviour}')}"
         for number, card in TEST_CARDS.items()
     )
     return f"""\

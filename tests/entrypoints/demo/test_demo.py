@@ -57,6 +57,7 @@ def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
         # The endpoint of the earlier run had another secret.
         type_card(demo.add_card()["hosted_payment_uri"], "5555555555554444")
         wait_until(lambda: "Signature verified" in send(demo.shop))
+    assert "  4000 0000 0000 0002    The bank declines it\n" in demo.printed
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
