@@ -47,12 +47,7 @@ def no_cards(demo: Demo) -> Iterator[None]:
 
 
 def open_form(page: Page, demo: Demo, center: SampleCenter = SPA) -> None:
-    asked = {
-        "center_id": center.center.id,
-        "redirect_uri": f"{demo.shop}/",
-        "billing_info": ADDRESS,
-    }
-    page.goto(demo.call("", asked)["hosted_payment_uri"])
+    page.goto(demo.add_card(center, ADDRESS)["hosted_payment_uri"])
 
 
 def type_card(page: Page, number: str = "4242424242424242") -> None:
@@ -141,6 +136,20 @@ def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: Ope
     # Below it stands the address bar of a phone.
     assert box("main button")["y"] + box("main button")["height"] <= PHONE["height"] - 180
     assert_fits(page)
+
+
+def test_the_button_of_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> None:
+    open_form(page, demo)
+    type_card(page, "4242424242424241")
+    expect(page.locator("#number-error")).to_be_visible()
+
+    page.get_by_role("button", name="5555 5555 5555 4444").click()
+
+    expect(page.get_by_label("Card number")).to_have_value("5555 5555 5555 4444")
+    expect(page.locator("#number-error")).to_be_hidden()
+    assert_accessible(page)
+    page.get_by_role("button", name="Add card").click()
+    expect(page).to_have_url(f"{demo.shop}/")
 
 
 def test_fields_side_by_side_stay_in_line(demo: Demo, open_page: OpenPage) -> None:

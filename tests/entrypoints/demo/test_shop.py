@@ -158,6 +158,25 @@ def test_a_verified_event_is_shown_once_with_the_card(
 
 
 @pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        ("account.renewed", "Your card is on file."),
+        ("session.failed", "No card was added."),
+        ("session.expired", "No card was added."),
+    ],
+)
+def test_a_guest_who_is_back_reads_how_it_ended(
+    shop: ShopUnderTest, installation: Installation, event: str, shown: str
+) -> None:
+    session = a_session(shop, installation)
+    assert "We are checking your card." in shop.get(BACK).text
+
+    shop.logs(session, event, verified=True)
+
+    assert shown in shop.get(BACK).text
+
+
+@pytest.mark.parametrize(
     ("secret", "age", "headers"),
     [
         ("whsec_b3RoZXI=", 0, {}),
