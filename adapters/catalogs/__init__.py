@@ -68,8 +68,12 @@ class Catalog:
 
 
 def _isolated(value: object) -> object:
-    is_text = isinstance(value, str) and not isinstance(value, Markup)
-    return Markup("<bdi>{}</bdi>").format(value) if is_text else value
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    # A text without letters, such as a phone number, would take the direction of the page.
+    if any(map(str.isalpha, value)):
+        return Markup("<bdi>{}</bdi>").format(value)
+    return Markup('<bdi dir="ltr">{}</bdi>').format(value)
 
 
 def catalog(*wishes: str) -> Catalog:

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from hashlib import sha256
 from importlib.resources import files
 from string import Formatter
 
 import pytest
 
 from adapters import catalogs
-from adapters.catalogs import LANGUAGES, Catalog, catalog
+from adapters.catalogs import (
+    LANGUAGES,
+    MAX_ACCEPTED,
+    Catalog,
+    accepted_languages,
+    catalog,
+    shipped_consents,
+)
+from adapters.stripe.plugin import PLUGIN as STRIPE
+from domain.centers.center import MAX_NAME_LENGTH
+from domain.languages import look_up
+from tests.builders import a_shipped_consent
+from tests.programs import ROOT
 
-PLACES = ("adapters/http", "adapters/fake_psp")
+CONSENTS = {
+    "2026-11.ar.txt": "bffbb379e9aaf978f57bd5d9b2701e8a53561dac7d4cd144a4c4c840146b96fc",
+    "2026-11.de.txt": "c767322910f46203bc76f29de39c9a674f49363f047240524cc3ee73005fc26a",
+    "2026-11.en.txt": "68dc5c3ad65b987a785e3d17a72f6f75a68420f806f9dd8d366cfcc323c7c61e",
+    "2026-11.es.txt": "ff30d0c4699c3732542b60b4720523646b36c24d635d2fdf8c5cf874f098bae9",
+    "2026-11.fr.txt": "998c809652b181cf071d71007542bd054b0e2bdf58923efb0fbab2938c4f809c",
+    "2026-11.it.txt": "88e7937c325cc60bc5ed14e526c3ac993bd077a227896f3d7668d5baffb56991",
+    "2026-11.nl.txt": "37756211f97e7cb117e000b878a05b5a20d9eb875ed9c2a0be4970754f4ea701",
+    "2026-11.pt.txt": "ff164166d93e0f6317a1c49711a6c929a6823b8bddc640dd09b8ea78cd60f3c2",
+}
+"""The SHA-256 of every text that guests agree to. Add lines, and change none."""
 
 
 def texts(words: object, name: str = "") -> Iterator[tuple[str, str]]:
@@ -45,14 +71,83 @@ def test_a_catalog_has_every_text_with_its_placeholders(language: str) -> None:
         assert placeholders(text) == placeholders(english[key]), key
 
 
+def test_every_text_is_used() -> None:
+    # Some keys are put together: `form.fault.` and a field, `.title` after a problem.
+    sources = "".join(
+        path.read_text()
+        for folder in ("http", "fake_psp", "guest_pages")
+        for path in (ROOT / "adapters" / folder).rglob("*")
+        if path.suffix in (".py", ".html")
+    )
+    parts = set(re.findall(r"[a-z_]+", sources))
+    unused = [key for key in words_of("en") if not set(key.split(".")) <= {*parts, "direction"}]
+    assert unused == []
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES - {"en"}))
+def test_a_translation_is_no_copy(language: str) -> None:
+    english = words_of("en")
+    same = {key for key, text in words_of(language).items() if text == english[key]}
+    assert same <= {"direction", "form.cvc_short", "form.expiry_form"}
+
+
+def test_a_text_that_guests_agree_to_is_never_changed() -> None:
+    shipped = files(catalogs).joinpath("consent").iterdir()
+    assert {each.name: sha256(each.read_bytes()).hexdigest() for each in shipped} == CONSENTS
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_the_newest_text_names_the_center_and_fits_on_every_page(language: str) -> None:
+    newest = max(name for name in CONSENTS if name.split(".")[1] == language)
+    text = shipped_consents()[language]
+    assert newest == f"{text.version}.{language}.txt"
+    assert "{center}" in text.text
+    consent = a_shipped_consent("*" * MAX_NAME_LENGTH, language)
+    is_page_of_stripe = look_up(language, STRIPE.capabilities.locales) is not None
+    assert STRIPE.capabilities.shows(consent) == is_page_of_stripe
+
+
+def test_every_file_that_pages_need_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["*"]
+    for package in ("domain", "adapters", "entrypoints"):
+        for path in (ROOT / package).rglob("*"):
+            is_code = path.suffix in (".py", ".pyc") or path.is_dir()
+            is_example = "example" in path.parts
+            assert is_code or is_example or any(fnmatch(path.name, each) for each in patterns), path
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        (None, []),
+        ("", []),
+        ("de", ["de"]),
+        ("de-AT,de;q=0.8,en-us;q=0.5", ["de-AT", "de", "en-US"]),
+        ("en;q=0.2, fr ; q=0.9 ,de;q=1.000", ["de", "fr", "en"]),
+        ("fr;q=0.5,de;q=0.5", ["fr", "de"]),
+        ("de;q=0, en", ["en"]),
+        ("*, de;q=0.1", ["de"]),
+        ("de_DE, <script>, de;q=2, de;q=x, de;q=0.1234, fr;level=1, it", ["it"]),
+        (",".join(["x"] * MAX_ACCEPTED + ["de"]), []),
+    ],
+)
+def test_the_languages_of_a_browser_are_read_by_their_weight(
+    header: str | None, accepted: list[str]
+) -> None:
+    assert accepted_languages(header) == accepted
+
+
 def test_a_name_in_a_text_is_escaped_within_its_own_direction() -> None:
     t = Catalog("en", {"direction": "ltr", "back": {"to": "Back to <{center}>"}})
     assert t("back.to", center="<b>") == "Back to &lt;<bdi>&lt;b&gt;</bdi>&gt;"
     assert t.text("back.to", center="<b>") == "Back to <<b>>"
+    assert t("back.to", center="+49 (30) 1") == 'Back to &lt;<bdi dir="ltr">+49 (30) 1</bdi>&gt;'
 
 
 @pytest.mark.parametrize(
-    ("tag", "language"), [("en-GB", "en"), ("en-Latn-GB", "en"), ("eng", "en"), ("tlh", "en")]
+    ("tag", "language"),
+    [("de-AT", "de"), ("pt-BR", "pt"), ("ar-EG", "ar"), ("deu", "en"), ("tlh", "en")],
 )
 def test_a_catalog_is_found_by_the_beginning_of_a_tag(tag: str, language: str) -> None:
     assert catalog(tag).language == language

@@ -269,6 +269,16 @@ class TestRead:
             a_product(1, name='Oil, "warm"', description="One.\r\n\nTwo."),
         )
 
+    def test_a_language_that_is_missing_stays(self, cardonfile: CommandLine) -> None:
+        with_language = "id,language,first_name,last_name,email\n"
+        imports(cardonfile, "guests", f"{with_language}{GUEST_ID},de-at,Zoë,Null,\n")
+        assert guest(cardonfile) == a_guest(email=None, language="de-AT")
+        for file in (GUESTS + GUEST, f"{with_language}{GUEST_ID},,Zoë,Null,zoe@guests.example\n"):
+            imports(cardonfile, "guests", file)
+            assert guest(cardonfile) == a_guest(language="de-AT")
+        complaint = refusal(cardonfile, "guests", f"{with_language}{GUEST_ID},de_AT,Zoë,Null,\n")
+        assert complaint.startswith("line 2, column language: expected a language tag such as de")
+
     def test_the_longest_row_that_has_the_right_form(self, with_centers: CommandLine) -> None:
         row = product_row(
             name='"' + '""' * 200 + '"',

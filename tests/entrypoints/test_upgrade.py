@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from adapters.sqlite.storage import SqliteStorage
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.events.event import EventType
 from domain.sessions.session import CardSession, SessionStatus
 from tests.adapters.http.api import ACCOUNTS, PRODUCTS, Api
-from tests.builders import a_product
+from tests.builders import CENTER_ID, a_product, a_shipped_consent
 from tests.databases import change_by_hand
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import new_database
@@ -177,6 +178,32 @@ def test_the_page_of_a_session_of_an_earlier_release_does_not_show_the_guest(
 
     request = installation.session(session.token_id).current_attempt.request
     assert (request.guest_name, request.guest_email) == ("", None)
+
+
+def test_the_page_of_a_session_of_an_earlier_release_is_in_english(
+    installation: Installation,
+) -> None:
+    installation.container.set_consent()(CENTER_ID, "de")
+    opened, unopened = installation.opened_session(), installation.add_card()
+    known = ", ".join(each.name for each in fields(CardSession) if each.name != "locale")
+    remove = {
+        True: "attempt = json_remove(attempt, '$.request.consent.language')",
+        False: "attempt = attempt #- '{request,consent,language}'",
+    }[isinstance(installation.storage, SqliteStorage)]
+    change_by_hand(
+        installation.storage,
+        f"UPDATE card_sessions SET {remove} WHERE attempt IS NOT NULL",
+        f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM card_sessions",
+        "DELETE FROM card_sessions",
+        f"INSERT INTO card_sessions ({known}) SELECT {known} FROM stored",
+    )
+
+    installation.open_page(unopened)
+
+    for session in (opened, unopened):
+        request = installation.session(session.token_id).current_attempt.request
+        assert request.consent == a_shipped_consent()
+        assert request.language == "en"
 
 
 def test_an_earlier_release_that_drops_what_it_does_not_know_loses_no_card(

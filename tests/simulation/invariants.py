@@ -503,8 +503,12 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
     is_newest = page.collected_at and account.consented_at >= page.collected_at
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     consent = snapshot.consents.get(session.token_id)
-    agreed = (account.account_id, session.consent_text, page.collected_at)
-    is_proved = consent and (consent.account_id, consent.text, consent.agreed_at) == agreed
+    shown = page.request.consent
+    agreed = (account.account_id, shown.language, shown.text, page.collected_at)
+    is_proved = consent is not None and agreed == (
+        *(consent.account_id, consent.language, consent.text),
+        consent.agreed_at,
+    )
     require(is_proved, "I11", f"{name} is completed without the consent of its guest")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
     require(not is_mismatch, "I5", f"{name} stored a card with a wrong billing address")

@@ -22,6 +22,7 @@ from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
 from domain.centers.center import Center, CenterNotFound
+from domain.centers.consent_text import ConsentText
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.errors import IdempotencyKeyReused, Refusal, ServiceUnavailable, SessionNotFound
 from domain.events.add_event_endpoint import TooManyEndpoints
@@ -279,6 +280,7 @@ class Simulation:
             redirect_uri=f"https://shop.example/cards?visit={number}",
             billing_info=_address_of(guest) if choices.randrange(6) < 5 else None,
             link_minutes=choices.choice((None, LONG_LINK_MINUTES)) if center == HARBOR else None,
+            locale=choices.choice((None, "de", "ja")),
             idempotency_key=f"visit-{number}" if choices.randrange(3) else None,
         )
         caller = choices.choice((SHOP, SHOP, APP, APP, SHOP, KIOSK))
@@ -604,10 +606,10 @@ class Simulation:
         require_in_time(self._observer.read(), self._clock.now())
 
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
-        """Remove a guest, a center or a configuration, change one, or restore everything."""
+        """Remove a guest, a center or a configuration, change one or a language, or restore all."""
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         gone: str | None = None
-        match choices.randrange(8):
+        match choices.randrange(9):
             case 0:
                 what, gone = f"removes {guest.first_name}", guest.id
                 self._operate(lambda unit: _delete(unit, "guests", guest.id))
@@ -626,6 +628,11 @@ class Simulation:
                 what = f"has {center.name} take cards at {configuration.merchant_account}"
                 self._operate(lambda unit: unit.configurations.put(center.id, configuration))
                 self._known.there.add(configuration_of(center.id))
+            case 4:
+                version = f"own-{choices.randrange(3)}"
+                text = ConsentText(language="de", version=version, text=f"{version}: {{center}}")
+                what = f"sets the German text {version} for {center.name}"
+                self._operate(lambda unit: unit.consent_texts.put(center.id, text))
             case _:
                 what = "restores everything"
                 self._operate(_restore_everything)
@@ -981,6 +988,7 @@ def _restore_everything(unit: WriteUnit) -> None:
     unit.centers.put_many(CENTERS)
     for center_id, configuration in CONFIGURATIONS.items():
         unit.configurations.put(center_id, configuration)
+        unit.consent_texts.remove(center_id, "de")
 
 
 def _delete(unit: Any, table: str, identifier: str) -> None:

@@ -46,7 +46,6 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     avs: bool
     cards_per_guest: str
     attempt: int
-    consent_text: str | None
 
     @property
     def is_settled(self) -> bool:
@@ -86,6 +85,7 @@ class ConsentRow(Struct, frozen=True, kw_only=True):
 
     account_id: str
     token_id: str
+    language: str
     text: str
     agreed_at: datetime
 
@@ -220,14 +220,13 @@ _SESSIONS: Final = """
         json_extract(configuration, '$.merchant_account') AS merchant_account,
         json_extract(configuration, '$.avs') AS avs,
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
-        coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt,
-        json_extract(attempt, '$.request.consent.text') AS consent_text
+        coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
     FROM card_sessions ORDER BY rowid
 """
 
 
 _CONSENTS: Final = """
-    SELECT account_id, token_id, text, agreed_at FROM consents JOIN consent_texts USING (text_id)
+    SELECT account_id, token_id, language, text, agreed_at FROM consents JOIN consent_texts USING (text_id)
 """
 
 _ENDPOINTS: Final = """

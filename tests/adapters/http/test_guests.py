@@ -46,6 +46,15 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
     }
 
 
+def test_null_removes_a_language_that_leaving_it_out_keeps(api: Api) -> None:
+    assert api.put(GUEST, {**ADA, "language": "de-AT"}).json["language"] == "de-AT"
+    assert api.put(GUEST, {**ADA, "first_name": "Adah"}).json["language"] == "de-AT"
+    assert api.put(GUEST, {**ADA, "language": None}).json["language"] is None
+    assert api.get(GUEST).json["language"] is None
+    code, message = refused(api.put(GUEST, {**ADA, "language": ["de"]}))
+    assert (code, message.partition(" a ")[0]) == (400, "language must be")
+
+
 def test_a_guest_is_refused_in_the_envelope(api: Api) -> None:
     nameless = api.put(GUEST, {"last_name": "Lovelace"})
     code, message = refused(nameless)

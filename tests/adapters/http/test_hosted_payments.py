@@ -17,7 +17,7 @@ from domain.identifiers import CenterId
 from domain.permissions import Permission
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from entrypoints.serve import listen
-from tests.adapters.http.api import GOOD_BODY, Api
+from tests.adapters.http.api import GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID, a_center
 from tests.installation import (
     BASE_URL,
@@ -466,3 +466,82 @@ def test_a_page_looks_as_its_center_wants(api: Api) -> None:
 )
 def test_no_other_picture_or_style_is_served(api: Api, path: str) -> None:
     assert api.client.simulate_get(f"/hosted-payments/{path}").status_code == 404
+
+
+class TestLanguage:
+    @pytest.fixture(autouse=True)
+    def switched_on(self, api: Api) -> None:
+        for language in ("ar", "de"):
+            api.installation.container.set_consent()(CENTER_ID, language)
+
+    @pytest.mark.parametrize(
+        ("accepted", "language", "direction", "title"),
+        [
+            ("de-AT,en;q=0.5", "de", "ltr", "Dieser Link ist nicht bekannt"),
+            ("ar", "ar", "rtl", "هذا الرابط غير معروف"),
+            ("ja, *", "en", "ltr", "This link is not known"),
+        ],
+    )
+    def test_without_a_session_the_browser_decides(
+        self, api: Api, accepted: str, language: str, direction: str, title: str
+    ) -> None:
+        result = browse(api, f"token_id={a_uuid(404)}", accepted)
+
+        assert (result.headers["content-language"], result.headers["vary"]) == (
+            *(language, "Accept-Language"),
+        )
+        assert f'<html lang="{language}" dir="{direction}">' in result.text
+        assert title in result.text
+
+    @pytest.mark.parametrize(
+        ("locale", "language", "vary"),
+        [("de", "de", None), ("auto", "ar", "Accept-Language"), (None, "en", None)],
+    )
+    def test_a_page_about_a_session_is_in_its_language(
+        self, api: Api, locale: str | None, language: str, vary: str | None
+    ) -> None:
+        session = api.installation.add_card(locale=locale)
+        api.installation.clock.advance(timedelta(minutes=31))
+
+        result = browse(api, link_query(session), "ar")
+
+        assert result.status_code == 410
+        assert result.headers["content-language"] == language
+        assert result.headers.get("vary") == vary
+
+    def test_a_page_of_an_attempt_stays_in_its_language(self, api: Api) -> None:
+        session = api.installation.add_card(locale="auto")
+        api.installation.provider.have(Trouble.BEFORE_IT_ACTED)
+        for accepted in ("de", "ar"):
+            result = browse(api, link_query(session), accepted)
+            api.installation.clock.advance(ASK_AGAIN_AFTER)
+            assert result.status_code == 503
+            assert result.headers["content-language"] == "de"
+            assert "vary" not in result.headers
+
+    def test_what_the_browser_accepts_decides_the_page_of_the_psp(self, api: Api) -> None:
+        session = api.installation.add_card(locale="auto")
+
+        address = browse(api, link_query(session), "fr, de;q=0.9").headers["location"]
+
+        page = api.client.simulate_get(address.removeprefix(BASE_URL))
+        assert page.headers["content-language"] == "de"
+        assert '<html lang="de" dir="ltr">' in page.text
+        assert "vary" not in page.headers
+
+    @pytest.mark.parametrize("locale", ["de_DE", "", "AUTO", 7, "de-AT"])
+    def test_a_locale_is_a_tag_or_auto(self, api: Api, locale: object) -> None:
+        result = api.post({**GOOD_BODY, "locale": locale})
+
+        if locale in ("", "AUTO", "de-AT"):
+            assert result.status_code == 200
+        else:
+            assert refused(result) == (
+                *(400, "locale must be a language tag such as de or pt-BR (BCP 47), or auto"),
+            )
+
+
+def browse(api: Api, query: str, accepted: str) -> Result:
+    """Open a link in a browser that accepts these languages."""
+    headers = {"Accept-Language": accepted}
+    return api.send("GET", "/hosted-payments", query=query, headers=headers, authenticated=False)

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.presets import gfm_like
+from stripe.params.checkout import SessionCreateParams
 
 from adapters.psp.contract.clock import START
-from adapters.stripe.page_texts import consent_as_sent
+from adapters.stripe.page_texts import LOCALES, consent_as_sent
 from adapters.stripe.payloads import (
     CheckoutSession,
     outcome_of,
@@ -218,3 +220,9 @@ def test_stripe_shows_markup_in_the_consent_as_text(name: str) -> None:
 @pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
 def test_an_ordinary_name_is_sent_as_it_is(name: str) -> None:
     assert consent_as_sent(a_shipped_consent(name).text) == a_shipped_consent(name).text
+
+
+def test_the_languages_of_the_page_are_those_of_the_sdk() -> None:
+    listed = re.search(r"Literal\[(.*?)\]", repr(SessionCreateParams.__annotations__["locale"]))
+    assert listed is not None
+    assert set(re.findall("'(.+?)'", listed[1])) - {"auto"} == LOCALES

@@ -92,6 +92,18 @@ class TestPage:
         (intent,) = server.stripe.main.intents.values()
         assert (intent["metadata"], intent["usage"]) == (metadata, "off_session")
 
+    @pytest.mark.parametrize(
+        ("language", "locale"),
+        [("de", "de"), ("pt-BR", "pt-BR"), ("de-AT", "de"), ("zh-TW", "zh-TW")],
+    )
+    def test_it_is_in_the_language_of_the_consent(
+        self, provider: StripeProvider, server: FakeStripeServer, language: str, locale: str
+    ) -> None:
+        consent = replace(REQUEST.consent, language=language)
+        provider.start(replace(REQUEST, consent=consent))
+
+        assert only_session(server)["locale"] == locale
+
     def test_it_shows_one_consent_to_the_center(self, provider: StripeProvider) -> None:
         with urlopen(provider.start(REQUEST).address) as shown:
             text = shown.read().decode()

@@ -5,7 +5,7 @@ import pytest
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.errors import GuestIdNotUsable, GuestNotFound, InvalidField, UserNotAuthorized
-from domain.guests.guest import Guest
+from domain.guests.guest import UNCHANGED, Guest
 from domain.permissions import Caller, Permission
 from tests.builders import CENTER_ID, a_guest
 from tests.installation import Installation
@@ -19,6 +19,7 @@ def put(
     guest_id: str = OTHER_GUEST_ID,
     first_name: object = "Grace",
     caller: Caller | None = None,
+    language: object = UNCHANGED,
 ) -> Guest:
     return installation.use_cases.put_guest(
         caller or installation.a_caller(*permissions),
@@ -26,6 +27,7 @@ def put(
         first_name=first_name,
         last_name="Hopper",
         email=None,
+        language=language,
     )
 
 
@@ -44,6 +46,16 @@ def test_a_guest_is_read_as_last_put(installation: Installation) -> None:
     changed = put(installation, EDIT, first_name="Grace B.")
     assert read(installation) == changed
     assert changed.first_name == "Grace B."
+
+
+def test_a_language_that_is_left_out_stays(installation: Installation) -> None:
+    assert put(installation, ADD, language="de-at").language == "de-AT"
+    assert put(installation, EDIT, first_name="Grace B.").language == "de-AT"
+    assert read(installation).language == "de-AT"
+    assert put(installation, EDIT, first_name="Grace B.", language=None).language is None
+    assert read(installation).language is None
+    with pytest.raises(InvalidField, match=r"^language must be a language tag"):
+        put(installation, EDIT, language="de_AT")
 
 
 def test_a_guest_created_by_the_api_gets_a_card(installation: Installation) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.psp.contract.samples import NOW, a_uuid
 from domain.identifiers import TokenId
-from tests.builders import a_consent, an_account
+from tests.builders import CENTER_ID, a_center, a_consent, a_shipped_consent, an_account
 from tests.entrypoints.conftest import CommandLine
 
 SHOW = ("consent", "show", a_uuid(101))
@@ -47,3 +47,103 @@ def test_an_unknown_account_is_refused(cardonfile: CommandLine, account_id: str)
     store(cardonfile)
 
     assert cardonfile.refuses("consent", "show", account_id) == "Payment account not found"
+
+
+GERMAN = ("consent", "set", "--center", CENTER_ID, "--language", "de")
+
+
+@pytest.fixture
+def with_center(cardonfile: CommandLine) -> CommandLine:
+    with cardonfile.storage.write() as unit:
+        unit.centers.put_many([a_center()])
+        unit.commit()
+    return cardonfile
+
+
+def versions(cardonfile: CommandLine) -> dict[str, str]:
+    consents: dict[str, str] = json.loads(
+        cardonfile.succeeds("center", "show", CENTER_ID, "--json")
+    )["consents"]
+    return consents
+
+
+def test_the_text_that_is_set_is_shown(with_center: CommandLine) -> None:
+    printed = with_center.succeeds(*GERMAN)
+
+    assert printed == (
+        "guests of Harbor Spa agree to this, version 2026-11:\n"
+        f"  {a_shipped_consent(language='de').text}\n"
+    )
+    assert versions(with_center) == {"de": "2026-11"}
+    assert with_center.succeeds(*GERMAN, "--none") == "guests of Harbor Spa read no de\n"
+    assert versions(with_center) == {}
+
+
+def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
+    file = with_center.folder / "text.txt"
+    file.write_text("Ich erlaube {center},\nmeine Karte zu belasten. – ä\n")
+
+    printed = with_center.succeeds(*GERMAN, "--file", str(file))
+
+    assert "  Ich erlaube Harbor Spa, meine Karte zu belasten. – ä\n" in printed
+    (version,) = versions(with_center).values()
+    assert version.startswith("own-")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\xff", "--file: expected text in UTF-8"),
+        (b" \n", "--file must be 1 to 5000 characters"),
+        (b"a" * 20_000, "--file must be 1 to 5000 characters"),
+        (b"{guest}", "--file must be 1 to 5000 characters"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(
+    with_center: CommandLine, content: bytes, expected: str
+) -> None:
+    file = with_center.folder / "text.txt"
+    file.write_bytes(content)
+
+    assert with_center.refuses(*GERMAN, "--file", str(file)).startswith(expected)
+    assert versions(with_center) == {}
+
+
+@pytest.mark.parametrize(
+    ("center_id", "language", "expected"),
+    [
+        (CENTER_ID, "ja", "no text in ja is shipped, but in ar, de, en, es, fr, it, nl, pt"),
+        (CENTER_ID, "de_DE", "--language must be a language tag such as de or pt-BR"),
+        ("x", "de", "--center must be a UUID"),
+        (a_uuid(404), "de", "there is no center"),
+    ],
+)
+def test_center_and_language_must_be_known(
+    with_center: CommandLine, center_id: str, language: str, expected: str
+) -> None:
+    complaint = with_center.refuses(
+        *("consent", "set", "--center", center_id, "--language", language)
+    )
+    assert complaint.startswith(expected)
+
+
+def test_a_file_and_none_exclude_each_other(with_center: CommandLine) -> None:
+    file = with_center.folder / "text.txt"
+    file.write_text("a")
+    result = with_center.run(*GERMAN, "--none", "--file", str(file))
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+
+
+def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLine) -> None:
+    result = with_center.run("center", "set", CENTER_ID, "--language", "ja")
+    assert result.exit_code == 0
+    assert f"consent set --center {CENTER_ID} --language ja" in result.stderr
+    keys = {
+        "CARDONFILE_STRIPE_SECRET_KEY": "sk_test_x",
+        "CARDONFILE_STRIPE_WEBHOOK_SECRETS": "whsec_x",
+    }
+    with_center.succeeds("configure-payments", CENTER_ID, "--provider", "stripe", **keys)
+    arabic = with_center.run("consent", "set", "--center", CENTER_ID, "--language", "ar", **keys)
+    assert arabic.stderr == "the page of stripe has no ar: guests read English there\n"
+    assert with_center.run(*GERMAN, **keys).stderr == ""

@@ -1,0 +1,281 @@
+"""Guests read every page in their language, in a real browser."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from urllib.parse import urlencode
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+from typing_extensions import override
+
+from adapters import catalogs
+from adapters.catalogs import LANGUAGES, Catalog, catalog
+from adapters.psp.contract.samples import a_uuid
+from domain.permissions import Permission
+from domain.sessions.session import CardSession, SessionStatus
+from tests.browser.pages import OpenPage, assert_accessible, assert_fits, type_into
+from tests.builders import CENTER_ID, a_center, a_shipped_consent
+from tests.installation import CHALLENGED_CARD, DECLINED_CARD, Installation, Trouble
+from tests.programs import free_port
+
+PHONE: Final = ViewportSize(width=390, height=844)
+ADDRESS: Final = {"address": "Hauptstr. 1", "country_code": "DE", "zipcode": "10115"}
+SHOP: Final = "/healthz"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _QuietHandler(WSGIRequestHandler):
+    @override
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Installation]:
+    """An installation that browsers reach. Its center has every language switched on."""
+    port = free_port()
+    base_url = f"http://127.0.0.1:{port}"
+    limits = "guest=off/2,guest-everywhere=off/off,caller=off/off,center=off/off"
+    installed = Installation(tmp_path, base_url=base_url, CARDONFILE_CARD_TESTING_LIMITS=limits)
+    installed.configure(avs=True, link_minutes=43_200)
+    for language in LANGUAGES:
+        installed.container.set_consent()(CENTER_ID, language)
+    app = installed.container.app()
+    with make_server("127.0.0.1", port, app, _Server, _QuietHandler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield installed
+        server.shutdown()
+        serving.join()
+    installed.close()
+
+
+def link(served: Installation, session: CardSession) -> str:
+    base_url = served.settings.public_base_url
+    return f"{base_url}/hosted-payments?{urlencode({'token_id': session.token_id})}"
+
+
+def started(served: Installation, locale: str, **changes: Any) -> CardSession:
+    uri = f"{served.settings.public_base_url}{SHOP}"
+    return served.add_card(locale=locale, redirect_uri=uri, billing_info=ADDRESS, **changes)
+
+
+# What guests may come to see, each as a way to get there.
+
+
+def form(served: Installation, page: Page, locale: str) -> None:
+    page.goto(link(served, started(served, locale)))
+    page.locator("details summary").click()
+
+
+def faults(served: Installation, page: Page, locale: str) -> None:
+    form(served, page, locale)
+    page.locator("#address").fill("")
+    page.locator("#country_code").select_option("")
+    page.locator("[type=submit]").click()
+    expect(page.locator("#summary li")).to_have_count(6 - 1)
+
+
+def refusal(served: Installation, page: Page, locale: str) -> None:
+    page.goto(link(served, started(served, locale)))
+    type_card(page, DECLINED_CARD)
+    expect(page.locator("#summary")).to_be_visible()
+
+
+def challenge(served: Installation, page: Page, locale: str) -> None:
+    page.goto(link(served, started(served, locale)))
+    type_card(page, CHALLENGED_CARD)
+    page.wait_for_url("**/challenge")
+
+
+def ended(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    page.goto(link(served, session))
+    served.psp.close_page(served.page_reference(session))
+    page.reload()
+
+
+def button(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale, link_minutes=43_200)
+    served.clock.advance(timedelta(hours=25))
+    page.goto(link(served, session))
+
+
+def expired(served: Installation, page: Page, locale: str) -> None:
+    served.container.set_center()(CENTER_ID, {"contact": "tel:+49301234567"})
+    session = started(served, locale)
+    served.clock.advance(timedelta(minutes=31))
+    page.goto(link(served, session))
+
+
+def cancelled(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    served.use_cases.cancel_session(
+        served.caller, guest_id=session.guest_id, token_id=session.token_id
+    )
+    page.goto(link(served, session))
+
+
+def unreachable(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    served.provider.have(Trouble.BEFORE_IT_ACTED)
+    page.goto(link(served, session))
+
+
+def paused(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    refused = served.opened_session(billing_info=ADDRESS)
+    for _ in range(2):
+        served.type_card(refused, DECLINED_CARD)
+    served.settle(refused.token_id)
+    page.goto(link(served, session))
+
+
+def unknown(served: Installation, page: Page, locale: str) -> None:
+    page.set_extra_http_headers({"Accept-Language": locale})
+    page.goto(f"{served.settings.public_base_url}/hosted-payments?token_id={a_uuid(404)}")
+
+
+def nowhere(served: Installation, page: Page, locale: str) -> None:
+    page.set_extra_http_headers({"Accept-Language": locale})
+    page.goto(f"{served.settings.public_base_url}/nowhere")
+
+
+WAYS: Final[Mapping[str, Callable[[Installation, Page, str], None]]] = {
+    each.__name__: each
+    for each in (
+        *(form, faults, refusal, challenge, ended, button),
+        # After the last, no further card can be added.
+        *(expired, cancelled, unreachable, unknown, nowhere, paused),
+    )
+}
+
+
+def type_card(page: Page, number: str, *, expiry: str = "09/31", cvc: str = "123") -> None:
+    for field, text in (("#number", number), ("#expiry", expiry), ("#cvc", cvc)):
+        type_into(page.locator(field), text)
+    page.locator("[type=submit]").click()
+
+
+def each_page(served: Installation, page: Page, locale: str, *names: str) -> Iterator[str]:
+    """Show one page after the other; yield the name of each."""
+    for name in names or WAYS:
+        WAYS[name](served, page, locale)
+        yield name
+        served.provider.recover()
+
+
+def words_on(page: Page) -> str:
+    """Return all that a guest reads or hears on a page, in lines."""
+    attributes = page.evaluate(
+        """() => [...document.querySelectorAll("[aria-label],[alt],[title],[placeholder]")].flatMap(
+            (it) => ["aria-label", "alt", "title", "placeholder"].map((name) => it.getAttribute(name)))"""
+    )
+    # A list of countries comes from the browser.
+    text = page.evaluate(
+        """() => {
+            const shown = document.body.cloneNode(true);
+            for (const it of shown.querySelectorAll("option:not([value='']), script")) it.remove();
+            return shown.textContent;
+        }"""
+    )
+    return "\n".join(filter(None, (page.title(), text, *attributes)))
+
+
+def pseudo(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words of a pseudo-locale: half as long again, without a letter of ASCII."""
+    return {
+        name: (
+            pseudo(each)
+            if isinstance(each, Mapping)
+            else each
+            if name == "direction"
+            else re.sub(r"(\{\w+\})|[A-Za-z]", lambda it: it[1] or "ĕŏ"[ord(it[0]) % 2], each)
+            + "ă" * (len(each) // 2)
+        )
+        for name, each in words.items()
+    }
+
+
+# Shows S9.
+def test_every_word_on_every_page_comes_from_a_catalog(
+    served: Installation, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = Catalog("en-XA", pseudo(catalog("en")._words))
+    monkeypatch.setattr(catalogs, "_read", lambda _: words)
+    served.has_center(a_center(name="Ωμέγα"))
+    served.caller = served.a_caller(Permission.GUESTS_ADD)
+    served.container.set_consent()(CENTER_ID, "en", own="{center}: ΩΩΩ.")
+    page = open_page(viewport=PHONE)
+
+    for name in each_page(served, page, "en"):
+        names = r"Visa|Mastercard|Fake PSP|\+49301234567"
+        left = re.findall(r".*[A-Za-z].*", re.sub(names, "", words_on(page)))
+        assert left == [], name
+        assert_fits(page)
+
+
+# Shows S9.
+def test_every_page_is_accessible_from_right_to_left(
+    served: Installation, open_page: OpenPage
+) -> None:
+    page = open_page(viewport=PHONE)
+    for name in each_page(served, page, "ar"):
+        assert page.locator("html").get_attribute("lang") == "ar", name
+        assert page.evaluate("getComputedStyle(document.querySelector('h1')).direction") == "rtl"
+        assert_accessible(page)
+        assert_fits(page)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_the_form_fits_on_a_phone_in_every_language(
+    served: Installation, open_page: OpenPage, language: str
+) -> None:
+    page = open_page(viewport=PHONE)
+    for _ in each_page(served, page, language, "form", "faults"):
+        assert page.locator("html").get_attribute("lang") == language
+        assert_fits(page)
+    # The names of countries are the browser's own.
+    germany = {"ar": "ألمانيا", "de": "Deutschland", "en": "Germany", "es": "Alemania"}
+    germany |= {"fr": "Allemagne", "it": "Germania", "nl": "Duitsland", "pt": "Alemanha"}
+    assert page.locator("option[value=DE]").text_content() == germany[language]
+
+
+@pytest.mark.parametrize("language", ["de", "ar"])
+def test_a_card_is_typed_to_the_end(
+    served: Installation, open_page: OpenPage, language: str
+) -> None:
+    t = catalog(language)
+    page = open_page(viewport=PHONE)
+    session = started(served, language)
+    page.goto(link(served, session))
+    fields = {
+        "form.number": "4242424242424242",
+        "form.expiry": "0931",
+        "form.cvc": "123",
+    }
+    for key, typed in fields.items():
+        field = page.get_by_label(t.text(key))
+        type_into(field, typed)
+        # Digits of a card run from left to right in every language.
+        assert field.evaluate("it => getComputedStyle(it).direction") == "ltr"
+    expect(page.locator("#number")).to_have_value("4242 4242 4242 4242")
+    page.get_by_role("button", name=t.text("form.button")).click()
+    page.wait_for_url(f"**{SHOP}")
+
+    stored = served.session(session.token_id)
+    assert stored.status is SessionStatus.COMPLETED
+    (given,) = served.use_cases.read_consent(
+        served.caller, guest_id=stored.guest_id, account_id=str(stored.account_id)
+    )
+    assert (given.language, given.text) == (language, a_shipped_consent(language=language).text)
