@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_used_is_refused(
         (a_uuid(404), "de", "there is no center"),
     ],
 )
-def test_center_and_language_must_be_known(
+def test_an_unknown_center_or_language_is_refused(
     with_center: CommandLine, center_id: str, language: str, expected: str
 ) -> None:
     complaint = with_center.refuses(
@@ -127,7 +127,7 @@ def test_center_and_language_must_be_known(
     assert complaint.startswith(expected)
 
 
-def test_a_file_and_none_exclude_each_other(with_center: CommandLine) -> None:
+def test_a_file_is_refused_beside_none(with_center: CommandLine) -> None:
     file = with_center.folder / "text.txt"
     file.write_text("a")
     result = with_center.run(*GERMAN, "--none", "--file", str(file))
