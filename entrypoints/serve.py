@@ -274,6 +274,8 @@ def check(container: Container) -> None:
     Raises ServeError, SettingsError or ServiceUnavailable.
     """
     refuse_missing_psps(container)
+    # Raises SettingsError when a package that a PSP needs is not installed.
+    container.psp_adapters()
     refuse_read_only(container.storage())
     refuse_erased_guests(container)
     shared_counts(container.settings())
@@ -319,8 +321,6 @@ def refuse_missing_psps(container: Container) -> None:
     """Raise ServeError when a center uses a PSP or a merchant account that is not set up."""
     with container.storage().read() as unit:
         configured = unit.configurations.psp_accounts()
-    # Raises SettingsError when a package that a PSP needs is not installed.
-    container.psp_adapters()
     psps = container.settings().psps
     for psp_account in sorted(configured):
         name, account = psp_account

@@ -293,6 +293,13 @@ class TestPublicAddress:
         assert patient.problem("redirects", **PUBLIC).startswith("1 centers")
 
 
+def test_the_fake_psp_gets_no_file_that_whoever_looks_would_own(patient: Patient) -> None:
+    patient.configure(a_configuration())
+
+    assert patient.is_fine("centers")
+    assert not patient.database.with_name("cards-fake-psp.db").exists()
+
+
 def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None:
     patient.configure(a_configuration())
     assert patient.is_fine("centers")
