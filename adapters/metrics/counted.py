@@ -5,12 +5,12 @@ prometheus-client looks for PROMETHEUS_MULTIPROC_DIR when this module is importe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from typing_extensions import override
@@ -23,6 +23,7 @@ STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
 MAX_CODES: Final = 100
 """How many codes of declined cards are told apart. PSPs make them up."""
 
+_HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)
 _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 
@@ -37,16 +38,27 @@ class Counts:
         """Take the registry that collects them, or None if a file of each process is collected."""
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
-            return partial(_count, Counter(f"cardonfile_{name}", what, labels, registry=registry))
+            # A cache, because finding the labels takes longer than counting.
+            labelled = cache(Counter(f"cardonfile_{name}", what, labels, registry=registry).labels)
+
+            def count(*values: str) -> None:
+                with _HARMLESSLY:
+                    labelled(*values).inc()
+
+            return count
 
         def seconds(
-            name: str,
-            what: str,
-            *labels: str,
-            buckets: tuple[float, ...] = Histogram.DEFAULT_BUCKETS,
+            name: str, what: str, *labels: str, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
         ) -> Callable[..., None]:
             name = f"cardonfile_{name}_seconds"
-            return partial(_time, Histogram(name, what, labels, registry=registry, buckets=buckets))
+            metric = Histogram(name, what, labels, registry=registry, buckets=buckets)
+            labelled: Callable[..., Histogram] = cache(metric.labels) if labels else lambda: metric
+
+            def observe(*values: Any) -> None:  # labels, and last the seconds
+                with _HARMLESSLY:
+                    labelled(*values[:-1]).observe(values[-1])
+
+            return observe
 
         self.request = seconds(
             "http_request_duration", "Requests that got a response.", "route", "method", "status"
@@ -73,17 +85,6 @@ class Counts:
         self.wait = seconds(
             "database_wait", "Waits for a connection to PostgreSQL, or for SQLite's write lock."
         )
-
-
-def _count(counter: Counter, *labels: str) -> None:
-    with suppress(Exception):
-        counter.labels(*labels).inc()
-
-
-def _time(histogram: Histogram, *observed: str | float) -> None:
-    *labels, seconds = observed
-    with suppress(Exception):
-        (histogram.labels(*labels) if labels else histogram).observe(float(seconds))
 
 
 class CountedSessions(SessionLog):
