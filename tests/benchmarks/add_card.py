@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.benchmarks.burner import burner_on_two_cores
@@ -24,6 +25,7 @@ from tests.benchmarks.servers import (
     Sample,
     Server,
     make_server,
+    with_metrics,
 )
 from tests.postgresql import new_database
 
@@ -138,6 +140,32 @@ def measure_flow(
                     "round": number,
                     **add_cards_to_the_end(server, seconds=seconds),
                 }
+
+
+def measure_metrics(
+    folder: Path, sample: Sample, *, rounds: int, seconds: int, say: Say
+) -> Iterator[Row]:
+    """Load servers with metrics and without, each just after the other."""
+    with ExitStack() as stack:
+        memory = stack.enter_context(TemporaryDirectory(dir="/dev/shm"))
+        pairs = []
+        for name in (ON_WAITRESS, OURS):
+            off, on = (make_server(name, folder / f"metrics-{name}-{n}", sample) for n in range(2))
+            pairs.append([(False, off), (True, with_metrics(on, memory))])
+            for _, server in pairs[-1]:
+                stack.enter_context(server.running())
+        for number in range(1, rounds + 1):
+            say(f"metrics, round {number} of {rounds}")
+            for pair in pairs:
+                pair.reverse()
+                for has_metrics, server in pair:
+                    add_cards(server, connections=16, seconds=WARM_UP_SECONDS)
+                    yield {
+                        "server": server.name,
+                        "has_metrics": has_metrics,
+                        "round": number,
+                        **add_cards(server, connections=16, seconds=seconds),
+                    }
 
 
 def measure_start(folder: Path, sample: Sample, *, rounds: int, say: Say) -> Iterator[Row]:

@@ -67,6 +67,17 @@ def goals(results: Results, growth: Results) -> Iterator[Goal]:
     """Return all goals, in the order of the page."""
     yield from _of_add_card(results)
     yield from _of_serve(results, has_burner=False)
+    for server in (ON_WAITRESS, OURS):
+        on, off = (
+            results.figures("metrics", "per_second", server=server, has_metrics=has_metrics)
+            for has_metrics in (True, False)
+        )
+        yield Goal(
+            what=f"Add-card a second with metrics against without, {server}",
+            measured=ratios(on, off),
+            target=0.97,
+            at_least=True,
+        )
     yield from _of_serve(results, has_burner=True)
     ms = [
         results.figures("pages", "ms", how=products.OURS, page=page)

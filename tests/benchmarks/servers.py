@@ -187,6 +187,14 @@ class Server:
             connection.close()
 
 
+def with_metrics(server: Server, memory: str) -> Server:
+    """Have a server of ours count what it does, several processes in a folder in memory."""
+    files = {} if server.name == ON_WAITRESS else {"CARDONFILE_METRICS_FOLDER": memory}
+    address = {"CARDONFILE_METRICS": f"127.0.0.1:{free_port()}"}
+    server.environment = {**server.environment, **address, **files}
+    return server
+
+
 def make_server(name: str, folder: Path, sample: Sample, postgresql: str | None = None) -> Server:
     """Fill the database of a server: a file in a new folder, or an empty one in PostgreSQL."""
     folder.mkdir()
