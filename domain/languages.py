@@ -30,12 +30,12 @@ _TAG: Final = re.compile(
 def parse_language(field: str, value: object) -> str | None:
     """Read a tag that comes from outside, in the usual case (`pt-BR`); None and "" are none.
 
-    Raises InvalidField. The subtags need not be registered.
+    Raises InvalidField, for `auto` too. The subtags need not be registered.
     """
     if value is None or value == "":
         return None
     tag = canonical(value) if isinstance(value, str) else None
-    if tag is None:
+    if tag in (None, AUTO):
         raise InvalidField(field, _EXPECTED)
     return tag
 

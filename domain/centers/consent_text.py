@@ -66,12 +66,10 @@ class ConsentTooLong(ValueError):
 def require_room(
     text: ConsentText, center: Center, provider: ProviderName, capabilities: Capabilities
 ) -> None:
-    """Raise ConsentTooLong unless the page of a PSP shows the whole text."""
-    length, longest = (
-        capabilities.consent_length(text.at(center).text),
-        capabilities.max_consent_length,
-    )
-    if length > longest:
+    """Raise ConsentTooLong if the page of a PSP has the language, and not room for the whole text."""
+    length = capabilities.consent_length(text.at(center).text)
+    longest = capabilities.max_consent_length
+    if length > longest and capabilities.has_page_in(text.language):
         raise ConsentTooLong(text.language, provider, length=length, longest=longest)
 
 

@@ -96,7 +96,7 @@ class SetConsent:
             return None
         name, capabilities = configuration.provider, self.psps[configuration.provider].capabilities
         require_room(text, center, name, capabilities)
-        return None if capabilities.shows(text.at(center)) else name
+        return None if capabilities.has_page_in(text.language) else name
 
 
 def _parsed(language: str) -> str:

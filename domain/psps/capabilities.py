@@ -26,7 +26,11 @@ class Capabilities:
     locales: frozenset[str] = frozenset({DEFAULT_LANGUAGE})
     consent_length: Callable[[str], int] = len
 
+    def has_page_in(self, language: str) -> bool:
+        """Return whether the page has a language, or one that is nearest to it."""
+        return look_up(language, self.locales) is not None
+
     def shows(self, consent: Consent) -> bool:
-        """Return whether the page shows the whole text, and is in its language."""
-        has_language = look_up(consent.language, self.locales) is not None
-        return has_language and self.consent_length(consent.text) <= self.max_consent_length
+        """Return whether the page has the language of the text, and shows all of it."""
+        is_whole = self.consent_length(consent.text) <= self.max_consent_length
+        return is_whole and self.has_page_in(consent.language)
