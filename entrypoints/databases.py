@@ -116,7 +116,7 @@ def open_to_all(database: Path | PostgresqlDatabase) -> list[str]:
     return [str(file) for file in files if file.exists() and file.stat().st_mode & 0o006]
 
 
-def in_a_sentence(error: Exception) -> str | None:
+def in_a_sentence(error: BaseException) -> str | None:
     """Describe an error of a database in one sentence; return None for any other error."""
     from adapters.sqlite import connection as sqlite
 

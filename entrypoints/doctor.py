@@ -11,16 +11,17 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from adapters.outbound_http import Connection, begin, reason_of
-from adapters.psp.findings import Finding, Verdict, compare_clocks, ok, problem, unknown
+from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
 from domain.audit.entry import Action
 from domain.events.event import EventEndpoint
 from domain.events.event_sender import EventNotSent
-from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, PspAccount
+from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
-from entrypoints.plain_errors import SettingsError
+from entrypoints.plain_errors import NO_WORKER, SettingsError
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 
 SECONDS: Final = 10
@@ -43,32 +44,30 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
         return [problem("settings", str(error))]
     container.event_sender.add_kwargs(total_seconds=REQUEST_SECONDS)
     checks: dict[str, Check] = {"settings": partial(_settings, environment), **_CHECKS}
-    for name, psp in container.settings().psps.items():
-        for account in (psp.is_set_up and psp.plugin.check and psp.accounts()) or ():
-            checks[f"{name}/{account}"] = partial(_psp, account=PspAccount(name, account))
-    found = _made(container, {"database": _database})
-    if all(each.verdict is Verdict.OK for each in found):
+    checks |= {name: partial(_psp, name=name) for name in container.settings().psps}
+    found = _made(container, {"database": _database}, SECONDS)
+    if all(each.diagnosis is Diagnosis.OK for each in found):
         checks |= _CHECKS_OF_RECORDS
     else:
         found.append(unknown("records", "not looked at while the database cannot be used"))
-    found += _made(container, checks)
+    found += _made(container, checks, SECONDS)
     wait([begin(lambda: container.storage().close())], SECONDS)
     return found
 
 
-def _made(container: Container, checks: Mapping[str, Check]) -> list[Finding]:
+def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> list[Finding]:
     """Make checks at the same time."""
     found: list[Finding] = []
     made = {about: begin(partial(_all, check, container)) for about, check in checks.items()}
-    ends_at = time.monotonic() + SECONDS
+    ends_at = time.monotonic() + seconds
     for about, findings in made.items():
         try:
             found += findings.result(max(0.0, ends_at - time.monotonic()))
         except TimeoutError:
-            found.append(problem(about, f"no result within {SECONDS} seconds: see what hangs"))
+            found.append(problem(about, f"no result within {seconds} seconds: see what hangs"))
         except (SettingsError, serve.ServeError) as error:
             found.append(problem(about, str(error)))
-        except Exception as error:  # noqa: BLE001 - the other checks go on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other checks go on
             # The text of any other exception may hold a secret.
             fault = f"the check failed ({type(error).__name__}): report it"
             sentence = databases.in_a_sentence(error)
@@ -179,14 +178,25 @@ def _identity_provider(container: Container) -> Iterator[Finding]:
         yield ok(about, f"{url} has {count} usable keys")
 
 
-def _psp(container: Container, account: PspAccount) -> Iterator[Finding]:
-    settings, (name, merchant_account) = container.settings(), account
-    psp, url = settings.psps[name], f"{settings.public_base_url}/webhooks/{name}"
-    if merchant_account != DEFAULT_MERCHANT_ACCOUNT:
-        url += f"/{merchant_account}"
+def _psp(container: Container, name: ProviderName) -> Iterable[Finding]:
+    psp, base_url = container.settings().psps[name], container.settings().public_base_url
+    check = psp.plugin.check
+    if not psp.is_set_up or check is None:
+        return ()
     adapter = psp.make(container.clock(), container.ids())
-    for each in psp.plugin.check(adapter, merchant_account, url) if psp.plugin.check else ():
-        yield each._replace(about=f"{name}/{merchant_account} {each.about}")
+
+    def find(account: MerchantAccount, _: Container) -> list[Finding]:
+        of_account = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"/{account}"
+        found = check(adapter, account, f"{base_url}/webhooks/{name}{of_account}")
+        return [each._replace(about=f"{name}/{account} {each.about}") for each in found]
+
+    accounts = {f"{name}/{each}": partial(find, each) for each in psp.accounts() or ()}
+    return _made(container, accounts, SECONDS - 1)
+
+
+def _workers(container: Container) -> Iterator[Finding]:
+    is_missing = container.read_status()().is_worker_missing
+    yield _judged("workers", NO_WORKER if is_missing else None, "one was seen within a minute")
 
 
 def _centers(container: Container) -> Iterator[Finding]:
@@ -205,17 +215,20 @@ def _events(container: Container) -> Iterator[Finding]:
     with container.storage().read() as unit:
         endpoints = unit.event_endpoints.all()
     each_one = {f"endpoint {each.endpoint_id}": partial(_endpoint, to=each) for each in endpoints}
-    yield from _made(container, each_one)
+    yield from _made(container, each_one, SECONDS - 1)
 
 
 def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
-    fault = None if to.is_active else "it responded 410 and is disabled: remove it, or add it again"
+    # The rest of an address may be a secret.
+    fault, host = None, urlsplit(to.url).netloc
     try:
         if to.is_active:
             container.event_sender().connect(to.url)
+        else:
+            fault = f"{host} responded 410, and is disabled: remove it, or add it again"
     except EventNotSent as failure:
-        fault = f"{to.url} cannot be reached ({failure}): ask its owner"
-    yield _judged(f"endpoint {to.endpoint_id}", fault, f"{to.url} accepts connections")
+        fault = f"{host} cannot be reached ({failure}): ask its owner"
+    yield _judged(f"endpoint {to.endpoint_id}", fault, f"{host} accepts connections")
 
 
 def _backup(container: Container) -> Iterator[Finding]:
@@ -243,6 +256,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "identity provider": _identity_provider,
 }
 _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
+    "workers": _workers,
     "centers": _centers,
     "redirects": _redirects,
     "events": _events,

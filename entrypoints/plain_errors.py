@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
+
+NO_WORKER: Final = (
+    "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, or look for "
+    "reconciler_without_storage in its log"
+)
 
 
 class SettingsError(ValueError):

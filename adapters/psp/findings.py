@@ -13,7 +13,7 @@ from domain.retries import CLOCKS_DIFFER_BY
 CLOCK: Final = "clock"
 
 
-class Verdict(StrEnum):
+class Diagnosis(StrEnum):
     """What a finding means for its operator."""
 
     OK = "ok"
@@ -29,12 +29,12 @@ class Finding(NamedTuple):
     `text` says what to do unless all is well. It is one line, and holds no secret.
     """
 
-    verdict: Verdict
+    diagnosis: Diagnosis
     about: str
     text: str
 
 
-ok, problem, unknown = (partial(Finding, verdict) for verdict in Verdict)
+ok, problem, unknown = (partial(Finding, diagnosis) for diagnosis in Diagnosis)
 
 
 def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:

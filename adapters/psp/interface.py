@@ -15,7 +15,7 @@ NAMES: Final[Mapping[str, str]] = {
     "adapters.first_reads": "prepare",
     "adapters.psp.countries": "ALPHA_3 NUMERIC",
     "adapters.psp.fields": "AwareTime LastFour Month Year",
-    "adapters.psp.findings": "Finding Verdict compare_clocks ok problem unknown",
+    "adapters.psp.findings": "Finding Diagnosis compare_clocks ok problem unknown",
     "adapters.psp.http": "HttpClient JsonApi NotFound Response RetryPolicy is_passing retry_after",
     "adapters.psp.plugin": "BackgroundWork PspPlugin Surroundings",
     "adapters.psp.settings": (

@@ -43,11 +43,11 @@ def existing(
     Raises InvalidField, GuestNotFound and CenterNotFound. It says that a guest was erased.
     """
     guest = None if guest_id is None else GuestId(parse_uuid("guest_id", guest_id))
-    if guest is not None and unit.guests.get(guest) is None:
-        erasure = unit.erasures.get(guest)
-        if erasure is None:
+    if guest is not None:
+        if erasure := unit.erasures.get(guest):
+            click.echo(f"guest {guest} was erased at {cell_of(erasure.erased_at)}", err=True)
+        elif not unit.guests.is_on_file(guest):
             raise GuestNotFound
-        click.echo(f"guest {guest} was erased at {cell_of(erasure.erased_at)}", err=True)
     return guest, None if center_id is None else existing_center(unit, center_id).id
 
 

@@ -12,7 +12,7 @@ import click
 
 from adapters.outbound_http import begin
 from entrypoints.cli.terminal import echo_record, echo_records, json_option
-from entrypoints.plain_errors import plain_errors
+from entrypoints.plain_errors import NO_WORKER, plain_errors
 from entrypoints.settings import LogLevel, PostgresqlDatabase, Settings
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def status(*, as_json: bool) -> None:
             raise NotWorking(sentence) from error
         _show(found, as_json=as_json)
         if found.is_worker_missing:
-            raise NotWorking(
-                "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, "
-                "or look for reconciler_without_storage in its log"
-            )
+            raise NotWorking(NO_WORKER)
 
 
 def _read(database: Path | PostgresqlDatabase) -> Status:
@@ -81,7 +78,7 @@ def _show(found: Status, *, as_json: bool) -> None:
     from adapters.sqlite.migrations import known
 
     worker = ("host=worker.host", "pid=worker.pid", "release=worker.release")
-    endpoint = ("endpoint=endpoint.endpoint_id", "url=endpoint.url", "active=endpoint.is_active")
+    endpoint = ("endpoint=endpoint.endpoint_id", "active=endpoint.is_active")
     counts = ("pending=counts.pending", "since=counts.pending_since", "failed=counts.failed")
     due = [{"due": kind, **each._asdict()} for kind, each in found.due.items()]
     unanswered = [
@@ -113,9 +110,9 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     Example:
       cardonfile doctor
     """
-    from adapters.psp.findings import Verdict
+    from adapters.psp.findings import Diagnosis
     from entrypoints.doctor import examine
 
     found = examine(os.environ)
-    echo_records(("result=verdict", "about", "finding=text"), found, as_json=as_json)
-    context.exit(any(each.verdict is Verdict.PROBLEM for each in found))
+    echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)
+    context.exit(any(each.diagnosis is Diagnosis.PROBLEM for each in found))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.psp.findings import Finding, Verdict
+from adapters.psp.findings import Diagnosis, Finding
 from adapters.sqlite.storage import SqliteStorage
 from adapters.system import SystemClock
 from domain.audit.entry import Action
@@ -34,7 +34,9 @@ from tests.fake_stripe.server import FakeStripeServer
 from tests.fake_stripe.server import running as running_stripe
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.identity_provider import AUDIENCE, ISSUER, identity_provider
+from tests.installation import Installation
 from tests.listening import ListeningServer, break_off, fall_silent, responding, running
+from tests.waiting import wait_until
 
 SECRET: Final = "s3cret"
 NOBODY: Final = "http://127.0.0.1:1"
@@ -79,22 +81,22 @@ class Patient:
             assert each.text.isprintable()
         return found
 
-    def finding(self, about: str, **changes: str) -> tuple[Verdict, str]:
+    def finding(self, about: str, **changes: str) -> tuple[Diagnosis, str]:
         """Return the one finding about something; the others must have been made too."""
         found = self.findings(**changes)
         assert {"settings", "database", "public address"} <= {each.about for each in found}
         (finding,) = (each for each in found if each.about == about)
-        return finding.verdict, finding.text
+        return finding.diagnosis, finding.text
 
     def problem(self, about: str, **changes: str) -> str:
         """Return the text of the one finding about something, which must be a problem."""
-        verdict, text = self.finding(about, **changes)
-        assert verdict is Verdict.PROBLEM
+        diagnosis, text = self.finding(about, **changes)
+        assert diagnosis is Diagnosis.PROBLEM
         return text
 
     def is_fine(self, about: str, **changes: str) -> bool:
         """Return whether the one finding about something is that all is well."""
-        return self.finding(about, **changes)[0] is Verdict.OK
+        return self.finding(about, **changes)[0] is Diagnosis.OK
 
 
 @pytest.fixture
@@ -128,7 +130,10 @@ def leads_to(server: ListeningServer, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 
 def test_nothing_is_wrong_with_a_sound_service_that_runs(tmp_path: Path) -> None:
-    with run_service(tmp_path) as service:
+    def set_clock(installation: Installation) -> None:
+        installation.clock.advance(datetime.now(UTC) - installation.clock.now())
+
+    with run_service(tmp_path, before=set_clock) as service:
         patient = Patient(tmp_path)
         patient.database = service.installation.database
         patient.environment["CARDONFILE_DATABASE_URL"] = f"sqlite:///{patient.database}"
@@ -137,17 +142,19 @@ def test_nothing_is_wrong_with_a_sound_service_that_runs(tmp_path: Path) -> None
         )
         patient.store(audit_trail=completed)
         base_url = f"http://127.0.0.1:{service.port}"
+        read_status = service.installation.container.read_status()
+        wait_until(lambda: not read_status().is_worker_missing)
 
         found = patient.findings(CARDONFILE_PUBLIC_BASE_URL=base_url)
-    assert [each for each in found if each.verdict is not Verdict.OK] == []
+    assert [each for each in found if each.diagnosis is not Diagnosis.OK] == []
     assert {each.about for each in found} >= {"database", "disk", "public address", "backup"}
 
 
 def test_a_setting_that_cannot_be_read_is_all_that_is_found(patient: Patient) -> None:
     url = f"redis://:{SECRET}@"
 
-    ((verdict, about, text),) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=url)
-    assert (verdict, about) == (Verdict.PROBLEM, "settings")
+    ((diagnosis, about, text),) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=url)
+    assert (diagnosis, about) == (Diagnosis.PROBLEM, "settings")
     assert "CARDONFILE_RATE_LIMIT_STORAGE" in text
 
 
@@ -184,12 +191,22 @@ def test_a_database_that_cannot_be_used_keeps_no_other_check_from_being_made(
 
     text = patient.problem("database")
     assert "see that" in text if kind == "none" else "`cardonfile migrate`" in text
-    assert patient.finding("records")[0] is Verdict.UNKNOWN
+    assert patient.finding("records")[0] is Diagnosis.UNKNOWN
 
 
 def test_a_database_that_another_process_locks_is_a_problem(patient: Patient) -> None:
     with closing(SqliteStorage(patient.database)) as storage, storage.write():
         assert "locked" in patient.problem("database")
+
+
+def test_settings_of_a_psp_that_cannot_be_told_keep_no_other_check_from_being_made(
+    patient: Patient, site: Site
+) -> None:
+    code = PLUGIN.replace("settings.keys()", "1 / 0").replace("ids: None,", "ids: None, check=1,")
+    site.install("cardonfile-acme", code)
+
+    acme = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": SECRET}
+    assert "acme" in patient.problem("acme", **acme)
 
 
 def test_a_check_that_hangs_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +258,8 @@ class TestPublicAddress:
         monkeypatch.setattr(doctor, "REQUEST_SECONDS", 0.1)
         listening.acts = [fall_silent]
 
-        verdict, _ = patient.finding("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
-        assert verdict is Verdict.UNKNOWN
+        diagnosis, _ = patient.finding("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
+        assert diagnosis is Diagnosis.UNKNOWN
 
     @pytest.mark.parametrize(
         ("ahead", "said"),
@@ -308,6 +325,10 @@ def test_a_center_whose_psp_is_not_set_up_is_a_problem(patient: Patient) -> None
     assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("centers", **public)
 
 
+def test_a_worker_that_is_missing_is_a_problem(patient: Patient) -> None:
+    assert "`cardonfile work`" in patient.problem("workers")
+
+
 def test_a_redis_that_is_away_is_a_problem(patient: Patient) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:1"
     assert "Redis" in patient.problem("rate limits", CARDONFILE_RATE_LIMIT_STORAGE=url)
@@ -322,7 +343,7 @@ def test_an_identity_provider_whose_keys_cannot_be_read_is_a_problem(patient: Pa
             "CARDONFILE_JWT_AUDIENCE": AUDIENCE,
             "CARDONFILE_JWT_KEYS": keys,
         }
-        assert patient.finding(about, **jwt) == (Verdict.OK, f"{keys} has 1 usable keys")
+        assert patient.finding(about, **jwt) == (Diagnosis.OK, f"{keys} has 1 usable keys")
         for act, why in (
             (responding(404), "status 404"),
             (responding(200, b"<html>"), "not a set of keys"),
@@ -346,7 +367,7 @@ class TestEndpoints:
         assert listening.requests == []
 
     def test_one_where_nothing_listens_is_a_problem(self, patient: Patient) -> None:
-        patient.store(event_endpoints=an_event_endpoint(url=f"{NOBODY}/events"))
+        patient.store(event_endpoints=an_event_endpoint(url=f"{NOBODY}/events?token={SECRET}"))
 
         assert "(connection refused)" in patient.problem(self.ABOUT, **self.HERE)
 
@@ -364,10 +385,11 @@ class TestEndpoints:
 
 
 @pytest.mark.parametrize(
-    ("age", "verdict"), [(DAY, Verdict.OK), (3 * DAY, Verdict.PROBLEM), (None, Verdict.PROBLEM)]
+    ("age", "diagnosis"),
+    [(DAY, Diagnosis.OK), (3 * DAY, Diagnosis.PROBLEM), (None, Diagnosis.PROBLEM)],
 )
 def test_the_newest_backup_is_not_old(
-    patient: Patient, age: timedelta | None, verdict: Verdict
+    patient: Patient, age: timedelta | None, diagnosis: Diagnosis
 ) -> None:
     for number, each in enumerate([age, 9 * DAY] if age else []):
         entry = an_audit_entry(
@@ -378,7 +400,7 @@ def test_the_newest_backup_is_not_old(
         )
         patient.store(audit_trail=entry)
 
-    assert patient.finding("backup")[0] is verdict
+    assert patient.finding("backup")[0] is diagnosis
 
 
 class TestPsps:
@@ -399,20 +421,23 @@ class TestPsps:
             CARDONFILE_STRIPE_SPAIN_WEBHOOK_SECRETS="whsec_spain",
             CARDONFILE_STRIPE_API_BASE=stripe.url,
         )
-        assert {(each.verdict, each.about) for each in found if "stripe" in each.about} == {
-            (Verdict.OK, f"stripe/{account} {what}")
+        assert {(each.diagnosis, each.about) for each in found if "stripe" in each.about} == {
+            (Diagnosis.OK, f"stripe/{account} {what}")
             for account in ("default", "spain")
             for what in ("keys", "webhooks", "clock")
         }
+        about = [each.text for each in found if each.about.endswith("webhooks")]
+        assert {text.split()[0] for text in about} == set(urls)
 
     @pytest.mark.parametrize(
-        ("check", "verdict"),
+        ("check", "diagnosis"),
         [
-            (f"lambda *_: 1 / 0 if '{SECRET}' else ()", Verdict.UNKNOWN),
-            ("lambda *_: __import__('time').sleep(5)", Verdict.PROBLEM),
-            ("lambda *_: 'no finding'", Verdict.UNKNOWN),
+            (f"lambda *_: 1 / 0 if '{SECRET}' else ()", Diagnosis.UNKNOWN),
+            ("lambda *_: __import__('time').sleep(5)", Diagnosis.PROBLEM),
+            ("lambda *_: 'no finding'", Diagnosis.UNKNOWN),
+            ("lambda *_: exit('s3cret')", Diagnosis.UNKNOWN),
         ],
-        ids=["raises", "hangs", "another type"],
+        ids=["raises", "hangs", "another type", "exits"],
     )
     def test_a_check_that_breaks_its_promises_is_a_finding(
         self,
@@ -420,7 +445,7 @@ class TestPsps:
         site: Site,
         monkeypatch: pytest.MonkeyPatch,
         check: str,
-        verdict: Verdict,
+        diagnosis: Diagnosis,
     ) -> None:
         code = PLUGIN.replace("ids: None,", f"ids: AnyPsp(),\n    check={check},")
         any_psp = "from domain.psps.payment_provider import PaymentProvider\n"
@@ -428,4 +453,4 @@ class TestPsps:
         monkeypatch.setattr(doctor, "SECONDS", 2)
 
         acme = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": SECRET}
-        assert patient.finding("acme/default", **acme)[0] is verdict
+        assert patient.finding("acme/default", **acme)[0] is diagnosis

@@ -389,10 +389,14 @@ class TestHttp:
         assert api.get(ACCOUNTS, f"center_id={in_query}").status_code == 400
         for path, query in (
             ("/hosted-payments", f"token_id={in_query}&redirect_uri={in_query}"),
-            ("/hosted-payments", f"token_id={session.token_id}&redirect_uri={in_query}"),
             ("/hosted-payments/return", f"token_id={in_query}"),
         ):
             assert api.send("GET", path, query=query, authenticated=False).status_code in (400, 404)
+        # The redirect_uri of a link is not read.
+        link = f"token_id={session.token_id}&redirect_uri={in_query}"
+        assert (
+            api.send("GET", "/hosted-payments", query=link, authenticated=False).status_code == 303
+        )
         back = api.send(
             "GET",
             "/hosted-payments/return",
@@ -700,7 +704,7 @@ class TestOutage:
                 "GET", "/hosted-payments", query=self.link_of(session), authenticated=False
             )
             assert page.status_code == 503
-            assert "load this page again" in page.text
+            assert "try again" in page.text
         finally:
             server.start()
 

@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.sqlite.connection import connect
-from domain.events.event import EventType
+from domain.events.event import ENDPOINT_TYPES
 from tests.adapters.events.receiver import read_event
 from tests.entrypoints.load import (
     CLIENTS,
@@ -150,7 +150,7 @@ def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
 def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, seed: int) -> Survived:
     machines, chance = storage.machines, random.Random(seed)
     (machine,) = machines.each
-    types = [f"--type={each}" for each in EventType]
+    types = [f"--type={each}" for each in ENDPOINT_TYPES]
     endpoint.secret = machine.command("events", "add", endpoint.url, *types)
     clients, broken = Clients(machines, f"seed-{seed}", CLIENTS), list[str]()
 

@@ -48,7 +48,7 @@ from adapters.psp.contract.under_test import (
     PspUnderTest,
     Trouble,
 )
-from adapters.psp.findings import Finding, Verdict
+from adapters.psp.findings import Diagnosis, Finding
 from adapters.psp.plugin import Surroundings
 from adapters.psp.settings import PspSettingsError
 from domain.billing import COUNTRY_CODES, AvsResult, BillingInfo
@@ -1316,8 +1316,8 @@ class TestCheck:
             psp.recover()
 
             assert found or psp.plugin.check is None
-            for verdict, about, text in found:
-                assert verdict in Verdict
+            for diagnosis, about, text in found:
+                assert diagnosis in Diagnosis
                 assert f"{about}{text}".isprintable()
                 assert not any(secret in text for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
@@ -1337,7 +1337,9 @@ class TestCheck:
             psp.drip(5.5)
         found = checked(psp, adapter)
 
-        assert psp.plugin.check is None or Verdict.PROBLEM in {verdict for verdict, *_ in found}
+        assert psp.plugin.check is None or Diagnosis.PROBLEM in {
+            diagnosis for diagnosis, *_ in found
+        }
 
 
 class TestPlugin:

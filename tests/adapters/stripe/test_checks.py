@@ -11,7 +11,7 @@ import pytest
 
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
-from adapters.psp.findings import Verdict
+from adapters.psp.findings import Diagnosis
 from adapters.stripe.plugin import PLUGIN
 from adapters.stripe.provider import StripeProvider
 from tests.adapters.stripe.conftest import CALM, KEYS
@@ -31,13 +31,13 @@ def endpoint(**changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
-def found_by(provider: StripeProvider, about: str, url: str = URL) -> tuple[Verdict, str]:
+def found_by(provider: StripeProvider, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     """Return what is found about something."""
     assert PLUGIN.check is not None
-    ((verdict, _, text),) = (
+    ((diagnosis, _, text),) = (
         each for each in PLUGIN.check(provider, MAIN, url) if each.about == about
     )
-    return verdict, text
+    return diagnosis, text
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
 ) -> None:
     server.stripe.main.webhook_endpoints = [endpoint(url="https://other.example"), *endpoints]
 
-    assert found_by(provider, "webhooks")[0] is Verdict.OK
+    assert found_by(provider, "webhooks")[0] is Diagnosis.OK
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def test_a_webhook_endpoint_without_its_events_is_a_problem(
 ) -> None:
     server.stripe.main.webhook_endpoints = endpoints
 
-    verdict, text = found_by(provider, "webhooks")
-    assert verdict is Verdict.PROBLEM
+    diagnosis, text = found_by(provider, "webhooks")
+    assert diagnosis is Diagnosis.PROBLEM
     assert f"{URL} {said}" in text
 
 
 def test_stripe_cannot_call_this_machine_by_its_loopback_address(provider: StripeProvider) -> None:
-    verdict, text = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
+    diagnosis, text = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/stripe")
 
-    assert verdict is Verdict.UNKNOWN
+    assert diagnosis is Diagnosis.UNKNOWN
     assert "`stripe listen`" in text
 
 
 @pytest.mark.parametrize(
-    ("trouble", "verdict", "said"),
+    ("trouble", "diagnosis", "said"),
     [
-        (Trouble.FORBIDDEN, Verdict.UNKNOWN, "may not read"),
-        (Trouble.UNAUTHORIZED, Verdict.PROBLEM, "does not accept the secret key"),
-        (Trouble.AWAY, Verdict.PROBLEM, "no usable response (APIError, 503)"),
-        (Trouble.NONSENSE, Verdict.PROBLEM, "no usable response (APIError, 200)"),
-        (Trouble.REFUSED, Verdict.PROBLEM, "no usable response (InvalidRequestError, 400)"),
+        (Trouble.FORBIDDEN, Diagnosis.UNKNOWN, "may not read"),
+        (Trouble.UNAUTHORIZED, Diagnosis.PROBLEM, "does not accept the secret key"),
+        (Trouble.AWAY, Diagnosis.PROBLEM, "no usable response (APIError, 503)"),
+        (Trouble.NONSENSE, Diagnosis.PROBLEM, "no usable response (APIError, 200)"),
+        (Trouble.REFUSED, Diagnosis.PROBLEM, "no usable response (InvalidRequestError, 400)"),
     ],
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
@@ -106,35 +106,35 @@ def test_what_stripe_refuses_is_told_apart(
     call: str,
     about: str,
     trouble: Trouble,
-    verdict: Verdict,
+    diagnosis: Diagnosis,
     said: str,
 ) -> None:
     server.stripe.main.webhook_endpoints = [endpoint()]
     server.have(trouble, call)
 
     found = found_by(provider, about)
-    assert found[0] is verdict
+    assert found[0] is diagnosis
     assert said in found[1]
     other = "keys" if about == "webhooks" else "webhooks"
-    assert found_by(provider, other)[0] is Verdict.OK
+    assert found_by(provider, other)[0] is Diagnosis.OK
 
 
 @pytest.mark.parametrize(
-    ("ahead", "verdict", "said"),
+    ("ahead", "diagnosis", "said"),
     [
-        (timedelta(minutes=1), Verdict.OK, ""),
-        (timedelta(seconds=61), Verdict.PROBLEM, "61 seconds ahead of that of Stripe"),
-        (timedelta(minutes=-3), Verdict.PROBLEM, "180 seconds behind that of Stripe"),
+        (timedelta(minutes=1), Diagnosis.OK, ""),
+        (timedelta(seconds=61), Diagnosis.PROBLEM, "61 seconds ahead of that of Stripe"),
+        (timedelta(minutes=-3), Diagnosis.PROBLEM, "180 seconds behind that of Stripe"),
     ],
 )
 def test_the_clock_is_compared_with_stripes(
-    server: FakeStripeServer, ahead: timedelta, verdict: Verdict, said: str
+    server: FakeStripeServer, ahead: timedelta, diagnosis: Diagnosis, said: str
 ) -> None:
     clock = SettableClock(server.stripe.clock.now().replace(microsecond=0) + ahead)
     provider = StripeProvider({MAIN: KEYS}, clock=clock, api_base=server.url, retry_policy=CALM)
 
     found = found_by(provider, "clock")
-    assert found[0] is verdict
+    assert found[0] is diagnosis
     assert said in found[1]
 
 

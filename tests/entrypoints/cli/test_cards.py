@@ -19,7 +19,6 @@ from tests.builders import (
     OTHER_CENTER_ID,
     PROVIDER,
     a_center,
-    a_guest,
     an_account,
     an_event_endpoint,
 )
@@ -29,7 +28,6 @@ from tests.entrypoints.conftest import CommandLine
 def store(cardonfile: CommandLine, *accounts: Account) -> None:
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
-        unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
         for account in accounts:
             unit.accounts.add(account)
         unit.commit()

@@ -20,7 +20,6 @@ from tests.builders import (
     CENTER_ID,
     OTHER_CENTER_ID,
     a_center,
-    a_guest,
     a_refused_card,
     a_session,
     an_account,
@@ -53,7 +52,6 @@ def token(number: int) -> TokenId:
 def store(cardonfile: CommandLine, *sessions: CardSession) -> None:
     with cardonfile.storage.write() as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
-        unit.guests.put_many([a_guest(), a_guest(id=OTHER_GUEST_ID)])
         for session in sessions:
             unit.sessions.add(session)
         unit.commit()

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from adapters.psp.findings import ok, unknown
 from domain.events.event import EventType
 from tests.builders import (
     a_configuration,
@@ -58,11 +59,8 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     unanswered = {"unanswered": account, "items": 1, "since": f"{since:%FT%TZ}"}
     assert shown.pop("unanswered") == [unanswered]
     (endpoint,) = shown.pop("endpoints")
-    assert (endpoint["url"], endpoint["pending"], endpoint["failed"]) == (
-        an_event_endpoint().url,
-        1,
-        0,
-    )
+    assert endpoint["endpoint"] == an_event_endpoint().endpoint_id
+    assert (endpoint["active"], endpoint["pending"], endpoint["failed"]) == (True, 1, 0)
     (token,) = shown.pop("expiring")
     assert (token["token"], token["caller"]) == ("5e88", "web-store")
     assert shown == {"release": shown["release"], "migration": "m006_records_for_operators"}
@@ -101,6 +99,14 @@ def test_the_service_does_not_work_with_an_earlier_database(unmigrated: CommandL
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
 
 
+def test_without_a_database_server_the_service_does_not_work(cardonfile: CommandLine) -> None:
+    said = does_not_work(
+        cardonfile, CARDONFILE_DATABASE_URL="postgresql://judy:s3cret@127.0.0.1:1/cards"
+    )
+    assert "Connection refused" in said
+    assert "s3cret" not in said
+
+
 def test_a_database_that_hangs_is_not_waited_for(
     cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,3 +121,26 @@ def test_a_database_that_hangs_is_not_waited_for(
 
 def test_a_wrong_setting_is_an_error_of_its_own(cardonfile: CommandLine) -> None:
     assert "CARDONFILE_LOG_FORMAT" in cardonfile.refuses("status", CARDONFILE_LOG_FORMAT="xml")
+
+
+class TestDoctor:
+    """What it finds is in tests/entrypoints/test_doctor.py."""
+
+    def test_a_problem_is_told_by_the_exit_status(self, cardonfile: CommandLine) -> None:
+        result = cardonfile.run("doctor", CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:1")
+
+        assert result.exit_code == 1
+        header, *lines = (line.split() for line in result.stdout.splitlines())
+        assert header == ["RESULT", "ABOUT", "FINDING"]
+        assert ["problem", "public", "address"] in [line[:3] for line in lines]
+
+    def test_what_cannot_be_told_is_no_problem(
+        self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = [ok("disk", "there is room"), unknown("clock", "nobody tells the time")]
+        monkeypatch.setattr("entrypoints.doctor.examine", lambda _: found)
+
+        assert json.loads(cardonfile.succeeds("doctor", "--json")) == [
+            {"result": "ok", "about": "disk", "finding": "there is room"},
+            {"result": "unknown", "about": "clock", "finding": "nobody tells the time"},
+        ]
