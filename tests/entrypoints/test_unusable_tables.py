@@ -168,7 +168,8 @@ def test_a_kind_of_work_that_cannot_be_taken_stops_no_other_but_the_heartbeat(
         assert not machine.has_heartbeat()
 
     (line,) = (line for line in lines if line["log_level"] == "error")
-    assert line["work"] == "discards"
+    # What deletes old records reads the table too, and may be first.
+    assert line["work"] in ("discards", "forget_old_records")
 
 
 def test_the_command_does_the_rest_before_it_fails(machine: Machine) -> None:
