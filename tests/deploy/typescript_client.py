@@ -44,4 +44,5 @@ def test_a_strictly_typed_client_adds_a_card(tmp_path: Path) -> None:
         "refusal": "Session not found",
         "type": "session_not_found",
         "event": "account.of_a_later_release",
+        "card": None,
     }

@@ -434,9 +434,10 @@ def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> Non
     """Busy clients get whole responses, of which the last says that the connection closes."""
     answers: list[int] = []
     cut_off: list[Exception] = []
+    connections = [stoppable.connect() for _ in range(12)]
 
-    def keep_asking() -> None:
-        with closing(stoppable.connect()) as connection:
+    def keep_asking(connection: http.client.HTTPConnection) -> None:
+        with closing(connection):
             while True:
                 try:
                     connection.request("GET", "/healthz")
@@ -449,7 +450,10 @@ def test_a_drain_ends_every_connection_with_an_answer(stoppable: Running) -> Non
                 if response.headers["Connection"] == "close":
                     return
 
-    clients = [threading.Thread(target=keep_asking) for _ in range(12)]
+    # All are connected before the drain, which refuses later ones.
+    for connection in connections:
+        connection.connect()
+    clients = [threading.Thread(target=keep_asking, args=(each,)) for each in connections]
     for client in clients:
         client.start()
     wait_until(lambda: len(answers) > 100)

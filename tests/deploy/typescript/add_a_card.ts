@@ -22,19 +22,9 @@ const refused = await client.GET("/api/v1/guests/{guest_id}/accounts/sessions/{t
   params: { path: { guest_id, token_id: guest_id } },
 });
 
-const event: components["schemas"]["EventPayload"] = {
-  type: "account.of_a_later_release",
-  timestamp: "2026-11-20T12:00:00Z",
-  data: {
-    guest_id,
-    center_id,
-    token_id,
-    account_id: null,
-    status: "active",
-    reason: null,
-    card: null,
-  },
-};
+// An event of a later release, as it would arrive.
+const body = '{"type": "account.of_a_later_release", "data": {"card": null, "more": 1}}';
+const event: components["schemas"]["EventPayload"] = JSON.parse(body);
 
 console.log(
   JSON.stringify({
@@ -42,5 +32,6 @@ console.log(
     refusal: refused.error?.error.message,
     type: refused.response.headers.get("Error-Type"),
     event: event.type,
+    card: event.data.card?.last_four ?? null,
   }),
 );
