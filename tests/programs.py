@@ -89,9 +89,10 @@ class Program:
         self.process.communicate()
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Return the whole lines of the log, or those of an event."""
+        """Return the whole lines of the log, or those of an event. Those of granian begin with `[`."""
         whole, _, _ = self.log.read_text().rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines() if not line.startswith("Error: ")]
+        ours = (line for line in whole.splitlines() if not line.startswith(("Error: ", "[")))
+        lines = [json.loads(line) for line in ours]
         return [line for line in lines if event in (None, line["event"])]
 
     def wait_for(self, event: str) -> None:
