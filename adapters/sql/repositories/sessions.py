@@ -201,7 +201,8 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         are_over = True
         for key in _SESSIONS.unreadable(self._transaction, *self._of_guest(guest_id)):
             (consent,) = self._transaction.one(
-                "UPDATE card_sessions SET billing_info = NULL WHERE token_id = :token_id "
+                "UPDATE card_sessions SET billing_info = NULL, reference = NULL "
+                "WHERE token_id = :token_id "
                 "RETURNING CAST(attempt -> 'request' -> 'consent' AS text)",
                 key,
             )

@@ -100,7 +100,7 @@ def test_every_session_of_a_guest_is_found(storage: Storage) -> None:
 class TestUnreadableSession:
     """A session that another release has written, of an erased guest."""
 
-    SESSION = a_session(attempt=an_attempt(), due_at=NOW)
+    SESSION = a_session(attempt=an_attempt(), due_at=NOW, reference="order 7")
 
     @pytest.fixture(autouse=True)
     def _stored(self, storage: Storage) -> None:
@@ -124,7 +124,9 @@ class TestUnreadableSession:
     def test_keeps_what_its_page_is_found_by_until_its_end(self, storage: Storage) -> None:
         assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))
         with storage.read() as unit:
-            assert unit.sessions.get(TOKEN_ID) == replace(self.SESSION, billing_info=None)
+            assert unit.sessions.get(TOKEN_ID) == replace(
+                self.SESSION, billing_info=None, reference=None
+            )
             assert len(unit.evidence.of(TOKEN_ID)) == 1
 
     def test_keeps_the_consent_alone(self, storage: Storage) -> None:
@@ -154,6 +156,7 @@ class TestUnreadableSession:
             assert unit.sessions.get(TOKEN_ID) == replace(
                 self.SESSION,
                 billing_info=None,
+                reference=None,
                 attempt=None,
                 redirect_uri="",
                 status=SessionStatus.EXPIRED,
