@@ -131,7 +131,8 @@ def working(installation: Installation) -> Iterator[None]:
 # Shows F46.
 def test_a_chore_that_fails_stops_no_work(machine: Machine) -> None:
     machine.breaks("refused_cards")
-    works_after_a_failure_of(machine, "find_card_testing")
+    # What deletes old records reads the table too, and may be first.
+    works_after_a_failure_of(machine, "find_card_testing", "forget_old_records")
 
 
 def test_a_role_that_may_not_delete_old_deliveries_sends_new_ones(
@@ -142,8 +143,8 @@ def test_a_role_that_may_not_delete_old_deliveries_sends_new_ones(
         works_after_a_failure_of(machine, "forget_old_records")
 
 
-def works_after_a_failure_of(machine: Machine, chore: str) -> None:
-    """Check that a worker goes on after a chore has failed, and logs the failure once."""
+def works_after_a_failure_of(machine: Machine, *chores: str) -> None:
+    """Check that a worker goes on after one of these chores has failed, and logs it once."""
     with capture_logs() as lines, working(machine.installation):
         wait_until(lambda: [line for line in lines if line["event"] == AWAY])
         # Due after the chore has failed.
@@ -152,7 +153,7 @@ def works_after_a_failure_of(machine: Machine, chore: str) -> None:
         wait_until(machine.has_heartbeat)
 
     (line,) = (line for line in lines if line["log_level"] == "error")
-    assert line["work"] == chore
+    assert line["work"] in chores
 
 
 # Shows F46.
