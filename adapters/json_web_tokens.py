@@ -17,7 +17,7 @@ import jwt
 import structlog
 from typing_extensions import override
 
-from adapters.outbound_http import Connection, reason_of
+from adapters.outbound_http import Connection, begin, look_up, reason_of
 from domain.access.issue_token import MAX_CALLER_LENGTH
 from domain.access.token import Identity, TokenState
 from domain.errors import InvalidField, ServiceUnavailable
@@ -86,6 +86,7 @@ class SigningKeys:
         self._lock = threading.Lock()
         self._keys: Mapping[str, jwt.PyJWK] = MappingProxyType({})
         self._fetched_at = self._tried_at = float("-inf")
+        self._is_away = False
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
         """Return the key with this id, or None if there is none.
@@ -95,36 +96,37 @@ class SigningKeys:
         key = self._keys.get(key_id)
         if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
             return key
-        # A request with a known key does not wait for another one that fetches.
-        if self._lock.acquire(blocking=key is None):
+        # None with a known key waits for another one that fetches; while the provider is away, none does.
+        if self._lock.acquire(blocking=key is None and not self._is_away):
             try:
                 if self._now() - self._tried_at >= PAUSE_SECONDS:
                     self._refresh()
             finally:
                 self._lock.release()
         key = self._keys.get(key_id)
-        if key is None and self._fetched_at < self._tried_at:
+        if key is None and self._is_away:
             raise ServiceUnavailable from KeysUnreachable("the keys of CARDONFILE_JWT_KEYS")
         return key
 
     def _refresh(self) -> None:
-        was_away = self._fetched_at < self._tried_at
         self._tried_at = self._now()
         try:
             self._keys = self.fetch()
         except KeysUnreachable as error:
-            if not was_away:
+            if not self._is_away:
                 log.error(
                     "identity_provider_away",
                     reason=str(error),
                     do="see that CARDONFILE_JWT_KEYS can be read from here; tokens issued here work",
                 )
+            self._is_away = True
             if self._tried_at - self._fetched_at >= KEPT_SECONDS:
                 self._keys = MappingProxyType({})
             return
         self._fetched_at = self._tried_at
-        if was_away:
+        if self._is_away:
             log.warning("identity_provider_back")
+        self._is_away = False
 
     def fetch(self) -> Mapping[str, jwt.PyJWK]:
         """Return the keys as they are published now, by their ids. Raises KeysUnreachable."""
@@ -135,6 +137,8 @@ class SigningKeys:
                 total_seconds=self._fetch_seconds,
                 connect_seconds=self._fetch_seconds,
                 max_body_bytes=MAX_KEYS_BYTES,
+                # The system's resolver has no limit of its own.
+                look_up=lambda *host: begin(lambda: look_up(*host)).result(self._fetch_seconds),
             ) as connection:
                 response = connection.request("GET", target, {"accept": "application/json"}, None)
                 body = response.read()
@@ -144,11 +148,18 @@ class SigningKeys:
             if not isinstance(document, dict):
                 raise KeysUnreachable(NO_KEYS)
             # Keys of unknown kinds are left out, as RFC 7517, 5, asks.
-            return {key.key_id: key for key in jwt.PyJWKSet.from_dict(document) if key.key_id}
+            keys = filter(_may_sign, jwt.PyJWKSet.from_dict(document))
+            return {str(key.key_id): key for key in keys}
         except (OSError, HTTPException) as error:
             raise KeysUnreachable(reason_of(error)) from None
         except (ValueError, RecursionError, jwt.PyJWTError):
             raise KeysUnreachable(NO_KEYS) from None
+
+
+def _may_sign(key: jwt.PyJWK) -> bool:
+    """Return whether a key can be named, and is one for signatures: not a secret, not for encryption."""
+    is_named = isinstance(key.key_id, str)
+    return is_named and key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

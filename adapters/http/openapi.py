@@ -89,7 +89,7 @@ _SECURITY_SCHEMES: Final = {
     "accessToken": {
         "type": "http",
         "scheme": "bearer",
-        "description": "The token, which begins with `cof_`.",
+        "description": "A token that begins with `cof_`, or one of the company's identity provider.",
     },
     "apikey": {
         "type": "apiKey",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -150,9 +151,44 @@ class TestRefused:
         pem = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         shared = {"kty": "oct", "k": encoded(pem), "kid": "shared"}
         provider.publish(public("first", rsa_key()), shared)
-        for key_id in ("first", "shared"):
+        for key_id, why in (("first", "wrong algorithm"), ("shared", "unknown key")):
             token = signed_by_hmac(provider, key_id=key_id, secret=pem)
-            assert identity.authenticate(token) == "wrong algorithm"
+            assert identity.authenticate(token) == why
+
+    def test_is_a_token_signed_by_a_key_for_something_else(
+        self, provider: IdentityProvider, identity: Identity
+    ) -> None:
+        provider.publish(
+            public("first", rsa_key()) | {"use": "enc"},
+            public("second", rsa_key(1)),
+            {"kty": "RSA", "n": 5, "e": "AQAB", "kid": "broken"},
+            public("third", rsa_key()) | {"kid": ["first"]},
+        )
+        assert identity.authenticate(provider.token()) == "unknown key"
+        assert isinstance(
+            identity.authenticate(provider.token(key=rsa_key(1), key_id="second")), Caller
+        )
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            b"[" * 8_000,
+            b'{"kid":' * 2_000,
+            b'{"kid": 7}',
+            b'{"kid": "first", "alg": ["RS256"]}',
+            b'{"kid": "first", "alg": "RS256", "crit": ["x"], "x": 1}',
+            b'{"kid": "first", "alg": "RS256", "jku": "https://elsewhere.example/keys"}',
+            b'{"kid": "../../etc/passwd", "alg": "RS256"}',
+            b'{"kid": "first", "alg": "RS256", "x": ' + b"1" * 5_000 + b"}",
+            b"\xff",
+        ],
+    )
+    def test_is_a_token_with_a_header_made_to_deceive(
+        self, provider: IdentityProvider, identity: Identity, header: bytes
+    ) -> None:
+        _, claims, signature = provider.token().split(".")
+        why = identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
+        assert why in ("malformed", "wrong algorithm", "wrong signature", "unknown key")
 
     def test_is_a_token_of_another_key(
         self, provider: IdentityProvider, identity: Identity
@@ -318,6 +354,43 @@ class TestKeys:
         with capture_logs() as lines:
             assert isinstance(identity.authenticate(provider.token()), Caller)
         assert [line["event"] for line in lines] == ["identity_provider_back"]
+
+    def test_are_not_waited_for_by_several_requests_while_the_provider_is_away(
+        self, provider: IdentityProvider, seconds: Seconds
+    ) -> None:
+        identity = tokens_of(provider, seconds, fetch_seconds=2 * LONG_SECONDS)
+        provider.server.acts[:] = [break_off]
+        with pytest.raises(ServiceUnavailable):
+            identity.authenticate(provider.token())
+        seconds.now += PAUSE_SECONDS
+        answers = threading.Event()
+
+        def wait(handler: Handler) -> None:
+            answers.wait(LONG_SECONDS)
+            handler.hang_up()
+
+        provider.server.acts[:] = [wait]
+        with ThreadPoolExecutor(1) as threads:
+            fetching = threads.submit(identity.authenticate, provider.token())
+            wait_until(lambda: len(provider.server.requests) == 2)
+            with pytest.raises(ServiceUnavailable):
+                identity.authenticate(provider.token())
+            assert not fetching.done()
+            answers.set()
+            with pytest.raises(ServiceUnavailable):
+                fetching.result()
+
+    def test_are_not_waited_for_when_the_resolver_hangs(
+        self, provider: IdentityProvider, identity: Identity, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait(LONG_SECONDS))
+        begun_at = time.monotonic()
+        with capture_logs() as lines, pytest.raises(ServiceUnavailable):
+            identity.authenticate(provider.token())
+        answers.set()
+        assert time.monotonic() - begun_at < LONG_SECONDS
+        assert lines[0]["reason"] == "no response in time"
 
     def test_that_are_known_are_used_while_another_request_fetches(
         self, provider: IdentityProvider, seconds: Seconds
