@@ -40,16 +40,40 @@ class EraseGuest:
         if caller is not None:
             caller.require_all_centers()
             caller.require(MAY_ERASE_GUESTS)
-        known_id, now = parse_guest_id(guest_id), self.clock.now()
+        known_id = parse_guest_id(guest_id)
         with self.storage.read() as unit:
-            if not _may_be_erased(unit, known_id):
+            if unit.erasures.get(known_id) is not None or not unit.guests.is_on_file(known_id):
                 raise GuestNotFound
+        self._erase(known_id, caller)
+
+    def brought_back(self) -> list[GuestId]:
+        """Return the guests in the file who are in the database, as after a backup is restored."""
+        with self.storage.read() as unit:
+            return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
+
+    def again(self) -> list[GuestId]:
+        """Erase everybody in the file who is not erased here, and return who they were.
+
+        Also those who are not in the database, so that their ids cannot be used again.
+        """
+        with self.storage.read() as unit:
+            found = self._not_erased(unit)
+        for guest_id in found:
+            self._erase(guest_id, None)
+        return found
+
+    def _not_erased(self, unit: UnitOfWork) -> list[GuestId]:
+        named = self.file.guest_ids()
+        return sorted(set(named) - unit.erasures.among(named))
+
+    def _erase(self, guest_id: GuestId, caller: Caller | None) -> None:
+        now = self.clock.now()
 
         def erase(unit: WriteUnit) -> None:
-            unit.erasures.add(Erasure(guest_id=known_id, erased_at=now, due_at=now))
-            end_and_blank(unit, self.ids, known_id, now)
-            self.note_act(unit, Action.GUEST_ERASED, known_id, caller=caller)
-            self.file.note(known_id, now)
+            unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
+            end_and_blank(unit, self.ids, guest_id, now)
+            self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
+            self.file.note(guest_id, now)
             unit.commit()
 
         try:
@@ -57,21 +81,4 @@ class EraseGuest:
         except AlreadyStored:
             # Another request has erased the guest at the same time.
             return
-        self.log(known_id, is_done=False)
-
-    def brought_back(self) -> list[GuestId]:
-        """Return the guests in the file who are in the database, as after a backup is restored."""
-        with self.storage.read() as unit:
-            named = sorted(self.file.guest_ids())
-            return [guest_id for guest_id in named if _may_be_erased(unit, guest_id)]
-
-    def again(self) -> list[GuestId]:
-        """Erase these guests, and return who they were."""
-        found = self.brought_back()
-        for guest_id in found:
-            self(None, guest_id=guest_id)
-        return found
-
-
-def _may_be_erased(unit: UnitOfWork, guest_id: GuestId) -> bool:
-    return unit.erasures.get(guest_id) is None and unit.guests.is_on_file(guest_id)
+        self.log(guest_id, is_done=False)

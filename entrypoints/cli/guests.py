@@ -74,12 +74,12 @@ def export(*, guest_id: str) -> None:
 
 @guest.command()
 @click.argument("guest_id", metavar="ID", required=False)
-@click.option("--again", is_flag=True, help="Erase the guests whom a restored backup brought back.")
+@click.option("--again", is_flag=True, help="Erase whoever is not erased in a restored backup.")
 def erase(*, guest_id: str | None, again: bool) -> None:
     """Erase a guest, for good: names, addresses, cards; here and at the PSPs.
 
     A running `cardonfile serve` or `work` does what is left at the PSPs. With --again, everybody in
-    CARDONFILE_ERASURES_FILE who is in the database is erased.
+    CARDONFILE_ERASURES_FILE is erased who is not erased in this database.
 
     \b
     Example:

@@ -512,6 +512,20 @@ def test_a_guest_of_a_restored_backup_is_found_by_the_file(installation: Install
     assert erase_guest.brought_back() == []
 
 
+def test_an_id_that_a_restored_backup_never_had_does_not_come_back(
+    installation: Installation,
+) -> None:
+    erase(installation)
+    installation.loses("erasures")
+
+    erase_guest = installation.container.erase_guest()
+    assert erase_guest.brought_back() == []
+    assert erase_guest.again() == [GUEST_ID]
+    assert erase_guest.again() == []
+    finish(installation)
+    assert is_done(installation)
+
+
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(
     installation: Installation, tmp_path: Path
 ) -> None:

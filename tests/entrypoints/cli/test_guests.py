@@ -254,7 +254,7 @@ class TestErase:
         )
 
         assert on_file.succeeds("guest", "erase", "--again") == (
-            f"erased {GUEST_ID}\nerased again: 1\n"
+            f"erased {GUEST_ID}\nerased {a_uuid(77)}\nerased again: 2\n"
         )
         assert on_file.succeeds("guest", "erase", "--again") == "erased again: 0\n"
         with on_file.start(*serve) as process:
