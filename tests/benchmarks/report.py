@@ -42,7 +42,7 @@ _FEW_ROUNDS: Final = " **So few rounds show only that everything runs.**"
 
 Cells = Sequence[str]
 
-_LOAD: Final = ("A second", "Median, ms", "99th percentile, ms", "CPU, s", "Failed")
+_LOAD: Final = ("A second", "99th percentile, ms", "CPU, s", "Failed")
 
 
 def write() -> Path:
@@ -59,16 +59,16 @@ def page() -> str:
         f"""\
 # Benchmarks
 
-What add-card, lists, imports and the start cost, compared with programs that do the same work on the same machine. The tables
-are computed from [results.json](benchmarks/results.json) and [growth.json](benchmarks/growth.json).
+What add-card, lists, imports and the start cost, compared with programs that do the same work on the same machine, from
+[results.json](benchmarks/results.json) and [growth.json](benchmarks/growth.json).
 
 ```sh
 make bench
 make bench-growth
 ```
 
-The first takes about 25 minutes, and names the goals that it missed; the second about 10, and 15 GB of disk. Both need Linux,
-`wrk` and `sqlite3`. `ROUNDS=9` and `SECONDS=10` set how many rounds and how long.
+The first takes about 25 minutes; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9`
+and `SECONDS=10` set how many rounds and how long.
 
 Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are computed within a round; brackets
 contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
@@ -83,15 +83,13 @@ Each program authenticates the caller by the hash of a token, looks up center an
 under a random id, commits, and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
 `journal_mode=WAL` and `synchronous=FULL`. PostgreSQL runs on the same machine with `fsync` and `synchronous_commit` on.
 
-- **{OURS}**: granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, rate limit on (`CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`), limits against card testing off (`CARDONFILE_CARD_TESTING_LIMITS=off`).
+- **{OURS}**: granian with {GRANIAN_THREADS} blocking threads, and `cardonfile work`: all checks, access log to a file, fake PSP, `CARDONFILE_WRITE_LIMIT={WRITE_LIMIT}`, `CARDONFILE_CARD_TESTING_LIMITS=off`.
 - **{ON_WAITRESS}**: `cardonfile serve` with the same settings.
 - **Flask**: gunicorn with {FLASK_THREADS} threads, its best number, scoped sessions and a pool of up to 15 connections; no access log.
 - **floor**: a Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log.
 
-Flask and the floor are in `tests/benchmarks/peers/`.
-
-A *burner* is a process that never rests, on the same two cores as `wrk` and the servers. Clients that *pipeline* send
-{REQUESTS} requests each without waiting for a response.
+Flask and the floor are in `tests/benchmarks/peers/`. A *burner* is a process that never rests, on the same cores. Clients that
+*pipeline* send {REQUESTS} requests each without waiting for a response.
 
 ## The machine
 
@@ -100,21 +98,19 @@ A *burner* is a process that never rests, on the same two cores as `wrk` and the
 ## Add-card
 
 One process, SQLite. `wrk` sends a connection's next request after the last response. CPU is the server's, in seconds per 1,000
-requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connections and responses after more than 2 seconds;
-they are not in the throughput.
+requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connections and responses after more than 2 seconds.
 
 {_table(["Server", "Connections", *_LOAD], _loads(results, CONNECTIONS))}
 
 ## More processes, and PostgreSQL
 
-16 connections, as above for one process on SQLite. `wrk` and PostgreSQL share the cores with the servers; their CPU is not counted.
+16 connections. The CPU of `wrk` and PostgreSQL, on the same cores, is not counted.
 
 {_table(["Server", "Database", "Processes", *_LOAD], _settings(results))}
 
 ## The whole flow
 
-From add-card to the stored card on granian: five requests, with the guest's page and form, and the fake PSP in the same
-process. {GUESTS_AT_ONCE} guests at once.
+From add-card to the stored card on granian: five requests, with the fake PSP in the same process. {GUESTS_AT_ONCE} guests at once.
 
 {_table(["Database", "Processes", "Cards a second", "Failed"], _flows(results))}
 
@@ -134,15 +130,15 @@ With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a
 
 ## Import
 
-{ROWS:,} guests from a CSV file into an empty table. `cardonfile import` checks the whole file, then stores 500 rows at a time with a pause
-of 5 ms after each, so that a running service can write. `.import` of SQLite's shell does none of that.
+{ROWS:,} guests from a CSV file into an empty table. `cardonfile import` checks the file first, and pauses 5 ms after every 500 rows, so
+that a running service can write. `.import` of SQLite's shell does none of that.
 
 {_table(["How", "Seconds", "Peak memory, MB"], _imports(results))}
 
 ## Start and memory
 
 From the start of the process to its first add-card, and memory (RSS, all its processes) a second later. cardonfile and the floor
-run from an environment with the dependencies of the service alone, as `make install` makes it.
+run from an environment with the dependencies of the service alone.
 
 {_table(["Server", "First answer, s", "Memory at rest, MB"], _starts(results))}
 
@@ -159,8 +155,8 @@ _CAVEATS: Final = """\
 ## What the figures do not say
 
 - Load, servers and databases share one machine. A network between them would hide much of the difference.
-- The load is closed: a slow server gets fewer requests. Percentiles are those of `wrk`.
-- Flask and the floor have one route. What a real service would log, limit and check besides is not in their figures.
+- The load is closed: a slow server gets fewer requests.
+- Flask and the floor have one route, and log, limit and check less than a real service.
 - On a disk that syncs more slowly, all are closer to each other at one connection.
 - PostgreSQL has its default settings.
 """
@@ -228,7 +224,6 @@ def _figures(results: Results, section: str, **where: str | int) -> Cells:
         failed += f"; {silent} of {len(responses)} rounds without an answer"
     return [
         f"{statistics.median(results.figures(section, 'per_second', **where)):,.0f}",
-        show("p50_ms", 2),
         show("p99_ms", 1),
         show("cpu_seconds_per_thousand", 2),
         failed,
