@@ -143,10 +143,10 @@ def _schema(name: str, schemas: Json) -> str:
     lines = []
     for other, schema in schemas.items():
         some = _own_fields(schema)
-        is_larger = len(schema["properties"]) > len(schemas[name]["properties"])
+        is_larger = _size(schema) > _size(schemas[name])
         if other != name and some and not is_larger and _is_contained(some, fields):
             fields = {key: kind for key, kind in fields.items() if key not in some}
-            lines.append(f"- {_inline({'$ref': other}, schemas)}, and\n")
+            lines.append(f"- All of {_inline({'$ref': other}, schemas)}\n")
     described = chain.from_iterable(
         _fields(field, schema, schemas, required=_required(name, schemas))
         for field, schema in fields.items()
@@ -159,6 +159,10 @@ def _schema(name: str, schemas: Json) -> str:
 def _own_fields(schema: Json) -> Json:
     fields: Json = schema["properties"]
     return {name: kind for name, kind in fields.items() if name not in _COMMON_FIELDS}
+
+
+def _size(schema: Json) -> tuple[int, int]:
+    return len(_own_fields(schema)), len(schema["properties"])
 
 
 def _is_contained(some: Json, fields: Json) -> bool:
@@ -213,9 +217,13 @@ def refusals() -> Sequence[type[Refusal]]:
 def _refusals() -> str:
     lines = []
     for refusal in sorted(refusals(), key=lambda each: (each.code, each.type)):
-        messages = " or ".join(f"`{message}`" for message in _messages(refusal))
+        told = [f"`{refusal.type}`"]
+        messages = list(_messages(refusal))
+        # The page says once that other messages are the type in words.
+        if messages != [refusal.type.replace("_", " ").capitalize()]:
+            told.append(" or ".join(f"`{message}`" for message in messages))
         when = " ".join((refusal.__doc__ or "").partition("\n\n")[0].split())
-        lines.append(f"- {refusal.code} `{refusal.type}`, {messages}: {when}\n")
+        lines.append(f"- {refusal.code} {', '.join(told)}: {when}\n")
     return "".join(lines)
 
 
