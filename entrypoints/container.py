@@ -369,7 +369,7 @@ class Container(DeclarativeContainer):
         log=session_log,
     )
     list_sessions = ThreadSafeSingleton(ListSessions, storage=storage)
-    read_session = ThreadSafeSingleton(ReadSession, storage=storage)
+    read_session = ThreadSafeSingleton(ReadSession, storage=storage, clock=clock)
     cancel_session = ThreadSafeSingleton(
         CancelSession, storage=storage, settle=settle_session, clock=clock
     )

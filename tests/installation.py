@@ -346,7 +346,7 @@ class Installation:
     def add_card(self, caller: Caller | None = None, **changes: Any) -> CardSession:
         """Add a card, with a valid request changed by `changes`."""
         request = AddCardRequest(guest_id=GUEST_ID, center_id=CENTER_ID, redirect_uri=REDIRECT_URI)
-        return self.use_cases.add_card(caller or self.caller, replace(request, **changes))
+        return self.use_cases.add_card(caller or self.caller, replace(request, **changes)).session
 
     def open_page(self, session: CardSession) -> str:
         """Open the link of a session; return where the browser is sent."""

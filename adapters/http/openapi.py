@@ -233,6 +233,8 @@ def _responses(operation: Operation) -> dict[str, Json]:
     if operation.response is None:
         return responses
     responses["200"] = {"description": "Done.", "content": _json(_ref(operation.response))}
+    if operation.headers:
+        responses["200"]["headers"] = dict(operation.headers)
     if operation.links:
         responses["200"]["links"] = {
             name: {"operationId": name, "parameters": parameters}

@@ -66,6 +66,8 @@ class Operation:
     """Whether it takes a body in the provider's own format."""
     response: type[Struct] | None = None
     """The body of status 200."""
+    headers: Mapping[str, Json] = field(default_factory=dict)
+    """The headers of status 200 that it may have."""
     also_head: bool = False
     """Whether HEAD has the same responses, without a body. The document does not say so."""
     refusals: Sequence[Refusal] = ()

@@ -56,6 +56,8 @@ _TOKEN_ID: Final = parameter(
     "token_id", "path", "The session, from the response to add-card.", known=TOKEN_IDS
 )
 
+REPLAYED: Final = "Idempotent-Replayed"
+
 _ITS_CARD: Final = {**SAME_GUEST, "account_id": "$response.body#/account_id"}
 
 
@@ -135,14 +137,19 @@ class AddCardBody(RequestBody, frozen=True, kw_only=True):
     ] = None
 
 
+_LINK_EXAMPLE: Final = (
+    "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
+    "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards"
+)
+
+
 class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The response to add-card."""
 
     hosted_payment_uri: Annotated[
         str,
         example(
-            "https://cards.example/hosted-payments?token_id=8c2f3f1a-6b0e-4c57-9a51-0d8f4c3f7b21"
-            "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards",
+            _LINK_EXAMPLE,
             "Where to redirect the guest: the link to the hosted page, which collects the card.",
             format="uri",
         ),
@@ -214,11 +221,21 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     account_id: _StoredCardId
     failure: _SessionFailure
     expires_at: _SessionEnd
+    hosted_payment_uri: Annotated[
+        str | None,
+        example(
+            _LINK_EXAMPLE,
+            "The link, as from add-card; null once it works no more, and for callers that may not add "
+            "cards.",
+            format="uri",
+        ),
+    ] = None
 
     @classmethod
-    def of(cls, session: CardSession) -> CardSessionState:
+    def of(cls, session: CardSession, link: str | None = None) -> CardSessionState:
         """Return the state of a session."""
-        return msgspec.convert(session, cls, from_attributes=True)
+        state = msgspec.convert(session, cls, from_attributes=True)
+        return msgspec.structs.replace(state, hosted_payment_uri=link)
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -299,6 +316,12 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body=AddCardBody,
         body_examples=_add_card_examples,
         response=CardSessionStarted,
+        headers={
+            REPLAYED: {
+                "description": "`true` if an earlier request under this key has started the session.",
+                "schema": {"type": "string"},
+            }
+        },
         needs=MAY_ADD_CARDS,
         links={
             "readSession": {**SAME_GUEST, "token_id": "$response.body#/token_id"},
@@ -421,7 +444,7 @@ class Sessions:
         caller.require(MAY_ADD_CARDS)
         body = read_body(req, AddCardBody)
         req.context.asked_for["center_id"] = plain_uuid(body.center_id)
-        session = self.add_card(
+        started = self.add_card(
             caller,
             AddCardRequest(
                 guest_id=guest_id,
@@ -435,7 +458,9 @@ class Sessions:
                 idempotency_key=req.get_header("Idempotency-Key"),
             ),
         )
-        json_body(resp, CardSessionStarted.of(session, self.links))
+        if started.is_replayed:
+            resp.set_header(REPLAYED, "true")
+        json_body(resp, CardSessionStarted.of(started.session, self.links))
 
     def list(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """List the guest's sessions, newest first."""
@@ -456,8 +481,9 @@ class Sessions:
     ) -> None:
         """Read a session's status, and its account or failure once it has ended."""
         caller = self.authenticate(req)
-        session = self.read_session(caller, guest_id=guest_id, token_id=token_id)
-        json_body(resp, CardSessionState.of(session))
+        session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
+        link = self.links.hosted_payment_uri(session) if shows_link else None
+        json_body(resp, CardSessionState.of(session, link))
 
     def cancel(
         self, req: falcon.Request, resp: falcon.Response, guest_id: str, token_id: str

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.billing import parse_billing_info
 from domain.cards.source import DEFAULT_SOURCE, parse_source
@@ -58,6 +58,13 @@ class AddCardRequest:
     idempotency_key: str | None = None
 
 
+class StartedSession(NamedTuple):
+    """A session, and whether an earlier request under the same key has started it."""
+
+    session: CardSession
+    is_replayed: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCard:
     """Use case: store a new session for the addition of a card, and return it.
@@ -80,7 +87,7 @@ class AddCard:
     ids: Ids
     log: SessionLog
 
-    def __call__(self, caller: Caller, request: AddCardRequest) -> CardSession:
+    def __call__(self, caller: Caller, request: AddCardRequest) -> StartedSession:
         caller.require(MAY_ADD_CARDS)
         center_id = parse_center_id(request.center_id)
         caller.require_center(center_id)
@@ -95,7 +102,9 @@ class AddCard:
             wanted = _parse(request, center_id, configuration)
             key = _parse_idempotency_key(request.idempotency_key)
             if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
-                return _replayed(unit.sessions.get(used_for), wanted)
+                return StartedSession(
+                    _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
+                )
             session = self._session(unit, caller, wanted, configuration, now)
             require_below_limits(unit, self.limits, session, now)
         return self._stored(session, key, keys_since)
@@ -140,7 +149,9 @@ class AddCard:
             shows_guest=caller.may_view_guests,
         )
 
-    def _stored(self, session: CardSession, key: str | None, keys_since: datetime) -> CardSession:
+    def _stored(
+        self, session: CardSession, key: str | None, keys_since: datetime
+    ) -> StartedSession:
         def store(unit: WriteUnit) -> CardSession:
             if key:
                 # Another request may have used the same key since it was looked up.
@@ -160,9 +171,10 @@ class AddCard:
             return session
 
         stored = self.storage.transact(store)
-        if stored is session:
+        is_new = stored is session
+        if is_new:
             self.log(SessionStep(Step.CREATED, session))
-        return stored
+        return StartedSession(stored, is_replayed=not is_new)
 
 
 def _parse(

@@ -281,13 +281,17 @@ class CardSession:
         """Whether the PSP may still tell something of it: an expired session has a page for that."""
         return not self.is_settled and (not self.is_over or self.has_page)
 
+    def has_link(self, now: datetime) -> bool:
+        """Return whether the link may still lead to a page."""
+        return not self.is_settled and not self.is_past_end(now)
+
     def needs_click(self, now: datetime) -> bool:
         """Return whether a guest must confirm that the link is to be opened.
 
         Messengers open the links in their messages for previews. Links that live for days are sent
         by messenger, so an old one opens no page by itself.
         """
-        return self.is_old(now) and not self.is_settled and not self.is_past_end(now)
+        return self.is_old(now) and self.has_link(now)
 
     def may_have_page(self, number: int, now: datetime) -> bool:
         """Return whether the session may have had this many pages at this time.

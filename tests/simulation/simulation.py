@@ -313,7 +313,7 @@ class Simulation:
             f"{caller.name} reads {self._names[token_id]} of {guest.first_name}",
             process,
             lambda: process.use_cases.read_session(caller, guest_id=guest.id, token_id=token_id),
-            lambda session: session.status.value,
+            lambda found: found.session.status.value,
         )
         if not isinstance(result, ServiceUnavailable):
             may = guest == visit.guest and caller.sees(visit.center.id)
@@ -829,7 +829,7 @@ class Simulation:
             f"visit {visit.number}{' with a key' * bool(key)}",
             process,
             lambda: process.use_cases.add_card(visit.caller, request),
-            lambda session: f"session {session.token_id}",
+            lambda started: f"session {started.session.token_id}",
         )
         if isinstance(result, IdempotencyKeyReused):
             for_others = self._known.sent_for[visit.redirect_uri] - {guest.id}
@@ -838,13 +838,15 @@ class Simulation:
         if isinstance(result, Exception):
             return
         require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
-        first = visit.session
+        first, session = visit.session, result.session
         if key and first and self._clock.now() - first.created_at < KEYS_LAST:
-            is_same = (first.token_id, first.guest_id) == (result.token_id, guest.id)
-            require(is_same, "I1", "a repeated request started a second session")
-        visit.session = result
-        self._visit_of[result.token_id] = replace(visit, guest=guest)
-        self._known.started[result.token_id] = (guest.id, visit.center.id, visit.redirect_uri)
+            is_same = (first.token_id, first.guest_id) == (session.token_id, guest.id)
+            require(
+                is_same and result.is_replayed, "I1", "a repeated request started a second session"
+            )
+        visit.session = session
+        self._visit_of[session.token_id] = replace(visit, guest=guest)
+        self._known.started[session.token_id] = (guest.id, visit.center.id, visit.redirect_uri)
         self._check()
 
     def _list_cards(self, process: Process, caller: Caller, guest: Guest) -> None:

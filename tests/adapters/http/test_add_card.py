@@ -212,9 +212,12 @@ def test_unknown_fields_are_never_stored(api: Api) -> None:
 def test_the_same_key_returns_the_same_session(api: Api) -> None:
     headers = {"Idempotency-Key": "order-17"}
     first = api.post(GOOD_BODY, headers=headers)
+    assert "idempotent-replayed" not in first.headers
 
     for source in (1, "1"):
-        assert api.post({**GOOD_BODY, "source": source}, headers=headers).json == first.json
+        again = api.post({**GOOD_BODY, "source": source}, headers=headers)
+        assert again.json == first.json
+        assert again.headers["idempotent-replayed"] == "true"
     for source in (5, "5"):
         assert refused(api.post({**GOOD_BODY, "source": source}, headers=headers)) == (
             422,

@@ -43,6 +43,7 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
         "account_id": None,
         "failure": None,
         "expires_at": "2026-11-20T12:00:00Z",
+        "hosted_payment_uri": None,
     }
     assert work.is_set()
     api.installation.provider.recover()
@@ -67,6 +68,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
         "account_id": None,
         "failure": None,
         "expires_at": "2026-11-20T12:30:00Z",
+        "hosted_payment_uri": api.installation.container.links().hosted_payment_uri(session),
     }
 
     api.installation.type_card(session)
@@ -118,10 +120,14 @@ def test_a_session_that_failed_before_types_were_stored_has_one(
 
 def test_a_session_shows_what_the_client_has_sent(api: Api) -> None:
     sent = {**GOOD_BODY, "reference": "order-1001", "locale": "de-AT"}
-    token_id = api.post(sent).json["token_id"]
+    added = api.post(sent).json
+    token_id = added["token_id"]
 
     session = api.get(f"{ACCOUNTS}/sessions/{token_id}").json
     assert (session["reference"], session["locale"]) == ("order-1001", "de-AT")
+    assert session["hosted_payment_uri"] == added["hosted_payment_uri"]
     (listed,) = api.get(f"{ACCOUNTS}/sessions", "reference=order-1001&status=open").json["sessions"]
     assert listed["token_id"] == token_id
     assert listed["reference"] == "order-1001"
+    # Whoever has a list would have the links of all.
+    assert "hosted_payment_uri" not in listed

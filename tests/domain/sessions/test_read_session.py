@@ -22,12 +22,11 @@ from tests.installation import Installation
 def test_a_session_is_read_by_its_token(installation: Installation) -> None:
     session = installation.add_card()
 
-    assert (
-        installation.use_cases.read_session(
-            installation.caller, guest_id=GUEST_ID, token_id=session.token_id
-        )
-        == session
+    found = installation.use_cases.read_session(
+        installation.caller, guest_id=GUEST_ID, token_id=session.token_id
     )
+
+    assert found.session == session
 
 
 # Shows S2.
@@ -56,7 +55,32 @@ def test_a_limited_caller_reads_the_sessions_of_its_own_centers(
         limited, guest_id=GUEST_ID, token_id=session.token_id
     )
 
-    assert read == session
+    assert read.session == session
+
+
+def test_a_link_is_shown_while_it_works_to_callers_that_may_add_cards(
+    installation: Installation,
+) -> None:
+    waiting, opened = installation.add_card(), installation.opened_session()
+    completed = installation.session(installation.stored_card().token_id)
+    cancelled = installation.add_card()
+    installation.use_cases.cancel_session(
+        installation.caller, guest_id=GUEST_ID, token_id=cancelled.token_id
+    )
+
+    def shows_link(session: CardSession, permission: Permission = Permission.GUESTS_ADD) -> bool:
+        return installation.use_cases.read_session(
+            installation.a_caller(permission), guest_id=GUEST_ID, token_id=session.token_id
+        ).shows_link
+
+    for session in (waiting, opened):
+        assert shows_link(session)
+        assert shows_link(session, Permission.GUESTS_EDIT)
+        assert not shows_link(session, Permission.GUESTS_VIEW)
+    for session in (completed, cancelled):
+        assert not shows_link(session)
+    installation.clock.advance(timedelta(minutes=30))
+    assert not shows_link(waiting)
 
 
 def test_reading_needs_permission(installation: Installation) -> None:
