@@ -1,4 +1,7 @@
-"""Cards on file: a guest's, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire."""
+"""Cards on file: a guest's, at `/api/v1/guests/{guest_id}/accounts`, and a center's that expire.
+
+Adding one begins with a session, in `adapters/http/sessions.py`.
+"""
 
 from __future__ import annotations
 

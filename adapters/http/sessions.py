@@ -417,7 +417,7 @@ prepare(AddCardBody, CardSessionState, ListedSession)
 
 @dataclass(frozen=True, kw_only=True)
 class Sessions:
-    """Start, list, read and cancel sessions."""
+    """Add cards: start, list, read and cancel sessions."""
 
     add_card: AddCard
     list_sessions: ListSessions
@@ -430,13 +430,13 @@ class Sessions:
     def responders(self) -> Mapping[str, Responder]:
         """Return what responds to each operation, by its name."""
         return {
-            "addCard": self.start,
+            "addCard": self.add,
             "listSessions": self.list,
             "readSession": self.read,
             "cancelSession": self.cancel,
         }
 
-    def start(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
+    def add(self, req: falcon.Request, resp: falcon.Response, guest_id: str) -> None:
         """Start a card-addition session."""
         req.context.asked_for = {"guest_id": plain_uuid(guest_id)}
         caller = self.authenticate(req)

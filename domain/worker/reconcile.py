@@ -1,6 +1,7 @@
 """Do the jobs that are due, one after the other.
 
-`serve` and `work` do the same jobs in several threads (`entrypoints/worker/job_runner.py`).
+For `cardonfile reconcile`, tests and the simulation. The reconciler of `serve` and `work` does the
+same jobs in several threads (`entrypoints/worker/job_runner.py`).
 """
 
 from __future__ import annotations

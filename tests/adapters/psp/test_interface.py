@@ -16,19 +16,25 @@ from packaging.requirements import Requirement
 from adapters.psp.interface import NAMES
 from tests.programs import ROOT
 
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# The packages of the PSPs that are registered here.
+PSPS: Final = {
+    module.rpartition(":")[0].rpartition(".")[0]
+    for module in PROJECT["entry-points"]["cardonfile.psps"].values()
+}
 PROMISED: Final = {(module, name) for module, names in NAMES.items() for name in names.split()}
 EXAMPLE: Final = ROOT / "adapters/psp/example"
 GUIDE: Final = ROOT / "docs/adding-a-provider.md"
 # Words and style of the fake PSP's pages are no part of the interface.
 OF_PAGES: Final = ("adapters.catalogs", "adapters.guest_pages")
-OWN: Final = ("adapters.fake_psp", *OF_PAGES, "adapters.stripe", "acme_psp", "tests")
+OWN: Final = (*PSPS, *OF_PAGES, "acme_psp", "tests")
 
 
 def adapters() -> Iterator[Path]:
     """Return the modules of every adapter and what tests it, and the guide."""
     yield GUIDE
     yield from (ROOT / "tests/adapters").glob("*/under_test.py")
-    for folder in (EXAMPLE, ROOT / "adapters/fake_psp", ROOT / "adapters/stripe"):
+    for folder in (EXAMPLE, *(ROOT / package.replace(".", "/") for package in sorted(PSPS))):
         yield from (path for path in folder.rglob("*.py") if path.stem != "add_a_card")
 
 
@@ -69,9 +75,9 @@ def test_every_name_that_is_promised_exists(module: str) -> None:
 
 
 def test_the_example_accepts_this_version_alone() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     accepted = Requirement(project["dependencies"][0]).specifier
 
+    version = PROJECT["version"]
     assert accepted.contains(version, prereleases=True)
     assert not accepted.contains(f"0.{int(version.split('.')[1]) + 1}.0")

@@ -1,0 +1,30 @@
+"""What a session itself decides."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from domain.sessions.session import CardSession, SessionStatus
+from tests.builders import a_session, an_attempt
+
+TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
+TELLS_WHAT_HAPPENED: Final = {
+    *("token_id", "guest_id", "center_id", "caller", "source", "configuration", "link_minutes"),
+    *("locale", "status", "progress", "account_id", "failure", "shows_guest", "cancelled_by"),
+    *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
+    *("ask_again_at", "opened_at", "returned_at"),
+}
+
+
+def test_an_erasure_knows_every_field() -> None:
+    """A new field belongs to one of the two; `blank_unreadable` blanks the first too."""
+    session = a_session(
+        status=SessionStatus.EXPIRED, reference="order 7", attempt=an_attempt(over=True)
+    )
+    blank = session.without_personal_data()
+
+    names = {field.name for field in fields(CardSession)}
+    changed = {name for name in names if getattr(session, name) != getattr(blank, name)}
+    assert changed == TELLS_OF_THE_GUEST
+    assert names - changed == TELLS_WHAT_HAPPENED
