@@ -89,6 +89,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
     CREATE INDEX psp_guests_of_guest ON psp_guests (guest_id);
     CREATE INDEX former_guest_references_of_guest ON former_guest_references (guest_id);
     CREATE INDEX guest_references_of_guest ON guest_references (guest_id);
+    CREATE INDEX discards_of_guest ON discards (provider, merchant_account, guest_reference);
     CREATE INDEX erasures_due ON erasures (due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX audit_entries_latest ON audit_entries (happened_at, entry_id);
     CREATE INDEX audit_entries_about ON audit_entries (about, happened_at, entry_id);

@@ -141,6 +141,7 @@ SEARCHED_IN_SQLITE: Final = {
     "due discard": "<expr>=? AND due_at>? AND due_at<?",
     "due delivery": "<expr>=? AND due_at>? AND due_at<?",
     "due sessions": "COVERING INDEX card_sessions_due (<expr>=? AND due_at<?",
+    "discards of a guest": "guest_reference=?",
     "unanswered sessions": "INDEX card_sessions_unanswered (<expr>>?)",
     "unanswered discards": "INDEX discards_unanswered (<expr>>?)",
     "deliveries not taken": "COVERING INDEX event_deliveries_not_taken (endpoint_id>?)",
@@ -151,6 +152,7 @@ SEARCHED_IN_SQLITE: Final = {
 SEARCHED: Final = {
     "page of products": '"position" <=',
     "expiring accounts": "ROW(expiry_year, expiry_month) <",
+    "discards of a guest": "guest_reference =",
     "old keys": "used_at <",
     "due session": "= queues.queue) AND (due_at >",
     "due discard": "= queues.queue) AND (due_at >",
