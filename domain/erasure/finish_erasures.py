@@ -15,14 +15,15 @@ from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUna
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
-MAX_PER_CALL: Final = 100
+MAX_PER_CALL: Final = 5
+"""Their PSPs are called one after the other, and other chores and events wait meanwhile."""
 
 _AtPsps: TypeAlias = Sequence[tuple[PspAccount, GuestReference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishErasures:
-    """Use case: do what is left of the erasures that are due.
+    """Use case: do what is left of a few erasures that are due; return whether more may be.
 
     Once the guest's sessions are over and their tokens discarded, each PSP is asked to forget the
     guest; then references, tokens and `redirect_uri`s are blanked, and overwritten in the files of
@@ -38,11 +39,12 @@ class FinishErasures:
     clock: Clock
     ids: Ids
 
-    def __call__(self) -> None:
+    def __call__(self) -> bool:
         with self.storage.read() as unit:
             due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
         for erasure in due:
             self._finish(erasure.guest_id)
+        return len(due) == MAX_PER_CALL
 
     def _finish(self, guest_id: GuestId) -> None:
         now = self.clock.now()

@@ -157,7 +157,8 @@ def _finish(installation: Installation) -> None:
         installation.clock.advance(timedelta(minutes=10))
         while not installation.reconcile().is_idle:
             pass
-        installation.container.finish_erasures()()
+        while installation.container.finish_erasures()():
+            pass
 
 
 def _left(machines: Machines, stripe: FakeStripeServer, guests: list[GuestId]) -> list[str]:

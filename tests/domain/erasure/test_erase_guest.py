@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
+from domain.erasure.finish_erasures import MAX_PER_CALL
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
 from domain.identifiers import GuestId, MerchantAccount
 from domain.permissions import Permission
@@ -462,6 +463,22 @@ def test_a_merchant_account_that_is_away_holds_up_no_other(installation: Install
 
     assert not is_done(installation)
     assert "default" in forgotten
+
+
+def test_a_few_are_finished_at_a_time(installation: Installation) -> None:
+    guests = [GuestId(a_uuid(500 + number)) for number in range(MAX_PER_CALL + 1)]
+    for guest_id in guests:
+        installation.has_guest(a_guest(id=guest_id))
+        installation.container.erase_guest()(None, guest_id=guest_id)
+    installation.clock.advance(timedelta(minutes=5))
+    finish_erasures = installation.container.finish_erasures()
+
+    assert finish_erasures()
+    with installation.storage.read() as unit:
+        assert unit.erasures.count_due(installation.clock.now()).items == 1
+    assert not finish_erasures()
+    with installation.storage.read() as unit:
+        assert unit.erasures.count_due(installation.clock.now()).items == 0
 
 
 def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) -> None:
