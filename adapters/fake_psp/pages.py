@@ -139,7 +139,11 @@ class _CardPages:
         """Confirm or fail the challenge."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
-        if typed.get("answer") in ("confirm", "fail"):
+        if typed.get("attempt") != str(page.attempts):
+            # Another card was tried in another tab.
+            if page.state is PageState.COMPLETED:
+                raise _other_kept(page)
+        elif typed.get("answer") in ("confirm", "fail"):
             page = self._psp.answer_challenge(reference, confirmed=typed["answer"] == "confirm")
         self._redirect(resp, page)
 

@@ -122,12 +122,14 @@ class Browser:
         *,
         challenge: bool = False,
     ) -> Result:
-        """Send a form with the token that the page carries."""
-        shown = self.open(reference, challenge=challenge)
-        token = re.search(r'name="form_token" value="([0-9a-f]+)"', shown.text)
-        if token is not None:
-            fields = {"form_token": token[1], **fields}
+        """Send a form with what the page hides in it."""
+        fields = self.hidden(reference, challenge=challenge) | fields
         return self.send_body(reference, urlencode(fields, errors="surrogatepass"), challenge)
+
+    def hidden(self, reference: str, *, challenge: bool = False) -> dict[str, str]:
+        """Return what the form of a page hides."""
+        shown = self.open(reference, challenge=challenge)
+        return dict(re.findall(r'type="hidden" name="(\w+)" value="([0-9a-f]+)"', shown.text))
 
     def send_body(
         self,

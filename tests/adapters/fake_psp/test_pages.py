@@ -27,6 +27,7 @@ from tests.adapters.fake_psp.conftest import (
     OUT_OF_ORDER,
     UNPUBLISHED,
     Browser,
+    card_entry,
     hosted_page_request,
     lock,
 )
@@ -220,6 +221,27 @@ def test_a_failed_challenge_leads_back_to_the_form_with_a_message(
     assert psp.tokens(MAIN) == frozenset()
 
 
+@pytest.mark.parametrize("answer", ["confirm", "fail"])
+def test_a_challenge_of_a_card_that_another_tab_has_replaced_keeps_none(
+    psp: FakePsp, browser: Browser, reference: str, answer: str
+) -> None:
+    browser.pay(reference, CHALLENGE, expiry="09 / 31")
+    first = browser.hidden(reference, challenge=True) | {"answer": answer}
+    psp.try_card(reference, card_entry(CHALLENGE))
+    sent = browser.send_body(reference, urlencode(first), challenge=True)
+    assert sent.headers["location"] == f"/fake-psp/pages/{reference}/challenge"
+    assert psp.page(reference).state is PageState.CHALLENGED
+    browser.answer(reference, "confirm")
+
+    told = browser.send_body(reference, urlencode(first), challenge=True)
+
+    assert told.status_code == 409
+    assert ENGLISH.text("form_problem.other_kept.title") in told.text
+    card = psp.page(reference).card
+    assert card is not None
+    assert card.expiry_year == 2030
+
+
 # Wrong input.
 
 
@@ -395,7 +417,9 @@ def send_everything(psp: FakePsp, browser: Browser, reference: str) -> list[Resu
         browser.open(reference),
         browser.open(reference, challenge=True),
         browser.send_body(reference, form(psp, reference)),
-        browser.send_body(reference, f"{form(psp, reference)}&answer=confirm", challenge=True),
+        browser.send_body(
+            reference, f"{form(psp, reference)}&attempt=1&answer=confirm", challenge=True
+        ),
     ]
 
 
