@@ -124,6 +124,10 @@ class FaultyPsp(FakePsp):
     faults: frozenset[str] = frozenset()
     _newest: PspPage | None = None
 
+    def switch(self, faults: frozenset[str]) -> None:
+        """Have these faults happen to the next card, and no others."""
+        self.faults, self._newest = faults, None
+
     @override
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
         return self._tried(super().try_card(reference, entry))
@@ -145,10 +149,10 @@ class FaultyPsp(FakePsp):
     @override
     def holds(self, token: CardToken) -> bool:
         """Called when the service asks what became of a page with a card."""
-        self._kill_if_on()
         page = self._newest
-        if Fault.HANG in self.faults and page and page.collected_at:
-            if self.clock.now() < page.collected_at + HANG:
+        if page and page.collected_at and page.card and page.card.token == token:
+            self._kill_if_on()
+            if Fault.HANG in self.faults and self.clock.now() < page.collected_at + HANG:
                 _log(Fault.HANG, page.request.token_id)
                 time.sleep(WAIT_SECONDS)
                 raise PspUnavailable
@@ -195,7 +199,7 @@ def main() -> None:
     def obey() -> None:
         # Unbuffered: Python cannot end while a thread reads from a buffer.
         while lines := os.read(sys.stdin.fileno(), 1024).decode().splitlines():
-            psp.faults = frozenset(lines[-1].split())
+            psp.switch(frozenset(lines[-1].split()))
         service.stop()
 
     threading.Thread(target=obey, daemon=True).start()

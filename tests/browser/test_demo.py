@@ -98,6 +98,16 @@ def test_a_card_arrives_once_whatever_goes_wrong(
         assert_accessible(guest)
 
 
+def test_the_browser_is_closed_by_a_page_that_was_loaded_again(demo: Demo, page: Page) -> None:
+    page.goto(demo.shop)
+    guest = open_guests_window(page, CLOSE)
+    page.reload()
+    guest.get_by_role("button", name="Add card").click()
+
+    assert "Browser closed" in expect_card_once(page)
+    assert guest.is_closed()
+
+
 def test_each_card_has_a_time_line_of_its_own(demo: Demo, page: Page) -> None:
     page.goto(demo.shop)
     for _ in range(2):

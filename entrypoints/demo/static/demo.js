@@ -2,12 +2,11 @@
 "use strict";
 
 const add = document.getElementById("add");
-let guest = null;
 
 add?.addEventListener("submit", () => {
   // Over the place that the page leaves free for it.
   const left = window.screenX + window.outerWidth - 390 - 24;
-  guest = window.open("", add.target, `popup,width=390,height=780,left=${left},top=${window.screenY + 170}`);
+  window.open("", add.target, `popup,width=390,height=780,left=${left},top=${window.screenY + 170}`);
   // Once the form has been sent: the next card is another visit.
   setTimeout(() => { add.elements.visit.value = crypto.randomUUID(); });
 });
@@ -25,7 +24,8 @@ const show = (fresh) => {
   // Only the new ones, which a screen reader then reads out.
   for (const step of [...now.children].slice(steps.children.length)) {
     steps.append(step);
-    if (step.classList.contains("closes")) guest?.close();
+    // By its name: this page may have been loaded again.
+    if (step.classList.contains("closes")) window.open("", add.target)?.close();
   }
 };
 
