@@ -13,7 +13,7 @@ import click
 from adapters.outbound_http import begin
 from entrypoints.cli.terminal import echo_record, echo_records, json_option
 from entrypoints.plain_errors import NO_WORKER, plain_errors
-from entrypoints.settings import LogLevel, PostgresqlDatabase, Settings
+from entrypoints.settings import LogFormat, LogLevel, PostgresqlDatabase, Settings
 
 if TYPE_CHECKING:
     from domain.worker.read_status import Status
@@ -112,7 +112,10 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     """
     from adapters.psp.findings import Diagnosis
     from entrypoints.doctor import examine
+    from entrypoints.logs import configure_logs
 
+    # To standard error. The settings, which may be unusable, are yet to be read.
+    configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = examine(os.environ)
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)
     context.exit(any(each.diagnosis is Diagnosis.PROBLEM for each in found))

@@ -134,6 +134,13 @@ class TestDoctor:
         assert header == ["RESULT", "ABOUT", "FINDING"]
         assert ["problem", "public", "address"] in [line[:3] for line in lines]
 
+    def test_what_is_logged_meanwhile_is_not_in_its_output(self, cardonfile: CommandLine) -> None:
+        away = "redis://127.0.0.1:1"
+        result = cardonfile.run("doctor", "--json", CARDONFILE_RATE_LIMIT_STORAGE=away)
+
+        assert json.loads(result.stdout)
+        assert "rate_limit_storage_away" in result.stderr
+
     def test_what_cannot_be_told_is_no_problem(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
