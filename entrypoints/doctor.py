@@ -71,6 +71,8 @@ def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> 
             # The text of any other exception may hold a secret.
             fault = f"the check failed ({type(error).__name__}): report it"
             sentence = databases.in_a_sentence(error)
+            if isinstance(error, OSError) and error.filename:
+                sentence = f"{error.filename}: {error.strerror}"
             found.append(problem(about, sentence) if sentence else unknown(about, fault))
     return found
 

@@ -45,8 +45,10 @@ def pending(path: Path) -> list[str]:
 
     All are pending for a missing file. Raises DatabaseUnusable and ServiceUnavailable.
     """
-    if not path.exists():
-        return known()
+    # Where this user may not look, SQLite fails too, and says so as it should.
+    with suppress(PermissionError):
+        if not path.exists():
+            return known()
     with translated(path), closing(_connect(path)) as db:
         return _pending(db)
 

@@ -237,6 +237,13 @@ def test_a_disk_with_little_room_is_a_problem(
     assert patient.problem("disk").endswith(f"{patient.database.parent}: make room")
 
 
+def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
+    folder = patient.database.with_name("missing")
+
+    text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
+    assert text == f"{folder}: No such file or directory"
+
+
 class TestPublicAddress:
     def test_where_nothing_listens_it_is_a_problem(self, patient: Patient) -> None:
         assert "(connection refused)" in patient.problem("public address")

@@ -16,7 +16,7 @@ from tests.programs import SERVE, free_port
 COMMANDS = [("migrate",), ("token", "list"), ("reconcile",)]
 
 
-def complaint_of(*arguments: str, **environment: str) -> str:
+def complaint_of(*arguments: str, exit_code: int = 1, **environment: str) -> str:
     """Return the error of a command that fails, run without the privilege to override file modes."""
     bound = (
         ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
@@ -31,7 +31,7 @@ def complaint_of(*arguments: str, **environment: str) -> str:
         timeout=60,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (exit_code, "")
     assert ended.stderr.startswith("Error: ")
     assert ended.stderr.count("\n") == 1
     return ended.stderr.removeprefix("Error: ").rstrip("\n")
@@ -83,3 +83,18 @@ def test_one_without_permission_is_not_served(
 
     assert complaint.startswith(f"the database cannot be used ({database}: ")
     assert f"{why}): see that" in complaint
+
+
+@pytest.mark.parametrize(("exit_code", "command"), [(1, ("token", "list")), (3, ("status",))])
+def test_one_in_a_folder_that_this_user_may_not_search_cannot_be_used(
+    tmp_path: Path, exit_code: int, command: tuple[str, ...]
+) -> None:
+    database = tmp_path / "records" / "cards.db"
+    database.parent.mkdir(mode=0)
+
+    complaint = complaint_of(
+        *command, exit_code=exit_code, CARDONFILE_DATABASE_URL=f"sqlite:///{database}"
+    )
+
+    assert complaint.startswith(f"the database cannot be used ({database}: ")
+    assert "; there is no such file, or this user may not look): see that" in complaint
