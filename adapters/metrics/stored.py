@@ -12,7 +12,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from domain.errors import ServiceUnavailable
 from domain.outside import Clock
 from domain.retries import Waiting
 from domain.storage import Storage
@@ -34,7 +33,8 @@ class StoredGauges(Collector):
     @override
     def collect(self) -> Iterator[GaugeMetricFamily]:
         status: Status | None = None
-        with suppress(ServiceUnavailable):
+        # Whatever is wrong with the records, what the process has counted is served.
+        with suppress(Exception):
             self.storage.check()
             status = self.read_status()
         yield _gauge("build_info", "The release.", [((self.release,), 1)], "version")

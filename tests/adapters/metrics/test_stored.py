@@ -7,6 +7,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from domain.worker.heartbeat import WorkerState
 from tests.adapters.metrics.conftest import Measured
 from tests.builders import a_worker, an_event_endpoint
+from tests.databases import change_by_hand
 from tests.installation import MERCHANT, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
@@ -94,4 +95,12 @@ def test_without_the_database_the_rest_is_told(
     samples = measured.scrape()
     assert samples["database_up"] == {(): 0}
     assert "due_items" not in samples
+    assert samples["build_info"]
+
+
+def test_without_a_table_the_rest_is_told(measured: Measured, installation: Installation) -> None:
+    change_by_hand(installation.storage, "DROP TABLE event_endpoints")
+
+    samples = measured.scrape()
+    assert samples["database_up"] == {(): 0}
     assert samples["build_info"]
