@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -57,6 +58,11 @@ def configure_logs(
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 
+def on_lost_line(call: Callable[[], None]) -> None:
+    """Have each line that cannot be written told to a function, which never raises."""
+    _LINES.on_loss = call
+
+
 def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Add the id of the current process."""
     event["process"] = os.getpid()
@@ -95,19 +101,23 @@ class _Lines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_at_start = True
+        self.on_loss: Callable[[], None] = lambda: None
 
     def write(self, line: str) -> None:
         """Write a line with its end."""
         # Unbuffered, because a buffer does not tell how much of a line was written.
         buffer = sys.stderr.buffer
         stream = getattr(buffer, "raw", buffer)
-        with self._lock, suppress(OSError):
+        with self._lock:
             rest = ("" if self._is_at_start else "\n") + line
             unwritten = rest.encode(errors="backslashreplace")
-            # None is written to a pipe that is full and does not block.
-            while unwritten and (written := stream.write(unwritten)):
-                self._is_at_start = unwritten[:written].endswith(b"\n")
-                unwritten = unwritten[written:]
+            with suppress(OSError):
+                # None is written to a pipe that is full and does not block.
+                while unwritten and (written := stream.write(unwritten)):
+                    self._is_at_start = unwritten[:written].endswith(b"\n")
+                    unwritten = unwritten[written:]
+            if unwritten:
+                self.on_loss()
 
     def msg(self, line: str) -> None:
         """Write a line without its end, for structlog."""

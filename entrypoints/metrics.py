@@ -13,6 +13,7 @@ from typing import Final
 from wsgiref.types import WSGIApplication
 
 from entrypoints.container import Container
+from entrypoints.logs import on_lost_line
 
 _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 
@@ -40,6 +41,7 @@ def measure(container: Container) -> WSGIApplication:
     if folder is not None:
         MultiProcessCollector(registry, str(folder))  # type: ignore[no-untyped-call]
     counts = Counts(registry if folder is None else None)
+    on_lost_line(counts.lost_line)
     container.api.add_kwargs(observe=counts.request)
     container.authenticate.add_kwargs(refused=counts.unauthenticated)
     container.storage.add_kwargs(on_wait=counts.wait)

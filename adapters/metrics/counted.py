@@ -38,8 +38,9 @@ class Counts:
         """Take the registry that collects them, or None if a file of each process is collected."""
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
+            metric = Counter(f"cardonfile_{name}", what, labels, registry=registry)
             # A cache, because finding the labels takes longer than counting.
-            labelled = cache(Counter(f"cardonfile_{name}", what, labels, registry=registry).labels)
+            labelled: Callable[..., Counter] = cache(metric.labels) if labels else lambda: metric
 
             def count(*values: str) -> None:
                 with _HARMLESSLY:
@@ -84,6 +85,9 @@ class Counts:
         )
         self.wait = seconds(
             "database_wait", "Waits for a connection to PostgreSQL, or for SQLite's write lock."
+        )
+        self.lost_line = counter(
+            "log_lines_lost_total", "Lines of the log that could not be written whole."
         )
 
 

@@ -29,7 +29,7 @@ from tests.entrypoints.load import (
 from tests.entrypoints.syncs import calls_on_sqlite, syncs_on_postgresql
 from tests.entrypoints.torture import damage_of
 from tests.installation import REDIRECT_URI
-from tests.programs import SERVE
+from tests.programs import SERVE, TO_FULL_DISK
 from tests.system_calls import SYNCS, WRITES, SystemCalls
 
 UNAVAILABLE = {
@@ -147,8 +147,7 @@ def test_a_full_or_failing_disk_is_a_clear_503_until_it_works_again(
 def test_requests_go_on_while_the_log_cannot_be_written(machines: Machines) -> None:
     (machine,), clients = machines.each, Clients(machines, "log", 1)
     (client,) = clients.each
-    to_full_disk = 'import os\nos.dup2(os.open("/dev/full", os.O_WRONLY), 2)\n'
-    machine.start(to_full_disk + SERVE)
+    machine.start(TO_FULL_DISK + SERVE)
     machine.wait_until_ready()
     with closing(clients):
         add_cards(client, 4)

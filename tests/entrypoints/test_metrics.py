@@ -21,7 +21,7 @@ from tests.adapters.http.api import ACCOUNTS
 from tests.builders import CENTER_ID
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import DECLINED_CARD
-from tests.programs import ROOT, Server, free_port, got
+from tests.programs import ROOT, SERVE, TO_FULL_DISK, Server, free_port, got
 from tests.scraping import Samples, samples_of
 from tests.serving import GRANIAN, SERVERS, WAITRESS, Serving
 from tests.waiting import wait_until
@@ -53,13 +53,17 @@ class Metrics(Server):
 
 
 @contextmanager
-def measured(folder: Path, server: str, *, workers: int = 1) -> Iterator[tuple[Serving, Metrics]]:
+def measured(
+    folder: Path, server: str, *, program: str = SERVE, workers: int = 1
+) -> Iterator[tuple[Serving, Metrics]]:
     metrics = Metrics()
     (folder / "serving").mkdir()
     settings = {"CARDONFILE_METRICS": metrics.address}
     if server == GRANIAN:
         settings["CARDONFILE_METRICS_FOLDER"] = str(folder / "metrics")
-    with Serving(folder / "serving", server, workers=workers, **settings) as serving:
+    with Serving(
+        folder / "serving", server, program=program, workers=workers, **settings
+    ) as serving:
         yield serving, metrics
 
 
@@ -112,6 +116,14 @@ def test_the_count_of_a_process_outlives_it(tmp_path: Path) -> None:
 
         counted = metrics.scrape()[REQUESTS]["GET", "none", "404"]
         assert counted == sum(line["status"] == 404 for line in serving.lines("request"))
+
+
+def test_lines_of_the_log_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
+    with measured(tmp_path, WAITRESS, program=TO_FULL_DISK + SERVE) as (serving, metrics):
+        before = metrics.scrape()["log_lines_lost_total"][()]
+        assert serving.status("/") == 404
+
+        assert metrics.scrape()["log_lines_lost_total"] == {(): before + 1}
 
 
 @pytest.mark.parametrize("other", ["runs", "has ended"])
