@@ -144,11 +144,17 @@ class PaymentConfigurationNotDone(Refusal):
 
 
 class PaymentMethodAlreadyExists(Refusal):
-    """The card is on file already, or the center allows one per guest, who has it."""
+    """The same card is on file already."""
 
     code = 400
     type = "payment_method_already_exists"
     message = "Payment method already exists"
+
+
+class CenterKeepsOneCard(PaymentMethodAlreadyExists):
+    """The center keeps one card of a guest, who has another one there."""
+
+    type = "center_keeps_one_card"
 
 
 class IncorrectBillingAddress(Refusal):

@@ -21,6 +21,7 @@ def _field(example: object, description: str = "", **schema: object) -> Meta:
     )
 
 
+_ACCOUNT_ID: Final = "607486b1-232f-43c7-906b-540453a04b21"
 _UUID: Final[dict[str, object]] = {"format": "uuid"}
 
 
@@ -45,7 +46,10 @@ class EventData(Struct, frozen=True, kw_only=True):
             **_UUID,
         ),
     ]
-    account_id: Annotated[str | None, _field("607486b1-232f-43c7-906b-540453a04b21")]
+    account_id: Annotated[str | None, _field(_ACCOUNT_ID)]
+    existing_account_id: Annotated[
+        str | None, _field(None, "The account that holds the same card, if that is the reason.")
+    ]
     status: Annotated[
         str, _field("active", "The status after it happened, of the session or of the card.")
     ]
@@ -88,7 +92,7 @@ def _payload(event: Event) -> EventPayload:
 def examples() -> Mapping[EventType, EventPayload]:
     """Return an event of each type, for the OpenAPI document."""
     card = CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31")
-    of_card = {"account_id": "607486b1-232f-43c7-906b-540453a04b21", "card": card}
+    of_card = {"account_id": _ACCOUNT_ID, "card": card}
     details: Mapping[EventType, Mapping[str, Any]] = {  # Any: fields of EventData
         EventType.ACCOUNT_STORED: {"status": "active", **of_card},
         EventType.ACCOUNT_RENEWED: {"status": "active", **of_card},
@@ -98,7 +102,11 @@ def examples() -> Mapping[EventType, EventPayload]:
             "reason": "expires_in_30_days",
             **of_card,
         },
-        EventType.SESSION_FAILED: {"status": "failed", "reason": "payment_method_already_exists"},
+        EventType.SESSION_FAILED: {
+            "status": "failed",
+            "reason": "payment_method_already_exists",
+            "existing_account_id": _ACCOUNT_ID,
+        },
         EventType.SESSION_EXPIRED: {"status": "expired", "reason": "not_finished"},
         EventType.TEST: {"status": "test"},
     }

@@ -198,6 +198,12 @@ _StoredCardId = Annotated[
 ]
 
 
+_ExistingCardId = Annotated[
+    Uuid | None,
+    uuid_example("The account that holds the same card, if the session failed because of that."),
+]
+
+
 _SessionFailure = Annotated[
     SessionFailure | None, Meta(description="Why the card was refused, once the session failed.")
 ]
@@ -219,6 +225,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     status: _SessionStatus
     progress: _SessionProgress
     account_id: _StoredCardId
+    existing_account_id: _ExistingCardId
     failure: _SessionFailure
     expires_at: _SessionEnd
     hosted_payment_uri: Annotated[
@@ -248,6 +255,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     status: _SessionStatus
     progress: _SessionProgress
     account_id: _StoredCardId
+    existing_account_id: _ExistingCardId
     failure: _SessionFailure
     created_at: _SessionStart
     expires_at: _SessionEnd
@@ -347,7 +355,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors.IdempotencyKeyReused(),
             *GUEST_REFUSALS,
             errors.PaymentConfigurationNotDone(),
-            errors.PaymentMethodAlreadyExists(),
+            errors.CenterKeepsOneCard(),
             errors.BillingInfoRequired("address"),
             errors.IncorrectBillingAddress(),
         ),

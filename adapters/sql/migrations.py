@@ -111,6 +111,7 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE access_tokens ADD COLUMN used_at {{time}};
     ALTER TABLE card_sessions ADD COLUMN locale text;
     ALTER TABLE card_sessions ADD COLUMN reference text;
+    ALTER TABLE card_sessions ADD COLUMN existing_account_id {{uuid}};
     ALTER TABLE guests ADD COLUMN language text;
     CREATE TABLE center_consent_texts (
         center_id {{uuid}} NOT NULL,

@@ -92,7 +92,8 @@ class Event:
     that it has now: of the session, or `active` or `removed` of the card. `reason` says why in one
     word, where there is more than one. `language` (RFC 5646) is that of the text that the guest agreed
     to when the card was stored or renewed. `reference` is the client's own of the session that
-    caused it; None for what no session caused.
+    caused it; None for what no session caused. `existing_account_id` is the card on file that is the
+    one that was refused.
     """
 
     event_id: EventId
@@ -103,6 +104,7 @@ class Event:
     token_id: TokenId
     status: str
     account_id: AccountId | None = None
+    existing_account_id: AccountId | None = None
     reason: str | None = None
     card: CardSummary | None = None
     language: str | None = None

@@ -18,13 +18,13 @@ from domain.centers.payment_configuration import (
     parse_link_minutes,
 )
 from domain.errors import (
+    CenterKeepsOneCard,
     GuestIdNotUsable,
     GuestNotFound,
     IdempotencyKeyInvalid,
     IdempotencyKeyReused,
     InvalidCenterId,
     PaymentConfigurationNotDone,
-    PaymentMethodAlreadyExists,
 )
 from domain.identifiers import CenterId, GuestId, TokenId, plain_uuid
 from domain.languages import parse_locale
@@ -75,7 +75,7 @@ class AddCard:
     Raises, in this order: UserNotAuthorized, InvalidCenterId, RedirectUriRequired or
     RedirectUriInvalid, InvalidSource, BillingInfoInvalid, InvalidField (link_minutes, locale, reference),
     IdempotencyKeyInvalid or IdempotencyKeyReused, GuestIdNotUsable or GuestNotFound,
-    PaymentConfigurationNotDone, PaymentMethodAlreadyExists, BillingInfoRequired or
+    PaymentConfigurationNotDone, CenterKeepsOneCard, BillingInfoRequired or
     IncorrectBillingAddress, CardLimitReached. A refused request stores nothing. `limits` protect
     against card testing.
     """
@@ -127,7 +127,7 @@ class AddCard:
             raise PaymentConfigurationNotDone
         allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
         if allows_one and unit.accounts.active_at(guest_id, center_id):
-            raise PaymentMethodAlreadyExists
+            raise CenterKeepsOneCard
         if configuration.avs:
             require_billing_address(wanted.billing_info, self.postal_codes)
         expires_at = now + configuration.link_lifetime(wanted.link_minutes)

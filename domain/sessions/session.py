@@ -169,6 +169,7 @@ class CardSession:
     unless that was because of an erasure, or by an earlier release.
     `ask_again_at` is when a browser may have the PSP asked next; None means now. `shows_guest` is
     whether the page may show the guest's name and e-mail address, because the caller may read them.
+    `existing_account_id` is the account that holds the same card, if it failed because of that.
     `opened_at` is when the link first led to an attempt, and `returned_at` when the guest first came
     back from a page, with a card or without; None also for what an earlier release has noted.
     """
@@ -192,6 +193,7 @@ class CardSession:
     attempt: PageAttempt | None = None
     unanswered_since: datetime | None = None
     account_id: AccountId | None = None
+    existing_account_id: AccountId | None = None
     failure: Failure | None = None
     ended_at: datetime | None = None
     cancelled_at: datetime | None = None
@@ -427,10 +429,15 @@ class CardSession:
         """End the session with its card stored."""
         return _ended(self, Ending.CARD_STORED, now, account_id=account_id)
 
-    def failed(self, refusal: Refusal, now: datetime) -> CardSession:
-        """End the session because our rules refuse the card that the PSP collected."""
+    def failed(
+        self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None
+    ) -> CardSession:
+        """End the session because our rules refuse the card that the PSP collected.
+
+        `existing` is the account that holds the same card.
+        """
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
-        return _ended(self, Ending.CARD_REFUSED, now, failure=failure)
+        return _ended(self, Ending.CARD_REFUSED, now, failure=failure, existing=existing)
 
     def without_card(self, now: datetime) -> CardSession:
         """Note that there is no page, or that the page is over without a card.
@@ -455,13 +462,21 @@ def _ended(
     *,
     account_id: AccountId | None = None,
     failure: Failure | None = None,
+    existing: AccountId | None = None,
 ) -> CardSession:
     """Go to the next state, if there is one, and stop polling in any case."""
     stopped = session.postponed(None)
     status = NEXT_STATUS.get((session.status, ending))
     if status is None:
         return stopped
-    return replace(stopped, status=status, ended_at=now, account_id=account_id, failure=failure)
+    return replace(
+        stopped,
+        status=status,
+        ended_at=now,
+        account_id=account_id,
+        existing_account_id=existing,
+        failure=failure,
+    )
 
 
 def _polled(session: CardSession, now: datetime) -> CardSession:

@@ -16,6 +16,7 @@ from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
+    CenterKeepsOneCard,
     GuestNotFound,
     IncorrectBillingAddress,
     InvalidCenterId,
@@ -143,7 +144,10 @@ def judge_card(
     same = next((one for one in on_file.accounts if one.is_same_card(card, configuration)), None)
     refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
-        return Verdict(session=session.failed(refusal, now), unkept=_token(session, collected))
+        is_on_file = isinstance(refusal, PaymentMethodAlreadyExists)
+        existing = same.account_id if same is not None and is_on_file else None
+        failed = session.failed(refusal, now, existing=existing)
+        return Verdict(session=failed, unkept=_token(session, collected))
     shown = session.current_attempt.request.consent
     consent = GivenConsent(
         account_id=account_id if same is None else same.account_id,
@@ -213,8 +217,7 @@ def _refusal(
     if same is not None:
         # A stale result does not undo a renewal.
         is_stale = collected.collected_at < same.consented_at
-        already_stored = is_stale or same.expires_with(collected.card)
-    else:
-        allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
-        already_stored = bool(on_file.accounts) and allows_one
-    return PaymentMethodAlreadyExists() if already_stored else None
+        is_on_file = is_stale or same.expires_with(collected.card)
+        return PaymentMethodAlreadyExists() if is_on_file else None
+    allows_one = configuration.cards_per_guest is CardsPerGuest.ONE
+    return CenterKeepsOneCard() if on_file.accounts and allows_one else None

@@ -33,6 +33,7 @@ def note_end_of_session(
             guest_id=after.guest_id,
             center_id=after.center_id,
             token_id=after.token_id,
+            existing_account_id=after.existing_account_id,
             status=after.status.value,
             reason=after.reason_of_end,
             reference=after.reference,

@@ -22,6 +22,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "center_id": "7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3",
             "token_id": "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
             "account_id": "607486b1-232f-43c7-906b-540453a04b21",
+            "existing_account_id": None,
             "status": "active",
             "reason": "renewed",
             "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
@@ -38,6 +39,7 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
     assert body["type"] == type_
     assert {field for field, value in body["data"].items() if value is None} == {
         "account_id",
+        "existing_account_id",
         "reason",
         "card",
         "language",

@@ -40,6 +40,7 @@ def test_a_first_time_guest_gets_a_card_by_api_alone(api: Api) -> None:
         "status": "completed",
         "progress": "returned",
         "account_id": account.account_id,
+        "existing_account_id": None,
         "failure": None,
         "created_at": session["created_at"],
         "expires_at": session["expires_at"],

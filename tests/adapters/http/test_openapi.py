@@ -72,6 +72,7 @@ TYPES: Final = {
             "Please update the postal code and try again."
         ),
     ),
+    "center_keeps_one_card": (400, "Payment method already exists"),
     "internal_error": (500, "Internal error"),
     "invalid_center_id": (400, "Invalid center id"),
     "invalid_field": (400, None),
@@ -123,7 +124,8 @@ def test_a_refusal_names_the_types_that_it_can_have() -> None:
                     types = described["headers"]["Error-Type"]["schema"]["examples"]
                     assert {name.partition("-")[0] for name in examples} == set(types)
                     named |= set(types)
-    assert named == TYPES.keys() - {"method_not_allowed"}
+    # The second is of sessions that have failed.
+    assert named == TYPES.keys() - {"method_not_allowed", "payment_method_already_exists"}
 
 
 def test_an_error_object_allows_no_other_field() -> None:

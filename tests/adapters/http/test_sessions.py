@@ -41,6 +41,7 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
         "status": "open",
         "progress": "cancelled",
         "account_id": None,
+        "existing_account_id": None,
         "failure": None,
         "expires_at": "2026-11-20T12:00:00Z",
         "hosted_payment_uri": None,
@@ -66,6 +67,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
         "status": "open",
         "progress": "opened",
         "account_id": None,
+        "existing_account_id": None,
         "failure": None,
         "expires_at": "2026-11-20T12:30:00Z",
         "hosted_payment_uri": api.installation.container.links().hosted_payment_uri(session),
@@ -83,6 +85,9 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
     api.installation.return_to_shop(second)
 
     failed = api.get(f"{ACCOUNTS}/sessions/{second.token_id}").json
+    assert (failed["account_id"], failed["existing_account_id"]) == (None, done["account_id"])
+    (listed,) = api.get(f"{ACCOUNTS}/sessions", "status=failed").json["sessions"]
+    assert listed["existing_account_id"] == done["account_id"]
     assert failed["status"] == "failed"
     assert failed["failure"] == {
         "code": 400,

@@ -85,6 +85,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
             attempt=an_attempt(over=True),
             unanswered_since=NOW - DAY,
             failure=Failure(code=400, message=AWKWARD, type=AWKWARD),
+            existing_account_id=AccountId(a_uuid(101)),
             ended_at=NOW.replace(microsecond=0),
         ),
         a_session(status=SessionStatus.COMPLETED, account_id=AccountId(a_uuid(101))),

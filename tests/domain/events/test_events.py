@@ -88,6 +88,7 @@ class TestWhatIsTold:
                 "center_id": CENTER_ID,
                 "token_id": account.token_id,
                 "account_id": account.account_id,
+                "existing_account_id": None,
                 "status": "active",
                 "reason": None,
                 "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
@@ -123,7 +124,7 @@ class TestWhatIsTold:
     def test_a_session_whose_card_is_refused(
         self, installation: Installation, receiver: EventReceiver, endpoint: EventEndpoint
     ) -> None:
-        installation.stored_card()
+        account = installation.stored_card()
         session = installation.session_with_card()
         installation.return_to_shop(session)
         installation.reconcile_until_idle()
@@ -132,6 +133,8 @@ class TestWhatIsTold:
         assert (failed["type"], failed["data"]["status"]) == ("session.failed", "failed")
         assert failed["data"]["token_id"] == session.token_id
         assert failed["data"]["reason"] == "payment_method_already_exists"
+        assert failed["data"]["existing_account_id"] == account.account_id
+        assert failed["data"]["account_id"] is None
 
     @pytest.mark.parametrize("is_opened", [False, True])
     def test_a_session_that_ends_without_a_card(

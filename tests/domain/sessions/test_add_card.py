@@ -15,6 +15,7 @@ from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     BillingInfoInvalid,
     BillingInfoRequired,
+    CenterKeepsOneCard,
     GuestIdNotUsable,
     GuestNotFound,
     IdempotencyKeyInvalid,
@@ -24,7 +25,6 @@ from domain.errors import (
     InvalidField,
     InvalidSource,
     PaymentConfigurationNotDone,
-    PaymentMethodAlreadyExists,
     RedirectUriInvalid,
     RedirectUriRequired,
     Refusal,
@@ -192,7 +192,7 @@ def test_a_center_with_one_card_per_guest_refuses_a_second(installation: Install
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
     installation.stored_card()
 
-    with pytest.raises(PaymentMethodAlreadyExists):
+    with pytest.raises(CenterKeepsOneCard):
         installation.add_card()
 
 

@@ -11,7 +11,8 @@ from tests.builders import a_session, an_attempt
 TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
 TELLS_WHAT_HAPPENED: Final = {
     *("token_id", "guest_id", "center_id", "caller", "source", "configuration", "link_minutes"),
-    *("locale", "status", "progress", "account_id", "failure", "shows_guest", "cancelled_by"),
+    *("locale", "status", "progress", "account_id", "existing_account_id", "failure"),
+    *("shows_guest", "cancelled_by"),
     *("created_at", "expires_at", "due_at", "unanswered_since", "ended_at", "cancelled_at"),
     *("ask_again_at", "opened_at", "returned_at"),
 }

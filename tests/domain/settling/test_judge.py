@@ -12,6 +12,7 @@ from domain.cards.consent import GivenConsent
 from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
+    CenterKeepsOneCard,
     GuestNotFound,
     IncorrectBillingAddress,
     InvalidCenterId,
@@ -80,13 +81,14 @@ def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored
     )
 
 
-def is_refused(verdict: Verdict, refusal: Refusal) -> bool:
+def is_refused(verdict: Verdict, refusal: Refusal, *, existing: AccountId | None = None) -> bool:
     """Return whether the session failed, its token is discarded, and nothing else happens."""
     failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
     session = replace(
         OPENED,
         status=SessionStatus.FAILED,
         failure=failure,
+        existing_account_id=existing,
         ended_at=LATER,
         due_at=None,
         configuration=verdict.session.configuration,
@@ -154,12 +156,14 @@ class TestRenewing:
     def test_the_same_expiry_is_refused(self) -> None:
         same = replace(SAME_CARD, expiry_month=9, expiry_year=2035)
 
-        assert is_refused(judged(accounts=[same]), PaymentMethodAlreadyExists())
+        verdict = judged(accounts=[OTHER_CARD, same])
+        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same.account_id)
 
     def test_a_stale_result_is_refused(self) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
-        assert is_refused(judged(accounts=[renewed_since]), PaymentMethodAlreadyExists())
+        verdict = judged(accounts=[renewed_since])
+        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since.account_id)
 
     def test_a_result_of_the_same_second_is_not_stale(self) -> None:
         """PSPs report the time in seconds, and a guest may correct an expiry date at once."""
@@ -184,16 +188,18 @@ class TestRefusing:
     def test_a_second_card_is_refused_where_one_is_allowed(self) -> None:
         one = replace(OPENED, configuration=a_configuration(cards_per_guest=CardsPerGuest.ONE))
 
-        assert is_refused(judged(one, accounts=[OTHER_CARD]), PaymentMethodAlreadyExists())
+        assert is_refused(judged(one, accounts=[OTHER_CARD]), CenterKeepsOneCard())
         assert judged(OPENED, accounts=[OTHER_CARD]).added is not None
 
     @pytest.mark.parametrize("avs", [True, False])
     def test_a_wrong_address_is_refused_if_avs_is_on(self, avs: bool) -> None:
         session = replace(OPENED, configuration=a_configuration(avs=avs))
-        verdict = judged(session, replace(COLLECTED, avs=AvsResult.MISMATCH))
+        wrong = replace(COLLECTED, avs=AvsResult.MISMATCH)
+        verdict = judged(session, wrong)
 
         assert is_refused(verdict, IncorrectBillingAddress()) is avs
         assert (verdict.added is None) is avs
+        assert judged(session, wrong, accounts=[SAME_CARD]).session.existing_account_id is None
 
     def test_a_session_that_has_expired_stays_expired(self) -> None:
         verdict = judged(EXPIRED, has_guest=False)
