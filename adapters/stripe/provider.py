@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -108,24 +108,27 @@ class StripeProvider(PaymentProvider):
         account = request.merchant_account
         with self._call(account) as call:
             customer = _customer(call, request)
-            try:
-                parameters = page_parameters(request, customer, self._accounts[account].currency)
-                session = _created(call, request, parameters)
-                if not session.is_for(request):
-                    raise ProviderUnavailable("the response is about another page")
-            except KeySpent:
-                # The key no longer shows whether a page was made, but Stripe's list does. If the
-                # list has none, there is no page that a guest could use.
-                session = _page_made_before(call, request, customer)
-            if CARD not in session.payment_method_types:
-                log.error(
-                    "stripe_takes_no_cards",
-                    account=account,
-                    do="switch cards on in Stripe's dashboard: Settings, Payment methods",
-                )
-                with suppress(ProviderRefused):  # An earlier try has closed it.
-                    call.ask(CheckoutSession, call.v1.checkout.sessions.expire, session.id)
-                raise ProviderRefused("Stripe made a page that takes no cards")
+            with _naming(customer):
+                try:
+                    parameters = page_parameters(
+                        request, customer, self._accounts[account].currency
+                    )
+                    session = _created(call, request, parameters)
+                    if not session.is_for(request):
+                        raise ProviderUnavailable("the response is about another page")
+                except KeySpent:
+                    # The key no longer shows whether a page was made, but Stripe's list does. If the
+                    # list has none, there is no page that a guest could use.
+                    session = _page_made_before(call, request, customer)
+                if CARD not in session.payment_method_types:
+                    log.error(
+                        "stripe_takes_no_cards",
+                        account=account,
+                        do="switch cards on in Stripe's dashboard: Settings, Payment methods",
+                    )
+                    with suppress(ProviderRefused):  # An earlier try has closed it.
+                        call.ask(CheckoutSession, call.v1.checkout.sessions.expire, session.id)
+                    raise ProviderRefused("Stripe made a page that takes no cards")
         return page_of(session, customer)
 
     @override
@@ -208,6 +211,16 @@ class StripeProvider(PaymentProvider):
     def _call(self, account: MerchantAccount) -> Call:
         keys = keys_of(self._accounts, account)
         return Call(keys, api_base=self._api_base, retry_policy=self._retry_policy, tls=self._tls)
+
+
+@contextmanager
+def _naming(customer: str) -> Iterator[None]:
+    """Name the guest's customer in a refusal: it stays at Stripe, with the guest's details."""
+    try:
+        yield
+    except ProviderRefused as refused:
+        refused.guest_reference = GuestReference(customer)
+        raise
 
 
 def _created(

@@ -61,12 +61,20 @@ class ProviderUnavailable(Exception):
 class ProviderRefused(Exception):
     """The PSP rejected the call and did not act. The same call would be rejected again.
 
-    `details` are logged when an outage of this kind begins.
+    `details` are logged when an outage of this kind begins. `guest_reference` is the PSP's for the
+    guest, if `start` has made or changed the guest there all the same.
     """
 
-    def __init__(self, reason: str = "", *, details: FailureDetails = NO_DETAILS) -> None:
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        details: FailureDetails = NO_DETAILS,
+        guest_reference: GuestReference | None = None,
+    ) -> None:
         super().__init__(reason)
         self.details = details
+        self.guest_reference = guest_reference
 
 
 class WebhookRejected(Exception):

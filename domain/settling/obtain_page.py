@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from domain.identifiers import GuestReference
 from domain.outside import Clock, Ids
 from domain.psps.hosted_page import HostedPage
 from domain.psps.payment_provider import ProviderRefused, Providers
@@ -35,11 +36,14 @@ class ObtainPage:
         """
         provider = self.providers[session.configuration.provider]
         try:
-            return self._keep(session, provider.start(session.current_attempt.request))
-        except ProviderRefused:
-            return self._keep(session, None)
+            page = provider.start(session.current_attempt.request)
+        except ProviderRefused as refused:
+            return self._keep(session, None, refused.guest_reference)
+        return self._keep(session, page, page.guest_reference)
 
-    def _keep(self, asked: CardSession, page: HostedPage | None) -> CardSession:
+    def _keep(
+        self, asked: CardSession, page: HostedPage | None, reference: GuestReference | None
+    ) -> CardSession:
         def keep(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep]]:
             session, now = unit.sessions.get(asked.token_id) or asked, self.clock.now()
             if session.is_settled or session.attempt != asked.attempt:
@@ -50,10 +54,10 @@ class ObtainPage:
                 note_end_of_session(unit, self.ids, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
-                request = asked.current_attempt.request
-                # An earlier release has asked for a guest whom all centers share.
-                if request.center_id is not None:
-                    unit.guest_references.keep(session.psp_guest(request), page.guest_reference)
+            request = asked.current_attempt.request
+            # An earlier release has asked for a guest whom all centers share.
+            if reference is not None and request.center_id is not None:
+                unit.guest_references.keep(session.psp_guest(request), reference)
             unit.sessions.update(changed)
             unit.commit()
             return changed, steps_between(session, changed)

@@ -177,6 +177,14 @@ class TestPage:
         server.stripe.main.offered = ("card",)
         assert provider.start(NEXT).reference in server.stripe.main.sessions
 
+    def test_a_refusal_names_the_customer_who_stays(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        server.stripe.main.offered = ("us_bank_account",)
+        with pytest.raises(ProviderRefused) as refused:
+            provider.start(REQUEST)
+        assert refused.value.guest_reference == only_customer(server)["id"]
+
     def test_it_lives_as_long_as_the_session_within_stripes_bounds(
         self, provider: StripeProvider
     ) -> None:

@@ -19,10 +19,10 @@ from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
 from domain.erasure.finish_erasures import MAX_PER_CALL
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
-from domain.identifiers import GuestId, MerchantAccount
+from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
-from domain.psps.hosted_page import Outcome, WebhookDelivery
-from domain.psps.payment_provider import ProviderUnavailable
+from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome, WebhookDelivery
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER, CardSession, SessionStatus
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import transaction_of
@@ -171,6 +171,25 @@ def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     finish(installation)
     assert is_done(installation)
     assert installation.tokens_at_psp() == frozenset()
+
+
+def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[GuestReference] = []
+
+    def refuse(_: HostedPageRequest) -> HostedPage:
+        raise ProviderRefused(guest_reference=GuestReference("guest-9"))
+
+    monkeypatch.setattr(installation.provider, "start", refuse)
+    monkeypatch.setattr(installation.provider, "forget_guest", lambda *it: forgotten.append(it[1]))
+    with pytest.raises(ProviderUnavailable):
+        installation.open_page(installation.add_card())
+    erase(installation)
+    finish(installation)
+
+    assert is_done(installation)
+    assert forgotten == ["guest-9"]
 
 
 def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
