@@ -147,6 +147,12 @@ def _schema(name: str, schemas: Json) -> str:
         if other != name and some and not is_larger and _is_contained(some, fields):
             fields = {key: kind for key, kind in fields.items() if key not in some}
             lines.append(f"- All of {_inline({'$ref': other}, schemas)}\n")
+    for other in list(schemas)[: list(schemas).index(name)]:
+        some = _own_fields(schemas[other])
+        lacking = [field for field, kind in some.items() if fields.get(field) != kind]
+        if len(lacking) == 1 and 2 < len(some) <= len(fields):
+            fields = {key: kind for key, kind in fields.items() if key not in some}
+            lines.append(f"- All of {_inline({'$ref': other}, schemas)} but `{lacking[0]}`\n")
     described = chain.from_iterable(
         _fields(field, schema, schemas, required=_required(name, schemas))
         for field, schema in fields.items()
