@@ -35,6 +35,7 @@ CONSENTS = {
     "2026-11.fr.txt": "998c809652b181cf071d71007542bd054b0e2bdf58923efb0fbab2938c4f809c",
     "2026-11.it.txt": "88e7937c325cc60bc5ed14e526c3ac993bd077a227896f3d7668d5baffb56991",
     "2026-11.nl.txt": "37756211f97e7cb117e000b878a05b5a20d9eb875ed9c2a0be4970754f4ea701",
+    "2026-11b.nl.txt": "2bbecb14a78d0455d19107b32d87bd16afeb5e53943b0fa978b8f24d8e76e858",
     "2026-11.pt.txt": "ff164166d93e0f6317a1c49711a6c929a6823b8bddc640dd09b8ea78cd60f3c2",
 }
 """The SHA-256 of every text that guests agree to. Add lines, and change none."""
