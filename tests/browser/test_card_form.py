@@ -138,6 +138,27 @@ def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: Ope
     assert_fits(page)
 
 
+def test_a_message_stands_at_its_field_however_long_the_one_beside_it_is(
+    demo: Demo, open_page: OpenPage
+) -> None:
+    page = open_page(viewport=PHONE)
+    open_form(page, demo)
+    page.get_by_role("button", name="Add card").click()
+
+    hint, error = (
+        page.locator(each).evaluate(
+            """(each) => {
+                const text = document.createRange();
+                text.selectNodeContents(each);
+                return text.getBoundingClientRect();
+            }"""
+        )
+        for each in ("#cvc-hint", "#cvc-error")
+    )
+
+    assert 0 <= error["top"] - hint["bottom"] < 12
+
+
 def test_the_button_of_a_test_card_fills_in_the_form(demo: Demo, page: Page) -> None:
     open_form(page, demo)
     type_card(page, "4242424242424241")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
@@ -82,6 +83,9 @@ def test_an_expired_link_tells_whom_to_ask(demo: Demo, page: Page) -> None:
     expect(ask).to_be_focused()
     expect(ask).to_have_attribute("href", "tel:+49301234567")
     expect(ask).to_have_css("background-color", "rgb(46, 125, 50)")
+    ask.hover()
+    # Brighter, white text would be less readable than the color was checked for.
+    expect(ask).to_have_css("filter", re.compile(r"brightness\(0\.\d+\)"))
     assert page.locator(".logo").evaluate("each => each.naturalWidth") == 160
     assert_good(page)
 

@@ -18,17 +18,25 @@ from typing_extensions import override
 
 from adapters import catalogs
 from adapters.catalogs import LANGUAGES, Catalog, catalog
+from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS
 from adapters.psp.contract.samples import a_uuid
 from domain.permissions import Permission
 from domain.sessions.session import CardSession, SessionStatus
 from tests.browser.pages import OpenPage, assert_accessible, assert_fits, type_into
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
-from tests.installation import CHALLENGED_CARD, DECLINED_CARD, Installation, Trouble
+from tests.installation import (
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    OTHER_GOOD_CARD,
+    Installation,
+    Trouble,
+)
 from tests.programs import free_port
 
 PHONE: Final = ViewportSize(width=390, height=844)
 ADDRESS: Final = {"address": "Hauptstr. 1", "country_code": "DE", "zipcode": "10115"}
 SHOP: Final = "/healthz"
+OUT_OF_ORDER: Final = "4000000000000119"
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -141,6 +149,33 @@ def paused(served: Installation, page: Page, locale: str) -> None:
     page.goto(link(served, session))
 
 
+def out_of_order(served: Installation, page: Page, locale: str) -> None:
+    page.goto(link(served, started(served, locale)))
+    type_card(page, OUT_OF_ORDER)
+    page.wait_for_load_state()
+
+
+def other_kept(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    page.goto(link(served, session))
+    served.type_card(session)
+    type_card(page, OTHER_GOOD_CARD)
+    page.wait_for_load_state()
+
+
+def too_many(served: Installation, page: Page, locale: str) -> None:
+    session = started(served, locale)
+    page.goto(link(served, session))
+    for _ in range(MAX_CARD_ATTEMPTS):
+        served.type_card(session, DECLINED_CARD)
+    page.reload()
+
+
+def no_page(served: Installation, page: Page, locale: str) -> None:
+    page.set_extra_http_headers({"Accept-Language": locale})
+    page.goto(f"{served.settings.public_base_url}/fake-psp/pages/page_x")
+
+
 def unknown(served: Installation, page: Page, locale: str) -> None:
     page.set_extra_http_headers({"Accept-Language": locale})
     page.goto(f"{served.settings.public_base_url}/hosted-payments?token_id={a_uuid(404)}")
@@ -155,8 +190,9 @@ WAYS: Final[Mapping[str, Callable[[Installation, Page, str], None]]] = {
     each.__name__: each
     for each in (
         *(form, faults, refusal, challenge, ended, button),
+        *(out_of_order, other_kept, no_page),
         # After the last, no further card can be added.
-        *(expired, cancelled, unreachable, unknown, nowhere, paused),
+        *(expired, cancelled, unreachable, unknown, nowhere, too_many, paused),
     )
 }
 

@@ -82,11 +82,17 @@ def test_the_form_names_the_center_but_not_the_guest(browser: Browser, reference
     assert (
         "Nothing is charged now. <bdi>Harbor Spa</bdi> never sees your card number." in shown.text
     )
-    assert hosted_page_request().consent.text in shown.text
+    consent = hosted_page_request().consent.text
+    assert consent.replace("Harbor Spa", "<bdi>Harbor Spa</bdi>") in shown.text
     assert is_way_back_shown(shown)
     assert errors(shown) == {}
     for number in TEST_CARDS:
         assert " ".join(re.findall("....", number)) in shown.text
+
+
+def test_the_name_in_what_a_guest_agrees_to_is_no_markup(psp: FakePsp, browser: Browser) -> None:
+    page = psp.start_page(hosted_page_request(session=3, center_name="<b>Spa!", language="ar"))
+    assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in browser.open(page.reference).text
 
 
 def test_what_is_typed_is_sent_to_no_spell_checker(browser: Browser, reference: str) -> None:
