@@ -28,9 +28,11 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
         blank = session.cancelled(now).without_personal_data()
         if blank != session:
             unit.sessions.update(blank)
-        if blank.is_over:
+        # One that is due is asked about once more, with the evidence that has made it due.
+        is_over = blank.is_settled or (blank.is_over and blank.due_at is None)
+        if is_over:
             unit.evidence.remove(session.token_id)
-        are_over = are_over and blank.is_over
+        are_over = are_over and is_over
     unkept = [UnkeptToken(*each, now) for each in unit.accounts.remove_unreadable(guest_id, now)]
     active = AccountFilter(guest_id=guest_id, only_active=True)
     for account in unit.accounts.search(active, limit=ALL):

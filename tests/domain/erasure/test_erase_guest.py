@@ -156,6 +156,20 @@ def receive_webhook(installation: Installation) -> None:
     installation.use_cases.receive_webhook(FAKE, delivery)
 
 
+def test_what_a_psp_has_told_is_kept_until_it_is_asked(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired_session_with_card(installation)
+    receive_webhook(installation)
+    erase(installation)
+    installation.provider.evidence.clear()
+    installation.reconcile_until_idle()
+
+    assert [len(told) for told in installation.provider.evidence] == [1]
+    finish(installation)
+    assert is_done(installation)
+
+
 def test_a_card_that_turns_up_while_the_psp_forgets_is_discarded_first(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
