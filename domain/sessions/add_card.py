@@ -102,6 +102,8 @@ class AddCard:
             wanted = _parse(request, center_id, configuration)
             key = _parse_idempotency_key(request.idempotency_key)
             if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):
+                if wanted.guest_id and unit.erasures.get(GuestId(wanted.guest_id)):
+                    raise GuestNotFound
                 return StartedSession(
                     _replayed(unit.sessions.get(used_for), wanted), is_replayed=True
                 )

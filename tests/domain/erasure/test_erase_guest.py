@@ -135,6 +135,16 @@ def test_what_another_process_stores_meanwhile_goes_too(installation: Installati
         assert unit.guests.get(GUEST_ID) is None
 
 
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_repeated_request_finds_no_guest(installation: Installation, is_finished: bool) -> None:
+    installation.add_card(idempotency_key="visit-1")
+    erase(installation)
+    if is_finished:
+        finish(installation)
+    with pytest.raises(GuestNotFound):
+        installation.add_card(idempotency_key="visit-1")
+
+
 def expired_session_with_card(installation: Installation) -> CardSession:
     """Return a session that ended without a card, of which the PSP has one after all."""
     session = installation.session_with_card(billing_info=BILLING)
