@@ -75,6 +75,9 @@ class PostgresqlStorage(Storage):
                     "AND NOT current_setting('default_transaction_read_only')::boolean "
                     "AND has_table_privilege('idempotency_keys', 'DELETE')"
                 )
+                # What does not fit into memory is written to a file, unless the disk is full.
+                opened.execute("SET LOCAL work_mem = '64kB'")
+                opened.execute("SELECT count(*) FROM generate_series(1, 5000)")
         except Error as error:
             raise ServiceUnavailable from error
         if not may_write:

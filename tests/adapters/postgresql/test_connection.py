@@ -362,6 +362,17 @@ class TestOutage:
         add_session(own_storage)
         assert has_session(own_storage)
 
+    # Shows F8.
+    def test_a_server_that_can_write_no_file_does_not_pass_the_check(
+        self, own_url: str, own_storage: PostgresqlStorage
+    ) -> None:
+        # As on a full disk, but for one database.
+        database = own_url.rpartition("/")[2]
+        execute(own_url, f"ALTER DATABASE {database} SET temp_file_limit = 0")
+
+        with pytest.raises(ServiceUnavailable):
+            own_storage.check()
+
     def test_tables_without_permission_are_unavailable(self, url: str) -> None:
         clerk = f"clerk_of_{url.rpartition('/')[2]}"
         execute(url, f"CREATE ROLE {clerk} LOGIN")
