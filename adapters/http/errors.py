@@ -197,10 +197,9 @@ def _log_card_limit(
 def _log_outage(
     req: falcon.Request, resp: falcon.Response, refusal: ServiceUnavailable, _: object
 ) -> None:
-    cause = refusal.__cause__
-    log.error(
-        "service_unavailable", cause=str(cause) if cause else "no connection or write lock in time"
-    )
+    # The first line, because hints and parts of the statement may follow.
+    cause = str(refusal.__cause__ or "no connection or write lock in time").partition("\n")[0]
+    log.error("service_unavailable", cause=cause)
     _refuse(req, resp, refusal)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from domain.errors import ServiceUnavailable
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
 from tests.installation import Installation
@@ -88,6 +89,21 @@ def test_a_fault_of_ours_says_nothing_of_the_inside(installation: Installation) 
     assert refused(result) == (500, "Internal error")
     (line,) = (line for line in logs if line["event"] == "internal_error")
     assert isinstance(line["exc_info"], ZeroDivisionError)
+
+
+def test_the_cause_of_an_outage_is_logged_without_what_follows_it(
+    installation: Installation,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ServiceUnavailable from OSError("the disk is full\nLINE 1: INSERT INTO guests")
+
+    installation.container.sessions().__dict__["add_card"] = fail
+
+    with capture_logs() as logs:
+        Api(installation).post(GOOD_BODY)
+
+    (line,) = (line for line in logs if line["event"] == "service_unavailable")
+    assert line["cause"] == "the disk is full"
 
 
 # Shows F8.
