@@ -62,6 +62,7 @@ from domain.erasure.erase_guest import EraseGuest
 from domain.erasure.finish_erasures import FinishErasures
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
+from domain.events.note_event import NoteEvent
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent, ReplayEventsSince
 from domain.events.send_test_event import SendTestEvent
@@ -236,6 +237,7 @@ class Container(DeclarativeContainer):
         NoteAct, operator=Factory(operating_system_user), clock=clock, ids=ids
     )
     note_operators_act = ThreadSafeSingleton(NoteOperatorsAct, storage=storage, note_act=note_act)
+    note_event = ThreadSafeSingleton(NoteEvent, ids=ids, psps=settings.provided.psps)
     issue_token = ThreadSafeSingleton(
         IssueToken, storage=storage, clock=clock, ids=ids, note_act=note_act
     )
@@ -301,7 +303,12 @@ class Container(DeclarativeContainer):
     session_log = ThreadSafeSingleton(LinesOfSessions)
     erasure_log = ThreadSafeSingleton(LinesOfErasures)
     obtain_in_worker = Factory(
-        ObtainPage, storage=storage, providers=worker_psps, clock=clock, ids=ids, log=session_log
+        ObtainPage,
+        storage=storage,
+        providers=worker_psps,
+        clock=clock,
+        note_event=note_event,
+        log=session_log,
     )
     obtain_page = ThreadSafeSingleton(obtain_in_worker, providers=psps)
     settle_in_worker = Factory(
@@ -312,6 +319,7 @@ class Container(DeclarativeContainer):
         obtain_page=obtain_in_worker,
         clock=clock,
         ids=ids,
+        note_event=note_event,
         log=session_log,
     )
     settle_session = ThreadSafeSingleton(settle_in_worker, providers=psps, obtain_page=obtain_page)
@@ -343,9 +351,11 @@ class Container(DeclarativeContainer):
         psps=settings.provided.psps,
         log=erasure_log,
         clock=clock,
-        ids=ids,
+        note_event=note_event,
     )
-    notice_expiry = ThreadSafeSingleton(NoticeExpiry, storage=storage, clock=clock, ids=ids)
+    notice_expiry = ThreadSafeSingleton(
+        NoticeExpiry, storage=storage, clock=clock, note_event=note_event
+    )
     forget_old_records = ThreadSafeSingleton(
         ForgetOldRecords,
         storage=storage,
@@ -377,7 +387,7 @@ class Container(DeclarativeContainer):
     read_account = ThreadSafeSingleton(ReadAccount, storage=storage)
     read_consent = ThreadSafeSingleton(ReadConsent, storage=storage)
     remove_account = ThreadSafeSingleton(
-        RemoveAccount, storage=storage, clock=clock, ids=ids, note_act=note_act
+        RemoveAccount, storage=storage, clock=clock, note_event=note_event, note_act=note_act
     )
     choose_default_card = ThreadSafeSingleton(ChooseDefaultCard, storage=storage)
     list_expiring_cards = ThreadSafeSingleton(ListExpiringCards, storage=storage)
@@ -389,13 +399,13 @@ class Container(DeclarativeContainer):
         note_act=note_act,
         log=erasure_log,
         clock=clock,
-        ids=ids,
+        note_event=note_event,
     )
     put_guest = ThreadSafeSingleton(PutGuest, storage=storage)
     read_guest = ThreadSafeSingleton(ReadGuest, storage=storage)
     search_guests = ThreadSafeSingleton(SearchGuests, storage=storage)
-    list_centers = ThreadSafeSingleton(ListCenters, storage=storage)
-    read_center = ThreadSafeSingleton(ReadCenter, storage=storage)
+    list_centers = ThreadSafeSingleton(ListCenters, storage=storage, psps=settings.provided.psps)
+    read_center = ThreadSafeSingleton(ReadCenter, storage=storage, psps=settings.provided.psps)
     list_products = ThreadSafeSingleton(ListProducts, storage=storage)
     put_product = ThreadSafeSingleton(PutProduct, storage=storage)
     open_hosted_page = ThreadSafeSingleton(

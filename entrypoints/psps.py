@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -82,6 +83,19 @@ class InstalledPsp:
     def takes_test_cards(self) -> bool:
         """Whether it is set up, and for test cards only."""
         return self.is_set_up and self.plugin.test_setting is not None
+
+    def is_live(self, account: MerchantAccount) -> bool | None:
+        """Return whether an account takes real cards; None if that is not known. Raises nothing."""
+        if self.plugin.test_setting is not None:
+            return False
+        if not self.is_set_up:
+            return None
+        with suppress(SettingsError):
+            told = _call(
+                self.plugin, "tell its mode", lambda: self.plugin.is_live(self.settings, account)
+            )
+            return told if isinstance(told, bool) else None
+        return None
 
     @property
     def database(self) -> Path | None:

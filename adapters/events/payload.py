@@ -61,6 +61,9 @@ class EventData(Struct, frozen=True, kw_only=True):
     reference: Annotated[
         str | None, _field(None, "The reference of the session, if a session caused it.")
     ]
+    live: Annotated[
+        bool | None, _field(True, "Whether the PSP takes real cards; null if that is not known.")
+    ]
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
@@ -119,6 +122,7 @@ def examples() -> Mapping[EventType, EventPayload]:
                 guest_id=GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),
                 center_id=CenterId("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
                 token_id=TokenId("7aeda019-a8a1-4a72-88f9-f0ddfc7c339b"),
+                live=None if event_type is EventType.TEST else True,
                 **details[event_type],
             )
         )

@@ -38,6 +38,12 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
     id: Annotated[Uuid, uuid_example("The center.")]
     name: Annotated[str, example("Harbor Spa")]
     takes_cards: Annotated[bool, example(True, "Whether payments are configured.")]
+    live: Annotated[
+        bool | None,
+        example(
+            True, "Whether it takes real cards; null if it takes none, or if that is not known."
+        ),
+    ]
     avs: Annotated[
         bool, example(False, "Whether add-card needs billing_info: address verification is on.")
     ]
@@ -62,6 +68,7 @@ class CenterInfo(Struct, frozen=True, kw_only=True):
             id=found.center.id,
             name=found.center.name,
             takes_cards=configuration is not None,
+            live=found.live,
             avs=configuration is not None and configuration.avs,
             cards_per_guest=configuration.cards_per_guest.value if configuration else None,
             redirect_origins=list(configuration.redirect_origins) if configuration else [],

@@ -49,7 +49,7 @@ class BackgroundWork(Protocol):
         ...
 
 
-def _nothing(_: object) -> None:
+def _nothing(*_: object) -> None:
     return None
 
 
@@ -71,6 +71,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     is missing.
     `account_settings` and `settings` name every variable that it reads: per account, and others.
     `live_setting` returns the name of a setting that holds a key for real cards, or None.
+    `is_live` returns whether an account takes real cards, or None if its keys do not tell.
     `test_setting` names the setting that allows a PSP which takes test cards only. Such a PSP is
     refused beside live keys.
     `add_routes` adds pages of its own to the application, below `/<name>-…/`.
@@ -91,6 +92,7 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     account_settings: AccountSettings | None = None
     settings: tuple[str, ...] = ()
     live_setting: Callable[[PspSettings], str | None] = _nothing
+    is_live: Callable[[PspSettings, MerchantAccount], bool | None] = _nothing
     test_setting: str | None = None
     add_routes: Callable[[Adapter, falcon.App[falcon.Request, falcon.Response]], None] | None = None
     background: Callable[[Adapter, str], BackgroundWork] | None = None

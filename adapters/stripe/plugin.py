@@ -108,6 +108,11 @@ def _live_setting(settings: StripeSettings) -> str | None:
     return None
 
 
+def _is_live(settings: StripeSettings, account: MerchantAccount) -> bool | None:
+    keys = settings.accounts.get(account)
+    return None if keys is None else keys.is_live
+
+
 PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
@@ -126,5 +131,6 @@ PLUGIN: Final = PspPlugin(
     how_to_set_up=ACCOUNT_SETTINGS.how_to_set,
     make=make,
     live_setting=_live_setting,
+    is_live=_is_live,
     check=lambda provider, account, webhooks_url: provider.check(account, webhooks_url),
 )

@@ -6,15 +6,14 @@ from datetime import datetime
 
 from domain.cards.account import Account
 from domain.events.event import CardSummary, Event, EventType
-from domain.events.note_event import new_event_id, note_event
+from domain.events.note_event import NoteEvent
 from domain.identifiers import TokenId
-from domain.outside import Ids
 from domain.storage import WriteUnit
 
 
 def note_account_event(
     unit: WriteUnit,
-    ids: Ids,
+    note_event: NoteEvent,
     event_type: EventType,
     account: Account,
     *,
@@ -32,7 +31,7 @@ def note_account_event(
     note_event(
         unit,
         Event(
-            event_id=new_event_id(ids),
+            event_id=note_event.new_id(),
             type=event_type,
             occurred_at=now,
             guest_id=account.guest_id,
@@ -48,5 +47,6 @@ def note_account_event(
             ),
             language=language,
             reference=reference,
+            live=note_event.is_live(account.psp_account),
         ),
     )

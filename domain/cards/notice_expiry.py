@@ -8,7 +8,8 @@ from typing import Final
 
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
-from domain.outside import Clock, Ids
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
@@ -27,7 +28,7 @@ class NoticeExpiry:
 
     storage: Storage
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
 
     def __call__(self) -> None:
         """Note all that are due, a bounded number in each unit of work.
@@ -49,7 +50,7 @@ class NoticeExpiry:
                 if days is not None and account.removed_at is None:
                     note_account_event(
                         unit,
-                        self.ids,
+                        self.note_event,
                         EventType.ACCOUNT_EXPIRING,
                         account,
                         reason=f"expires_in_{days}_days",

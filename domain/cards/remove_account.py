@@ -12,7 +12,8 @@ from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import account_with, active_account, lock_account
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
-from domain.outside import Clock, Ids
+from domain.events.note_event import NoteEvent
+from domain.outside import Clock
 from domain.permissions import MAY_REMOVE_CARDS, Caller
 from domain.storage import Storage, WriteUnit
 
@@ -29,7 +30,7 @@ class RemoveAccount:
 
     storage: Storage
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
     note_act: NoteAct
 
     def __call__(self, caller: Caller | None, *, account_id: str, guest_id: str = "") -> Account:
@@ -50,7 +51,7 @@ class RemoveAccount:
             if others and not has_default(others):
                 unit.accounts.update(replace(others[-1], is_default=True))
             note_discard(unit, UnkeptToken.of(account), now=now)
-            note_account_event(unit, self.ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+            note_account_event(unit, self.note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
             details = {"guest": removed.guest_id, "center": removed.center_id}
             self.note_act(unit, Action.CARD_REMOVED, removed.account_id, details, caller=caller)
             unit.commit()

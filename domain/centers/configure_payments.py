@@ -40,6 +40,10 @@ class LoadedPsp(Protocol):
         """Return the merchant accounts with keys, or None when it takes any account."""
         ...
 
+    def is_live(self, account: MerchantAccount) -> bool | None:
+        """Return whether an account takes real cards; None if that is not known."""
+        ...
+
 
 class Missing(Enum):
     """What keeps an installation from taking cards for a merchant account of a PSP."""
@@ -61,6 +65,12 @@ def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount)
         return Missing.SETTINGS
     accounts = psp.accounts()
     return None if accounts is None or account.merchant_account in accounts else Missing.KEYS
+
+
+def is_live(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool | None:
+    """Return whether a merchant account of a PSP takes real cards; None if that is not known."""
+    psp = psps.get(account.provider)
+    return None if psp is None else psp.is_live(account.merchant_account)
 
 
 class PspNotReady(LookupError):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from domain.centers.center import Center, parse_center_id
+from domain.centers.configure_payments import LoadedPsp, is_live
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import InvalidCenterId
+from domain.identifiers import ProviderName
 from domain.pagination import Page, PageRequest
 from domain.permissions import Caller
-from domain.storage import Storage
+from domain.storage import Storage, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredCenter:
-    """A center, and how it takes cards; `configuration` is None if it takes none."""
+    """A center, and how it takes cards; `configuration` is None if it takes none.
+
+    `live` is whether the cards are real ones, and None if that is not known.
+    """
 
     center: Center
     configuration: PaymentConfiguration | None
+    live: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,7 @@ class ListCenters:
     """
 
     storage: Storage
+    psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(
         self, caller: Caller, *, pages: Sequence[str], sizes: Sequence[str]
@@ -37,10 +44,7 @@ class ListCenters:
         request = PageRequest.parse(pages=pages, sizes=sizes)
         with self.storage.read() as unit:
             page = unit.centers.page(caller.centers, request)
-            items = tuple(
-                ConfiguredCenter(center=center, configuration=unit.configurations.get(center.id))
-                for center in page.items
-            )
+            items = tuple(_configured(unit, self.psps, center) for center in page.items)
         return Page(items=items, total=page.total, request=request)
 
 
@@ -52,6 +56,7 @@ class ReadCenter:
     """
 
     storage: Storage
+    psps: Mapping[ProviderName, LoadedPsp]
 
     def __call__(self, caller: Caller, *, center_id: str) -> ConfiguredCenter:
         known_id = parse_center_id(center_id)
@@ -60,4 +65,12 @@ class ReadCenter:
             center = unit.centers.get(known_id)
             if center is None:
                 raise InvalidCenterId
-            return ConfiguredCenter(center=center, configuration=unit.configurations.get(known_id))
+            return _configured(unit, self.psps, center)
+
+
+def _configured(
+    unit: UnitOfWork, psps: Mapping[ProviderName, LoadedPsp], center: Center
+) -> ConfiguredCenter:
+    configuration = unit.configurations.get(center.id)
+    live = None if configuration is None else is_live(psps, configuration.psp_account)
+    return ConfiguredCenter(center=center, configuration=configuration, live=live)

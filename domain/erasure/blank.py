@@ -9,13 +9,13 @@ from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId
-from domain.outside import Ids
 from domain.pagination import ALL
 from domain.storage import WriteUnit
 
 
-def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -> bool:
+def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
     """Remove the guest, end the open sessions, remove the cards, and blank what that does not need.
 
     A session that is not over keeps what its PSP is asked with: the page's parameters, evidence, and
@@ -38,7 +38,7 @@ def end_and_blank(unit: WriteUnit, ids: Ids, guest_id: GuestId, now: datetime) -
     for account in unit.accounts.search(active, limit=ALL):
         removed = account.removed(now)
         unit.accounts.update(removed)
-        note_account_event(unit, ids, EventType.ACCOUNT_REMOVED, removed, now=now)
+        note_account_event(unit, note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
         unkept.append(UnkeptToken.of(account))
     for token in unkept:
         note_discard(unit, token, now=now)

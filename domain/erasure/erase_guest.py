@@ -9,9 +9,10 @@ from domain.audit.note_act import NoteAct
 from domain.erasure.blank import end_and_blank
 from domain.erasure.erasure import Erasure, ErasureFile, ErasureLog
 from domain.errors import GuestNotFound
+from domain.events.note_event import NoteEvent
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
-from domain.outside import Clock, Ids
+from domain.outside import Clock
 from domain.permissions import MAY_ERASE_GUESTS, Caller
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
@@ -33,7 +34,7 @@ class EraseGuest:
     note_act: NoteAct
     log: ErasureLog
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
 
     def __call__(self, caller: Caller | None, *, guest_id: str) -> None:
         """Erase the guest. Without a caller, the operator acts."""
@@ -71,7 +72,7 @@ class EraseGuest:
 
         def erase(unit: WriteUnit) -> None:
             unit.erasures.add(Erasure(guest_id=guest_id, erased_at=now, due_at=now))
-            end_and_blank(unit, self.ids, guest_id, now)
+            end_and_blank(unit, self.note_event, guest_id, now)
             self.note_act(unit, Action.GUEST_ERASED, guest_id, caller=caller)
             self.file.note(guest_id, now)
             unit.commit()

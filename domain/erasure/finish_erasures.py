@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 from domain.centers.configure_payments import LoadedPsp
 from domain.erasure.blank import end_and_blank
 from domain.erasure.erasure import ErasureLog
+from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
-from domain.outside import Clock, Ids
+from domain.outside import Clock
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
@@ -37,7 +38,7 @@ class FinishErasures:
     psps: Mapping[ProviderName, LoadedPsp]
     log: ErasureLog
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
 
     def __call__(self) -> bool:
         with self.storage.read() as unit:
@@ -54,14 +55,14 @@ class FinishErasures:
             if erasure is None or erasure.due_at is None:
                 # Another process has finished it.
                 return False
-            are_over = end_and_blank(unit, self.ids, guest_id, now)
+            are_over = end_and_blank(unit, self.note_event, guest_id, now)
             unit.erasures.update(erasure.looked_at(now))
             unit.commit()
             return are_over and erasure.may_be_done(now)
 
         def blank(unit: WriteUnit) -> bool:
             # While a PSP was called, a card may have turned up that must be discarded first.
-            are_over = end_and_blank(unit, self.ids, guest_id, now)
+            are_over = end_and_blank(unit, self.note_event, guest_id, now)
             is_known = set(unit.guest_references.of(guest_id)) <= set(at_psps)
             is_left = not are_over or not is_known or _is_discarding(unit, at_psps)
             if not is_left:

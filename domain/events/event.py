@@ -93,7 +93,7 @@ class Event:
     word, where there is more than one. `language` (RFC 5646) is that of the text that the guest agreed
     to when the card was stored or renewed. `reference` is the client's own of the session that
     caused it; None for what no session caused. `existing_account_id` is the card on file that is the
-    one that was refused.
+    one that was refused. `live` is whether the PSP takes real cards; None if that is not known.
     """
 
     event_id: EventId
@@ -109,6 +109,7 @@ class Event:
     card: CardSummary | None = None
     language: str | None = None
     reference: str | None = None
+    live: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

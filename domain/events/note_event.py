@@ -6,23 +6,36 @@ was not committed. Where no endpoint takes the event, nothing is stored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from domain.centers.configure_payments import LoadedPsp, is_live
 from domain.events.event import Event, EventDelivery
-from domain.identifiers import EventId
+from domain.identifiers import EventId, ProviderName, PspAccount
 from domain.outside import Ids
 from domain.storage import WriteUnit
 
 
-def new_event_id(ids: Ids) -> EventId:
-    """Return the id of a new event."""
-    return EventId(f"evt_{ids.uuid()}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteEvent:
+    """Step: note an event for each endpoint that takes it. The caller commits."""
 
+    ids: Ids
+    psps: Mapping[ProviderName, LoadedPsp]
 
-def note_event(unit: WriteUnit, event: Event) -> None:
-    """Note an event for each endpoint that takes it. The caller commits."""
-    for endpoint in unit.event_endpoints.all():
-        if endpoint.takes(event):
-            unit.event_deliveries.add(
-                EventDelivery(
-                    event=event, endpoint_id=endpoint.endpoint_id, due_at=event.occurred_at
+    def __call__(self, unit: WriteUnit, event: Event) -> None:
+        for endpoint in unit.event_endpoints.all():
+            if endpoint.takes(event):
+                unit.event_deliveries.add(
+                    EventDelivery(
+                        event=event, endpoint_id=endpoint.endpoint_id, due_at=event.occurred_at
+                    )
                 )
-            )
+
+    def new_id(self) -> EventId:
+        """Return the id of a new event."""
+        return EventId(f"evt_{self.ids.uuid()}")
+
+    def is_live(self, account: PspAccount) -> bool | None:
+        """Return whether a merchant account takes real cards; None if that is not known."""
+        return is_live(self.psps, account)

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from domain.events.event import Event, EventType
-from domain.events.note_event import new_event_id, note_event
-from domain.outside import Ids
+from domain.events.note_event import NoteEvent
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import WriteUnit
 
@@ -18,7 +17,12 @@ _EVENTS: Final = {
 
 
 def note_end_of_session(
-    unit: WriteUnit, ids: Ids, before: CardSession, after: CardSession, *, now: datetime
+    unit: WriteUnit,
+    note_event: NoteEvent,
+    before: CardSession,
+    after: CardSession,
+    *,
+    now: datetime,
 ) -> None:
     """Note that a session has ended without a card, if it has just done so. The caller commits."""
     event_type = _EVENTS.get(after.status)
@@ -27,7 +31,7 @@ def note_end_of_session(
     note_event(
         unit,
         Event(
-            event_id=new_event_id(ids),
+            event_id=note_event.new_id(),
             type=event_type,
             occurred_at=now,
             guest_id=after.guest_id,
@@ -37,5 +41,6 @@ def note_end_of_session(
             status=after.status.value,
             reason=after.reason_of_end,
             reference=after.reference,
+            live=note_event.is_live(after.configuration.psp_account),
         ),
     )

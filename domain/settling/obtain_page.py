@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestReference
-from domain.outside import Clock, Ids
+from domain.outside import Clock
 from domain.psps.hosted_page import HostedPage
 from domain.psps.payment_provider import ProviderRefused, Providers
 from domain.sessions.session import CardSession
@@ -26,7 +27,7 @@ class ObtainPage:
     storage: Storage
     providers: Providers
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
     log: SessionLog
 
     def __call__(self, session: CardSession) -> CardSession:
@@ -51,7 +52,7 @@ class ObtainPage:
                 return session, ()
             if page is None:
                 changed = session.without_card(now)
-                note_end_of_session(unit, self.ids, session, changed, now=now)
+                note_end_of_session(unit, self.note_event, session, changed, now=now)
             else:
                 changed = session.with_page(page, now)
             request = asked.current_attempt.request

@@ -14,6 +14,7 @@ from typing import Final
 
 from domain.cards.discard_tokens import note_discard
 from domain.cards.note_account_event import note_account_event
+from domain.events.note_event import NoteEvent
 from domain.identifiers import AccountId, PspAccount, TokenId
 from domain.outside import Clock, Ids
 from domain.psps.hosted_page import (
@@ -56,6 +57,7 @@ class SettleSession:
     obtain_page: ObtainPage
     clock: Clock
     ids: Ids
+    note_event: NoteEvent
     log: SessionLog
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> DueSession | None:
@@ -157,7 +159,7 @@ class SettleSession:
         for event_type, account in verdict.account_events:
             note_account_event(
                 unit,
-                self.ids,
+                self.note_event,
                 event_type,
                 account,
                 token_id=token_id,
@@ -165,7 +167,7 @@ class SettleSession:
                 reference=current.reference,
                 now=now,
             )
-        note_end_of_session(unit, self.ids, current, changed, now=now)
+        note_end_of_session(unit, self.note_event, current, changed, now=now)
         declined = note_refused_cards(unit, asked, outcome, changed, now=now)
         if verdict.consent is not None:
             unit.consents.add(verdict.consent)

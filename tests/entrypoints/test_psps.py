@@ -35,6 +35,31 @@ def test_its_settings_are_read(site: Site) -> None:
     assert unknown_settings(environment) == []
 
 
+@pytest.mark.parametrize(
+    ("told", "is_live"),
+    [("True", True), ("False", False), ("None", None), ("'yes'", None), ("1/0", None)],
+)
+def test_it_says_whether_an_account_takes_real_cards(
+    site: Site, told: str, is_live: bool | None
+) -> None:
+    site.install(
+        "cardonfile-acme", PLUGIN[:-2] + f"    is_live=lambda settings, account: {told},\n)\n"
+    )
+    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "key"}
+
+    psp = Settings.read(environment).psps[ProviderName("acme")]
+
+    assert psp.is_live(DEFAULT_MERCHANT_ACCOUNT) is is_live
+
+
+def test_the_fake_psp_is_never_live() -> None:
+    for address in ("http://127.0.0.1:8000", "https://cards.example"):
+        psps = Settings.read({"CARDONFILE_PUBLIC_BASE_URL": address}).psps
+        assert psps[ProviderName("fake")].is_live(DEFAULT_MERCHANT_ACCOUNT) is False
+        # It has no keys here.
+        assert psps[ProviderName("stripe")].is_live(DEFAULT_MERCHANT_ACCOUNT) is None
+
+
 def test_a_mistake_in_its_settings_is_named(site: Site) -> None:
     site.install("cardonfile-acme")
 

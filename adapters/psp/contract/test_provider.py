@@ -1435,6 +1435,8 @@ class TestSettings:
         assert psp.plugin.live_setting(read(psp, given)) is None
         named = psp.plugin.live_setting(read(psp, live))
         assert named in {name for name in live if live[name] != given[name]}
+        modes = [psp.plugin.is_live(read(psp, each), account) for each in (given, live)]
+        assert modes in ([False, True], [None, None])
 
 
 def is_address(value: str) -> bool:

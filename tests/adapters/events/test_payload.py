@@ -13,7 +13,7 @@ from tests.adapters.events.conftest import an_event
 
 def test_an_event_says_what_happened_to_which_card() -> None:
     assert msgspec.json.decode(
-        encode(an_event(reason="renewed", language="de", reference="order-1"))
+        encode(an_event(reason="renewed", language="de", reference="order-1", live=True))
     ) == {
         "type": "account.stored",
         "timestamp": "2026-11-20T12:00:00Z",
@@ -28,6 +28,7 @@ def test_an_event_says_what_happened_to_which_card() -> None:
             "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
             "language": "de",
             "reference": "order-1",
+            "live": True,
         },
     }
 
@@ -44,6 +45,7 @@ def test_every_type_has_all_fields(type_: EventType) -> None:
         "card",
         "language",
         "reference",
+        "live",
     }
 
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID
+from tests.installation import Installation
 
 
 def test_a_center_says_how_it_takes_cards(api: Api) -> None:
@@ -14,6 +19,7 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
         "id": CENTER_ID,
         "name": center["name"],
         "takes_cards": True,
+        "live": False,
         "avs": True,
         "cards_per_guest": "many",
         "redirect_origins": ["https://shop.example", "myspa://"],
@@ -24,6 +30,7 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
     api.installation.unconfigure()
     assert api.get(f"/v1/centers/{CENTER_ID}").json == center | {
         "takes_cards": False,
+        "live": None,
         "avs": False,
         "cards_per_guest": None,
         "redirect_origins": [],
@@ -31,3 +38,23 @@ def test_a_center_says_how_it_takes_cards(api: Api) -> None:
     }
     api.installation.configure(session_minutes=60)
     assert api.get(f"/v1/centers/{CENTER_ID}").json["link_minutes"] == 60
+
+
+@pytest.mark.parametrize(
+    ("merchant_account", "is_live"), [("default", False), ("berlin", True), ("without_keys", None)]
+)
+def test_a_center_says_whether_it_takes_real_cards(
+    tmp_path: Path, merchant_account: str, is_live: bool | None
+) -> None:
+    installation = Installation(
+        tmp_path,
+        CARDONFILE_STRIPE_SECRET_KEY="sk_test_default",
+        CARDONFILE_STRIPE_WEBHOOK_SECRETS="whsec_default",
+        CARDONFILE_STRIPE_BERLIN_SECRET_KEY="rk_live_berlin",
+        CARDONFILE_STRIPE_BERLIN_WEBHOOK_SECRETS="whsec_berlin",
+    )
+    installation.configure(provider="stripe", merchant_account=merchant_account)
+    center = Api(installation).get(f"/v1/centers/{CENTER_ID}").json
+    installation.close()
+
+    assert center["live"] is is_live

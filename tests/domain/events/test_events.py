@@ -94,6 +94,7 @@ class TestWhatIsTold:
                 "card": {"card_logo": "visa", "last_four": "4242", "expiry_on": "09/31"},
                 "language": "en",
                 "reference": "order-1",
+                "live": False,
             },
         }
 
@@ -135,6 +136,7 @@ class TestWhatIsTold:
         assert failed["data"]["reason"] == "payment_method_already_exists"
         assert failed["data"]["existing_account_id"] == account.account_id
         assert failed["data"]["account_id"] is None
+        assert failed["data"]["live"] is False
 
     @pytest.mark.parametrize("is_opened", [False, True])
     def test_a_session_that_ends_without_a_card(

@@ -11,6 +11,7 @@ from standardwebhooks import WebhookVerificationError
 from adapters.system import RandomIds
 from domain.cards.note_account_event import note_account_event
 from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
 from tests.adapters.events.receiver import read_event
 from tests.builders import CENTER_ID, a_center, an_account
 from tests.databases import change_by_hand
@@ -25,7 +26,7 @@ def a_card_is_stored(cardonfile: CommandLine) -> None:
         unit.centers.put_many([a_center()])
         note_account_event(
             unit,
-            RandomIds(),
+            NoteEvent(ids=RandomIds(), psps={}),
             EventType.ACCOUNT_STORED,
             an_account(),
             now=datetime.now(UTC),
