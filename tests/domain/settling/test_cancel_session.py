@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -329,6 +330,13 @@ class TestOfACaller:
 
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
+
+    def test_a_caller_of_the_identity_provider_has_no_token_here(
+        self, installation: Installation
+    ) -> None:
+        session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))
+        assert installation.container.cancel_sessions_of_caller()("jwt:shop") == 1
+        assert installation.session(session.token_id).cancelled_at is not None
 
     def test_a_caller_without_a_token_is_refused(self, installation: Installation) -> None:
         session = installation.add_card()
