@@ -40,7 +40,8 @@ def measure(container: Container) -> WSGIApplication:
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     if folder is not None:
         MultiProcessCollector(registry, str(folder))  # type: ignore[no-untyped-call]
-    counts = Counts(registry if folder is None else None)
+    psps = (name for name, psp in container.settings().psps.items() if psp.is_set_up)
+    counts = Counts(registry if folder is None else None, psps)
     on_lost_line(counts.lost_line)
     container.api.add_kwargs(observe=counts.request)
     container.authenticate.add_kwargs(refused=counts.unauthenticated)

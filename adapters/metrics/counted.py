@@ -5,7 +5,7 @@ prometheus-client looks for PROMETHEUS_MULTIPROC_DIR when this module is importe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,8 +34,11 @@ class Counts:
     None ever raises: a full disk under the files of the metrics must stop nothing.
     """
 
-    def __init__(self, registry: CollectorRegistry | None) -> None:
-        """Take the registry that collects them, or None if a file of each process is collected."""
+    def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
+        """Take the registry that collects them, or None if a file of each process is collected.
+
+        Cards that are stored by `psps` count from 0: an alert does not see what begins at 1.
+        """
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:
             metric = Counter(f"cardonfile_{name}", what, labels, registry=registry)
@@ -49,11 +52,17 @@ class Counts:
             return count
 
         def seconds(
-            name: str, what: str, *labels: str, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
+            name: str,
+            what: str,
+            *labels: str,
+            buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS,
+            begin_at_0: Iterable[str] = (),
         ) -> Callable[..., None]:
             name = f"cardonfile_{name}_seconds"
             metric = Histogram(name, what, labels, registry=registry, buckets=buckets)
             labelled: Callable[..., Histogram] = cache(metric.labels) if labels else lambda: metric
+            for each in begin_at_0:
+                labelled(each)
 
             def observe(*values: Any) -> None:  # labels, and last the seconds
                 with _HARMLESSLY:
@@ -76,6 +85,7 @@ class Counts:
             "From a card collected at the PSP to a card stored.",
             "psp",
             buckets=STORING_SECONDS,
+            begin_at_0=psps,
         )
         self.psp_call = seconds(
             "psp_call_duration", "Calls to PSPs.", "psp", "account", "operation", "result"
