@@ -227,9 +227,10 @@ def set_(
         with container.storage().read() as unit:
             consents = {text.language for text in unit.consent_texts.of(done.center.id)}
         if language is not None and look_up(language, {DEFAULT_LANGUAGE, *consents}) is None:
+            shipped = look_up(language, container.shipped_consents()) or language
             click.echo(
                 "guests read English until this is done: cardonfile consent set --center "
-                f"{done.center.id} --language {language}",
+                f"{done.center.id} --language {shipped}",
                 err=True,
             )
 
