@@ -33,7 +33,7 @@ from adapters.fake_psp.psp import (
     PspPage,
     UnknownPage,
 )
-from adapters.guest_pages import add_style, templates
+from adapters.guest_pages import Files, add_style, templates
 from domain.billing import MAX_LENGTHS
 from domain.psps.hosted_page import HostedPageRequest
 from domain.redirects import redirect_origin
@@ -50,7 +50,7 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
     pages = _CardPages(psp)
     app.add_route("/fake-psp/pages/{reference}", pages)
     app.add_route("/fake-psp/pages/{reference}/challenge", pages, suffix="challenge")
-    app.add_static_route("/fake-psp/static", _HERE / "static")
+    app.add_route("/fake-psp/static/{name}", Files(_HERE / "static"))
     add_style(app, _STYLE)
     for kind in (_Problem, UnknownPage, PspUnavailable):
         app.add_error_handler(kind, pages.show_problem)

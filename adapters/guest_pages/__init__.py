@@ -26,8 +26,22 @@ def templates(package: str, style: str) -> Environment:
 
 def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> None:
     """Serve the style sheet and the icon below a path, and a style sheet for each color."""
-    app.add_static_route(style, _STATIC)
+    app.add_route(f"{style}/{{name}}", Files(_STATIC))
     app.add_route(f"{style}/colors/{{sheet}}", _Colors())
+
+
+class Files:
+    """The files of a folder. Unlike those of a static route, requests for them are logged by a route."""
+
+    def __init__(self, folder: Path) -> None:
+        self._contents = {each.name: each.read_bytes() for each in folder.iterdir()}
+
+    def on_get(self, _: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Respond with a file. Raises HTTPNotFound."""
+        if name not in self._contents:
+            raise falcon.HTTPNotFound
+        resp.content_type = resp.options.static_media_types[Path(name).suffix]
+        resp.data = self._contents[name]
 
 
 class _Colors:

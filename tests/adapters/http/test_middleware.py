@@ -54,6 +54,25 @@ def test_every_request_is_one_log_line_without_token_or_path(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/hosted-payments/style/page.css", "text/css"),
+        ("/hosted-payments/style/lock.svg", "image/svg+xml"),
+        ("/fake-psp/style/page.css", "text/css"),
+        ("/fake-psp/static/page.js", "text/javascript"),
+    ],
+)
+def test_a_file_of_a_page_is_logged_by_its_route(api: Api, path: str, kind: str) -> None:
+    with capture_logs() as logs:
+        found = api.client.simulate_get(path)
+        missing = api.client.simulate_get(f"{path}x")
+
+    assert (found.status_code, missing.status_code) == (200, 404)
+    assert found.headers["Content-Type"].partition(";")[0] == kind
+    assert {line["route"] for line in logs} == {f"{path.rpartition('/')[0]}/{{name}}"}
+
+
+@pytest.mark.parametrize(
     ("guest", "body", "error", "ids"),
     [
         (GUEST_ID.upper(), "{", "invalid_request_body", [GUEST_ID]),
