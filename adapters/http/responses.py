@@ -41,6 +41,9 @@ FalseValue = Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
+Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+
+
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a request was refused. Strict clients refuse any other field."""
 

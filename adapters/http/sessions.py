@@ -29,6 +29,7 @@ from adapters.http.requests import BODY_REFUSALS, Query, RequestBody, field, rea
 from adapters.http.responses import (
     Done,
     PageInfo,
+    Uri,
     Uuid,
     example,
     json_body,
@@ -147,11 +148,10 @@ class CardSessionStarted(Done, frozen=True, kw_only=True, forbid_unknown_fields=
     """The response to add-card."""
 
     hosted_payment_uri: Annotated[
-        str,
+        Uri,
         example(
             _LINK_EXAMPLE,
             "Where to redirect the guest: the link to the hosted page, which collects the card.",
-            format="uri",
         ),
     ]
     token_id: Annotated[Uuid, uuid_example("The token of the card-addition session.")]
@@ -229,12 +229,11 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     failure: _SessionFailure
     expires_at: _SessionEnd
     hosted_payment_uri: Annotated[
-        str | None,
+        Uri | None,
         example(
             _LINK_EXAMPLE,
             "The link, as from add-card; null once it works no more, and for callers that may not add "
             "cards.",
-            format="uri",
         ),
     ] = None
 

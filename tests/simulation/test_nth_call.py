@@ -35,6 +35,7 @@ from domain.errors import ServiceUnavailable
 from domain.events.add_event_endpoint import AddEventEndpoint
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event_sender import EventNotSent
+from domain.events.note_event import NoteEvent
 from domain.events.remove_event_endpoint import RemoveEventEndpoint, RollEventSecret
 from domain.events.replay_event import ReplayEvent, ReplayEventsSince
 from domain.events.send_test_event import SendTestEvent
@@ -527,7 +528,7 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     NoticeExpiry: Expected(situations=(two_cards_that_expire_soon,)),
 }
 
-STEPS: Final = frozenset({ChooseConsent, NoteAct, ObtainPage, RecognizeMerchant})
+STEPS: Final = frozenset({ChooseConsent, NoteAct, NoteEvent, ObtainPage, RecognizeMerchant})
 """Parts of use cases; their calls are among those of the use cases."""
 
 READ_ONLY: Final = frozenset(

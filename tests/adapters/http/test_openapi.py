@@ -218,3 +218,17 @@ def test_nothing_that_clients_may_try_lacks_an_example() -> None:
         if parameter["name"] in without and not {"examples", "example"} & parameter.keys()
     }
     assert all(path.startswith(("/hosted-payments", "/webhooks")) for path in paths)
+
+
+def test_a_format_stands_beside_its_type() -> None:
+    """Beside `anyOf`, generators of clients apply it to null too, or ignore it."""
+
+    def schemas(part: object) -> Iterator[dict[str, object]]:
+        if isinstance(part, dict):
+            yield part
+        for inner in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        ):
+            yield from schemas(inner)
+
+    assert [each for each in schemas(DOCUMENT) if "anyOf" in each and "format" in each] == []
