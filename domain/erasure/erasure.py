@@ -56,6 +56,10 @@ class Erasures(Protocol):
         """Store an erasure that exists."""
         ...
 
+    def reopen(self, guest_id: GuestId, now: datetime) -> None:
+        """Make the erasure of a guest due again, if there is one that is done."""
+        ...
+
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
         """Return those of these guests who were erased."""
         ...

@@ -155,6 +155,9 @@ class SettleSession:
             unit.discards.remove(verdict.withdrawn)
         changed = verdict.session.keeping_due_at(current, since=asked).answered(now)
         unit.sessions.update(changed)
+        if current.is_over:
+            # If its guest was erased, what the PSP has told goes too.
+            unit.erasures.reopen(current.guest_id, now)
         token_id = current.token_id
         for event_type, account in verdict.account_events:
             note_account_event(

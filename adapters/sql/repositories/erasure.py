@@ -23,6 +23,14 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
     _is_locked = True
 
     @override
+    def reopen(self, guest_id: GuestId, now: datetime) -> None:
+        self._transaction.execute(
+            "UPDATE erasures SET due_at = :now, done_at = NULL "
+            "WHERE guest_id = :guest_id AND done_at IS NOT NULL",
+            {"guest_id": guest_id, "now": now},
+        )
+
+    @override
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:
         found = self._transaction.execute(
             f"SELECT guest_id FROM erasures WHERE guest_id {self._dialect.among_ids}",

@@ -61,6 +61,19 @@ def test_a_guest_is_erased_once(storage: Storage) -> None:
         assert unit.erasures.among([]) == frozenset()
 
 
+def test_one_that_is_done_may_be_due_again(storage: Storage) -> None:
+    going_on = erasure_of(1, NOW + MINUTE)
+    store(storage, ERASURE.done(NOW), going_on)
+    with storage.write() as unit:
+        for guest_id in (GUEST_ID, OTHER_GUEST_ID, going_on.guest_id):
+            unit.erasures.reopen(guest_id, NOW)
+        unit.commit()
+    with storage.read() as unit:
+        assert unit.erasures.get(GUEST_ID) == ERASURE
+        assert unit.erasures.get(OTHER_GUEST_ID) is None
+        assert unit.erasures.get(going_on.guest_id) == going_on
+
+
 def test_those_that_are_due_come_first_come_first_served(storage: Storage) -> None:
     later, soon = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)
     # A clock that was ahead has set its time.

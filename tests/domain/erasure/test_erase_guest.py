@@ -235,6 +235,30 @@ def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_gue
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
+def test_what_a_psp_tells_later_does_not_stay(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = expired_session_with_card(installation)
+    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
+    finish_erasures = replace(installation.container.finish_erasures(), psps={})
+    erase(installation)
+    installation.clock.advance(timedelta(minutes=5))
+    finish_erasures()
+    assert is_done(installation)
+    receive_webhook(installation)
+    installation.reconcile_until_idle()
+    assert not is_done(installation)
+    finish_erasures()
+
+    assert is_done(installation)
+    page = session.current_attempt.page
+    assert page is not None
+    with installation.storage.read() as unit:
+        psp_account = session.configuration.psp_account
+        assert unit.discards.of_guest(*psp_account, page.guest_reference) == ()
+        assert unit.evidence.of(session.token_id) == ()
+
+
 def test_an_answer_that_comes_after_the_erasure_changes_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
