@@ -42,3 +42,8 @@ class LinesOfErasures(ErasureLog):
                 log.info("guest_erased_everywhere", guest_id=guest_id)
             else:
                 log.info("guest_erased", guest_id=guest_id)
+
+    @override
+    def not_done(self, guest_id: GuestId) -> None:
+        with suppress(Exception):
+            log.error("erasure_not_done", guest_id=guest_id)

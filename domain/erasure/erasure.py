@@ -94,3 +94,7 @@ class ErasureLog(Protocol):
     def __call__(self, guest_id: GuestId, *, is_done: bool) -> None:
         """Log that a guest was erased here or, when it is done, at the PSPs too. Never raises."""
         ...
+
+    def not_done(self, guest_id: GuestId) -> None:
+        """Log that an erasure is not done after 24 hours. Never raises."""
+        ...

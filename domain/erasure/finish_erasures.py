@@ -13,6 +13,7 @@ from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.retries import is_alarming
 from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
@@ -45,6 +46,8 @@ class FinishErasures:
             due = unit.erasures.due(self.clock.now(), at_most=MAX_PER_CALL)
         for erasure in due:
             self._finish(erasure.guest_id)
+            if is_alarming(erasure.erased_at, self.clock.now()) and self._is_left(erasure.guest_id):
+                self.log.not_done(erasure.guest_id)
         return len(due) == MAX_PER_CALL
 
     def _finish(self, guest_id: GuestId) -> None:
@@ -91,6 +94,11 @@ class FinishErasures:
             and self.storage.transact(note_done)
         ):
             self.log(guest_id, is_done=True)
+
+    def _is_left(self, guest_id: GuestId) -> bool:
+        with self.storage.read() as unit:
+            erasure = unit.erasures.get(guest_id)
+        return erasure is not None and erasure.done_at is None
 
     def _forget(self, at_psps: _AtPsps) -> bool:
         """Have each PSP forget the guest; return whether all have."""

@@ -561,6 +561,18 @@ def test_it_has_a_line_at_its_beginning_or_end_only(installation: Installation) 
     ]
 
 
+def test_one_that_is_not_done_after_a_day_is_told_of(installation: Installation) -> None:
+    installation.stored_card(GOOD_CARD)
+    erase(installation)
+    del installation.container.worker_psps()[FAKE]
+    with capture_logs() as lines:
+        finish(installation)
+        assert lines == []
+        installation.clock.advance(timedelta(days=1))
+        installation.container.finish_erasures()()
+    assert lines == [{"event": "erasure_not_done", "guest_id": GUEST_ID, "log_level": "error"}]
+
+
 def test_its_end_is_in_the_log_once_however_many_finish_it(installation: Installation) -> None:
     installation.stored_card(GOOD_CARD)
     erase(installation)
