@@ -69,8 +69,8 @@ class ClickNeeded(Exception):
     """The link is older than 24 hours, so only the guest's click opens it."""
 
 
-AFTER_LINKS: Final = ".,;:)>]\"'"
-"""What programs that find links in a text take for a part of them."""
+AFTER_LINKS: Final = " \r\n.,;:)>]\"'"
+"""What programs that find links in a text, and people who copy them, take for a part of them."""
 
 
 def session_of_link(storage: Storage, token_id: str) -> CardSession:

@@ -99,7 +99,7 @@ class Supervisor:
             self._process.stdin.close()
 
     def switch(self, names: Collection[str]) -> None:
-        """Have these faults happen from now on, and no others. Other names are left out."""
+        """Have these faults happen to the next card, and no others. Other names are left out."""
         self._faults = frozenset(names) & frozenset(Fault)
         # One that was killed reads nothing; the next is told at its start.
         with suppress(OSError, ValueError):

@@ -181,7 +181,16 @@ def test_nobody_but_the_browser_goes_to_the_redirect_uri(api: Api) -> None:
 @pytest.mark.parametrize(
     "rest",
     [
-        *("", "&", ".", "%22", ").", "&amp;redirect_uri=https%3A%2F%2Fshop.example%2Fcards"),
+        *(
+            "",
+            "&",
+            ".",
+            "%22",
+            ").",
+            "%20",
+            ".%0D%0A",
+            "&amp;redirect_uri=https%3A%2F%2Fshop.example%2Fcards",
+        ),
         *("&redirect_uri=https%3A%2F%2Fsho", "&redirect_uri=https%3A%2F%2Fevil.example"),
         *("%26amp%3Bredirect_uri=x", "&redirect_uri=x&redirect_uri=https://evil.example/?a=1&b=2"),
     ],
