@@ -231,9 +231,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
     hosted_payment_uri: Annotated[
         Uri | None,
         example(
-            _LINK_EXAMPLE,
-            "The link, as from add-card; null once it works no more, and for callers that may not add "
-            "cards.",
+            _LINK_EXAMPLE, "The link, while it works; null for callers that may not add cards."
         ),
     ] = None
 
@@ -376,7 +374,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
                 enum=[status.value for status in SessionStatus],
             ),
             parameter(
-                "reference", "query", "Only sessions with this reference of yours.", type="string"
+                "reference",
+                "query",
+                "Only sessions with this reference of yours.",
+                type="string",
+                maxLength=MAX_REFERENCE_LENGTH,
             ),
             *PAGING,
         ),

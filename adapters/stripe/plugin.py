@@ -108,11 +108,6 @@ def _live_setting(settings: StripeSettings) -> str | None:
     return None
 
 
-def _is_live(settings: StripeSettings, account: MerchantAccount) -> bool | None:
-    keys = settings.accounts.get(account)
-    return None if keys is None else keys.is_live
-
-
 PLUGIN: Final = PspPlugin(
     interface=1,
     name=NAME,
@@ -131,6 +126,8 @@ PLUGIN: Final = PspPlugin(
     how_to_set_up=ACCOUNT_SETTINGS.how_to_set,
     make=make,
     live_setting=_live_setting,
-    is_live=_is_live,
+    is_live=lambda settings, account: (
+        settings.accounts[account].is_live if account in settings.accounts else None
+    ),
     check=lambda provider, account, webhooks_url: provider.check(account, webhooks_url),
 )

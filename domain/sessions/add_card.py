@@ -173,10 +173,9 @@ class AddCard:
             return session
 
         stored = self.storage.transact(store)
-        is_new = stored is session
-        if is_new:
+        if stored is session:
             self.log(SessionStep(Step.CREATED, session))
-        return StartedSession(stored, is_replayed=not is_new)
+        return StartedSession(stored, is_replayed=stored is not session)
 
 
 def _parse(

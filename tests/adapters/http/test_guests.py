@@ -108,6 +108,16 @@ def search(api: Api, body: object, query: str | None = None) -> testing.Result:
     return api.send("POST", SEARCH, body=json.dumps(body), query=query, headers=headers)
 
 
+def test_a_search_is_checked_in_the_documented_order(api: Api) -> None:
+    for body, query, code in (
+        ([], "size=101&name=Ada", "invalid_request_body"),
+        ({}, "size=101&name=Ada", "unknown_query_parameter"),
+        ({}, "size=101", "too_many_items"),
+        ({}, None, "invalid_field"),
+    ):
+        assert search(api, body, query).headers["error-type"] == code
+
+
 def test_a_guest_is_found_by_address(api: Api) -> None:
     api.put(GUEST, ADA)
     found = search(api, {"email": "Ada@Guests.example"})
