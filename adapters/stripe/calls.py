@@ -50,8 +50,9 @@ _TRANSLATIONS: Final[
 class Call:
     """A call of the port with the keys of a merchant account.
 
-    Use it in a `with` statement, which closes its connection. `date` is the header of the latest success. Pass methods of the SDK's services in
-    `v1` to `ask`: no exception of the SDK leaves it, because they hold what was sent and received.
+    Use it in a `with` statement, which closes its connection. `date` is the header of the latest
+    response. Pass methods of the SDK's services in `v1` to `ask`: no exception of the SDK leaves it,
+    because they hold what was sent and received.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Call:
             self.date = last.headers.get("date")
             response = msgspec.json.decode(last.body, type=kind)
         except stripe.StripeError as error:
+            self.date = (error.headers or {}).get("date", self.date)
             failure = _translated(error)
         except ProviderUnavailable:
             raise

@@ -138,6 +138,14 @@ def test_the_clock_is_compared_with_stripes(
     assert said in found[1]
 
 
+def test_the_clock_is_compared_although_the_key_is_not_accepted(
+    server: FakeStripeServer, provider: StripeProvider
+) -> None:
+    server.have(Trouble.UNAUTHORIZED)
+
+    assert found_by(provider, "clock")[0] is Diagnosis.OK
+
+
 def test_the_mode_is_named(server: FakeStripeServer) -> None:
     server.stripe.add_merchant("sk_live_shop", "whsec_x")
     keys = {"test": KEYS, "live": replace(KEYS, secret_key="sk_live_shop")}
