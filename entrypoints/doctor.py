@@ -132,7 +132,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
         yield unknown(about, f"{url} does not respond to this machine: look from another one")
         return
     except (OSError, HTTPException) as error:
-        advice = "start `cardonfile serve`, or look at the proxy"
+        advice = f"start `cardonfile serve`, see the proxy, or correct {Setting.PUBLIC_BASE_URL}"
         yield problem(about, f"{url} cannot be reached ({reason_of(error)}): {advice}")
         return
     fault = f"{url}/healthz responds {response.status}, not as the service does: look at the proxy"

@@ -246,7 +246,9 @@ def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
 
 class TestPublicAddress:
     def test_where_nothing_listens_it_is_a_problem(self, patient: Patient) -> None:
-        assert "(connection refused)" in patient.problem("public address")
+        text = patient.problem("public address")
+        assert "(connection refused)" in text
+        assert text.endswith("or correct CARDONFILE_PUBLIC_BASE_URL")
 
     def test_another_service_there_is_a_problem(
         self, patient: Patient, listening: ListeningServer
