@@ -41,6 +41,7 @@ class OutageLog:
             result = "ok"
         except AnotherMerchant:
             # `MerchantCheck` logs it, with what to do.
+            result = "unavailable"
             raise
         except ProviderUnavailable as failure:
             result = "unavailable"

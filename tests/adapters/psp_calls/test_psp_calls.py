@@ -21,6 +21,7 @@ from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.outages import OutageLog
 from domain.identifiers import CardToken, MerchantAccount, PspAccount
 from domain.psps.payment_provider import FailureDetails, ProviderRefused, ProviderUnavailable
+from domain.psps.recognize_merchant import AnotherMerchant
 from domain.sessions.session import ASK_AGAIN_AFTER
 from tests.installation import DECLINED_CARD, MERCHANT, Installation, Trouble
 
@@ -251,6 +252,16 @@ class TestOutages:
             "code",
         }
         assert (line["status"], line["code"]) == (402, "odd")
+
+    def test_keys_of_another_merchant_are_no_fault_of_the_adapter(self) -> None:
+        results: list[str] = []
+        outages = OutageLog(lambda *call: results.append(call[3]))
+        failure = AnotherMerchant(kept="acct_main test", given=None)
+
+        with suppress(AnotherMerchant), outages.around_call(AT_FAKE, "start"):
+            raise failure
+
+        assert results == ["unavailable"]
 
     def test_no_detail_overwrites_a_field_of_every_line(self) -> None:
         of_every_line = {"event", "level", "timestamp", "exc_info", "fault", "where"}
