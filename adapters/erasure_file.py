@@ -33,6 +33,7 @@ class TextErasureFile(ErasureFile):
     def note(self, guest_id: GuestId, now: datetime) -> None:
         if self.path is None:
             return
+        is_new = not self.path.exists()
         try:
             # Opened to append, so that lines of other processes stay whole. The first line break
             # ends a line that a full disk has cut off.
@@ -40,6 +41,8 @@ class TextErasureFile(ErasureFile):
                 file.write(f"\n{guest_id} {now.isoformat()}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
+            if is_new:
+                _sync_folder(self.path.absolute().parent)
         except OSError as error:
             reason = error.strerror or "it cannot be written"
             raise ServiceUnavailable from ErasureFileUnusable(self.path, reason)
@@ -52,3 +55,12 @@ class TextErasureFile(ErasureFile):
         lines = self.path.read_text(errors="replace").splitlines()
         found = (plain_uuid(line.partition(" ")[0]) for line in lines)
         return frozenset(GuestId(guest_id) for guest_id in found if guest_id)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Keep the name of a new file through a loss of power, which syncing the file does not."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from adapters.erasure_file import ErasureFileUnusable
 from adapters.sql.errors import DatabaseUnavailable, DatabaseUnusable
 from adapters.sql.transaction import OnWait
 from domain.errors import ServiceUnavailable
@@ -127,6 +128,8 @@ def in_a_sentence(error: BaseException) -> str | None:
         errors = (*errors, postgresql.Error)
     if isinstance(error, DatabaseUnusable):
         return str(error)
+    if isinstance(error.__cause__, ErasureFileUnusable):
+        return f"nobody was erased: {error.__cause__}"
     if isinstance(error, ServiceUnavailable):
         return f"the database cannot be used ({cause_of(error)}): see that it can be reached, has room and is not locked"
     if isinstance(error, RecordUnreadable):

@@ -97,7 +97,7 @@ def list_(*, expires_within: timedelta | None, as_json: bool) -> None:
             if expires_within is None
             else tokens.expiring(now, until=time_after(now, expires_within))
         )
-        echo_records(_COLUMNS, (_record(each, now) for each in found), as_json=as_json)
+    echo_records(_COLUMNS, (_record(each, now) for each in found), as_json=as_json)
 
 
 @token.command()

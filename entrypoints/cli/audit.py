@@ -40,6 +40,6 @@ def list_(
     """
     with reading() as (unit, now):
         since = None if within is None else time_before(now, within)
-        columns = ("time=happened_at", "actor", "action", "about", "details")
         found = unit.audit_trail.latest(since=since, about=about, by=by, limit=limit)
-        echo_records(columns, found, as_json=as_json, limit=limit)
+    columns = ("time=happened_at", "actor", "action", "about", "details")
+    echo_records(columns, found, as_json=as_json, limit=limit)

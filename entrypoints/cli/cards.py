@@ -88,7 +88,7 @@ def list_(
             only_active=True,
         )
         found = unit.accounts.search(wanted, limit=limit)
-        echo_records(COLUMNS, found, as_json=as_json, limit=limit)
+    echo_records(COLUMNS, found, as_json=as_json, limit=limit)
 
 
 @card.command()
@@ -129,7 +129,7 @@ def show(*, account_id: str, as_json: bool) -> None:
     """
     with reading() as (unit, _):
         given = consents_of(unit, account_with(unit, account_id))
-        echo_records(("agreed_at", "version", "language", "text"), given, as_json=as_json)
+    echo_records(("agreed_at", "version", "language", "text"), given, as_json=as_json)
 
 
 @consent.command("set")

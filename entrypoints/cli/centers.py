@@ -154,15 +154,14 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
       cardonfile center list --account harbor_spa
     """
     with reading() as (unit, _):
-        rows = (
-            _row(unit, each)[0] for each in unit.centers.page(None, PageRequest(size=ALL)).items
-        )
-        wanted = (
-            row
-            for row in rows
-            if merchant_account in (None, row["merchant_account"]) or row["state"] == _UNREADABLE
-        )
-        echo_records(_COLUMNS, wanted, as_json=as_json)
+        centers = unit.centers.page(None, PageRequest(size=ALL)).items
+        rows = [_row(unit, each)[0] for each in centers]
+    wanted = (
+        row
+        for row in rows
+        if merchant_account in (None, row["merchant_account"]) or row["state"] == _UNREADABLE
+    )
+    echo_records(_COLUMNS, wanted, as_json=as_json)
 
 
 @center.command()
@@ -179,15 +178,15 @@ def show(*, center_id: str, as_json: bool) -> None:
         found = existing_center(unit, center_id)
         (row, configuration), settings = _row(unit, found), unit.center_settings.get(found.id)
         consents = {text.language: text.version for text in unit.consent_texts.of(found.id)}
-        if as_json:
-            row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
-            row["consents"] = consents
-            row |= asdict(configuration) if configuration else {}
-        else:
-            row |= in_words(CenterSettings, settings)
-            row["consents"] = ", ".join(f"{each} {text}" for each, text in consents.items()) or "en"
-            row |= in_words(PaymentConfiguration, configuration) if configuration else {}
-        echo_record(row, as_json=as_json)
+    if as_json:
+        row |= asdict(settings) | {"logo": settings.logo and str(settings.logo)}
+        row["consents"] = consents
+        row |= asdict(configuration) if configuration else {}
+    else:
+        row |= in_words(CenterSettings, settings)
+        row["consents"] = ", ".join(f"{each} {text}" for each, text in consents.items()) or "en"
+        row |= in_words(PaymentConfiguration, configuration) if configuration else {}
+    echo_record(row, as_json=as_json)
 
 
 @center.command("set")

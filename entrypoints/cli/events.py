@@ -74,26 +74,24 @@ def list_endpoints(*, as_json: bool) -> None:
       cardonfile events list
     """
     with reading() as (unit, _):
+        endpoints = unit.event_endpoints.all()
         counts = unit.event_deliveries.counts()
         last_successes = unit.event_deliveries.last_successes()
-        columns = (
-            *("endpoint=endpoint_id", "url", "types", "centers", "added=created_at"),
-            *("pending", "failed", "last_success", "state"),
-        )
-        echo_records(
-            columns,
-            (
-                {
-                    **asdict(endpoint),
-                    **asdict(counts.get(endpoint.endpoint_id, DeliveryCounts())),
-                    "last_success": last_successes.get(endpoint.endpoint_id),
-                    "centers": listed(endpoint.centers),
-                    "state": "active" if endpoint.is_active else "disabled",
-                }
-                for endpoint in unit.event_endpoints.all()
-            ),
-            as_json=as_json,
-        )
+    columns = (
+        *("endpoint=endpoint_id", "url", "types", "centers", "added=created_at"),
+        *("pending", "failed", "last_success", "state"),
+    )
+    rows = (
+        {
+            **asdict(endpoint),
+            **asdict(counts.get(endpoint.endpoint_id, DeliveryCounts())),
+            "last_success": last_successes.get(endpoint.endpoint_id),
+            "centers": listed(endpoint.centers),
+            "state": "active" if endpoint.is_active else "disabled",
+        }
+        for endpoint in endpoints
+    )
+    echo_records(columns, rows, as_json=as_json)
 
 
 @events.command()
@@ -182,13 +180,13 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
       cardonfile events deliveries --failed
     """
     with reading() as (unit, _):
-        columns = (
-            *("event=event.event_id", "type=event.type", "happened=event.occurred_at"),
-            *("endpoint=endpoint_id", "state=status", "attempts"),
-            *("next=due_at", "result=last_result"),
-        )
         found = unit.event_deliveries.latest(limit=limit, only_failed=failed)
-        echo_records(columns, found, as_json=as_json, limit=limit)
+    columns = (
+        *("event=event.event_id", "type=event.type", "happened=event.occurred_at"),
+        *("endpoint=endpoint_id", "state=status", "attempts"),
+        *("next=due_at", "result=last_result"),
+    )
+    echo_records(columns, found, as_json=as_json, limit=limit)
 
 
 @events.command()

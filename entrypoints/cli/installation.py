@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
-    """Yield a read unit of the installation, and the time, for a command that shows what is stored."""
+    """Yield a read unit of the installation, and the time, for a command that shows what is stored.
+
+    It prints afterwards: a pager would keep the unit open, and an erasure on SQLite waits for it.
+    """
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()
 

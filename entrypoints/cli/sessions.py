@@ -85,7 +85,7 @@ def list_(
             created_since=None if within is None else time_before(now, within),
         )
         found = unit.sessions.search(wanted, limit=limit)
-        echo_records(COLUMNS, found, as_json=as_json, limit=limit)
+    echo_records(COLUMNS, found, as_json=as_json, limit=limit)
 
 
 @session.command()
@@ -104,7 +104,7 @@ def show(*, token: str, as_json: bool) -> None:
     with reading() as (unit, _):
         found = session_named(unit, token)
         steps = (Step._fields, steps_of(unit, found))
-        echo_record(row_of(_COLUMNS_OF_ONE, found), as_json=as_json, steps=steps)
+    echo_record(row_of(_COLUMNS_OF_ONE, found), as_json=as_json, steps=steps)
 
 
 @session.command()
@@ -138,8 +138,8 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
             since=time_before(now, within),
             overdue_before=now - OVERDUE_AFTER,
         )
-        columns = (*((f"{by}=group",) if by else ()), "result", "reason", "sessions")
-        echo_records(columns, counted, as_json=as_json)
+    columns = (*((f"{by}=group",) if by else ()), "result", "reason", "sessions")
+    echo_records(columns, counted, as_json=as_json)
 
 
 @session.command()

@@ -25,9 +25,12 @@ class SqlGuests(ById[GuestId, Guest], Guests):
 
     @override
     def is_on_file(self, guest_id: GuestId) -> bool:
-        keys = {"guests": "id", "card_sessions": "guest_id", "payment_accounts": "guest_id"}
-        found = (f"SELECT 1 FROM {table} WHERE {key} = :guest_id" for table, key in keys.items())
-        return self._is_any(f"{' UNION ALL '.join(found)} LIMIT 1", {"guest_id": guest_id})
+        tables = ("card_sessions", "payment_accounts", "psp_guests")
+        found = (f"UNION ALL SELECT 1 FROM {table} WHERE guest_id = :guest_id " for table in tables)
+        return self._is_any(
+            f"SELECT 1 FROM guests WHERE id = :guest_id {''.join(found)}LIMIT 1",
+            {"guest_id": guest_id},
+        )
 
     @override
     def remove(self, guest_id: GuestId) -> None:

@@ -232,15 +232,17 @@ def test_removed_accounts_are_blanked(storage: Storage) -> None:
             assert unit.accounts.get(account.account_id) == account
 
 
-@pytest.mark.parametrize("kind", ["guest", "session", "account"])
+@pytest.mark.parametrize("kind", ["guest", "session", "account", "reference"])
 def test_a_guest_is_on_file_as_long_as_anything_is(storage: Storage, kind: str) -> None:
     with storage.write() as unit:
         if kind == "guest":
             unit.guests.add(a_guest())
         elif kind == "session":
             unit.sessions.add(a_session())
-        else:
+        elif kind == "account":
             unit.accounts.add(an_account(removed_at=NOW))
+        else:
+            unit.guest_references.keep(a_psp_guest(), GuestReference("at the PSP"))
         assert unit.guests.is_on_file(GUEST_ID)
         assert not unit.guests.is_on_file(OTHER_GUEST_ID)
 

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 from adapters.system import operating_system_user
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, an_audit_entry
 from tests.entrypoints.conftest import CommandLine
 
 
@@ -41,3 +41,15 @@ def test_the_trail_says_who_did_what_when_about_what(with_center: CommandLine) -
     assert json.loads(cardonfile.succeeds("audit", "list", "--since", "0s", "--json")) == []
     since_ever = cardonfile.succeeds("audit", "list", "--since", "999999999d", "--json")
     assert len(json.loads(since_ever)) == 2
+
+
+def test_a_list_that_nobody_reads_keeps_no_erasure_from_its_end(cardonfile: CommandLine) -> None:
+    with cardonfile.storage.write() as unit:
+        for number in range(1000):  # far more than a pipe takes
+            unit.audit_trail.add(an_audit_entry(number))
+        unit.commit()
+    with cardonfile.start("audit", "list", "--limit", "1000", "--json") as listing:
+        assert listing.stdout is not None
+        listing.stdout.read(1)
+        assert cardonfile.storage.overwrite_deleted()
+        listing.kill()

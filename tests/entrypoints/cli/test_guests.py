@@ -283,7 +283,7 @@ class TestErase:
     ) -> None:
         file.mkdir()
         sentence = on_file.refuses("guest", "erase", GUEST_ID)
-        assert f"CARDONFILE_ERASURES_FILE, {file}: Is a directory" in sentence
+        assert sentence == f"nobody was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
         with on_file.storage.read() as unit:
             assert unit.guests.get(GUEST_ID) is not None
 
