@@ -57,7 +57,7 @@ class Erasures(Protocol):
         ...
 
     def reopen(self, guest_id: GuestId, now: datetime) -> None:
-        """Make the erasure of a guest due again, if there is one that is done."""
+        """Make the erasure of a guest due now, also one that is done; none is fine."""
         ...
 
     def among(self, guest_ids: Collection[GuestId]) -> frozenset[GuestId]:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from domain.centers.configure_payments import LoadedPsp
 from domain.erasure.blank import end_and_blank
-from domain.erasure.erasure import ErasureLog
+from domain.erasure.erasure import Erasure, ErasureLog
 from domain.events.note_event import NoteEvent
 from domain.identifiers import GuestId, GuestReference, ProviderName, PspAccount
 from domain.outside import Clock
@@ -53,15 +53,16 @@ class FinishErasures:
     def _finish(self, guest_id: GuestId) -> None:
         now = self.clock.now()
 
-        def end(unit: WriteUnit) -> bool:
+        def end(unit: WriteUnit) -> Erasure | None:
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
                 # Another process has finished it.
-                return False
+                return None
             are_over = end_and_blank(unit, self.note_event, guest_id, now)
-            unit.erasures.update(erasure.looked_at(now))
+            looked_at = erasure.looked_at(now)
+            unit.erasures.update(looked_at)
             unit.commit()
-            return are_over and erasure.may_be_done(now)
+            return looked_at if are_over and erasure.may_be_done(now) else None
 
         def blank(unit: WriteUnit) -> bool:
             # While a PSP was called, a card may have turned up that must be discarded first.
@@ -73,16 +74,18 @@ class FinishErasures:
             unit.commit()
             return not is_left
 
+        looked_at = self.storage.transact(end)
+        if looked_at is None:
+            return
+
         def note_done(unit: WriteUnit) -> bool:
-            erasure = unit.erasures.get(guest_id)
-            if erasure is None or erasure.due_at is None:
+            # It is due at another time if more has turned up since, or another process has looked.
+            if unit.erasures.get(guest_id) != looked_at:
                 return False
-            unit.erasures.update(erasure.done(self.clock.now()))
+            unit.erasures.update(looked_at.done(self.clock.now()))
             unit.commit()
             return True
 
-        if not self.storage.transact(end):
-            return
         with self.storage.read() as unit:
             at_psps = unit.guest_references.of(guest_id)
             is_discarding = _is_discarding(unit, at_psps)

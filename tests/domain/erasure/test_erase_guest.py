@@ -259,6 +259,31 @@ def test_what_a_psp_tells_later_does_not_stay(
         assert unit.evidence.of(session.token_id) == ()
 
 
+def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = expired_session_with_card(installation)
+    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
+    finish_erasures = replace(installation.container.finish_erasures(), psps={})
+    erase(installation)
+    installation.clock.advance(timedelta(minutes=5))
+
+    def settle_meanwhile() -> bool:
+        receive_webhook(installation)
+        installation.reconcile_until_idle()
+        return True
+
+    with monkeypatch.context() as during:
+        during.setattr(installation.storage, "overwrite_deleted", settle_meanwhile)
+        finish_erasures()
+    assert not is_done(installation)
+    finish_erasures()
+
+    assert is_done(installation)
+    with installation.storage.read() as unit:
+        assert unit.evidence.of(session.token_id) == ()
+
+
 def test_an_answer_that_comes_after_the_erasure_changes_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
