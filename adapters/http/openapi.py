@@ -232,9 +232,8 @@ def _responses(operation: Operation) -> dict[str, Json]:
     responses = {str(status): _page(status, text) for status, text in operation.pages.items()}
     if operation.response is None:
         return responses
-    responses["200"] = {"description": "Done.", "content": _json(_ref(operation.response))}
-    if operation.headers:
-        responses["200"]["headers"] = dict(operation.headers)
+    content = _json(_ref(operation.response))
+    responses["200"] = {"description": "Done.", "content": content, "headers": operation.headers}
     if operation.links:
         responses["200"]["links"] = {
             name: {"operationId": name, "parameters": parameters}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from domain.cards.account import Account
+from domain.centers.configure_payments import is_live
 from domain.events.event import CardSummary, Event, EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import TokenId
@@ -47,6 +48,6 @@ def note_account_event(
             ),
             language=language,
             reference=reference,
-            live=note_event.is_live(account.psp_account),
+            live=is_live(note_event.psps, account.psp_account),
         ),
     )

@@ -17,10 +17,7 @@ from domain.storage import Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredCenter:
-    """A center, and how it takes cards; `configuration` is None if it takes none.
-
-    `live` is whether the cards are real ones, and None if that is not known.
-    """
+    """A center, how it takes cards, None if it takes none, and whether real ones, if that is known."""
 
     center: Center
     configuration: PaymentConfiguration | None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from domain.centers.configure_payments import LoadedPsp, is_live
+from domain.centers.configure_payments import LoadedPsp
 from domain.events.event import Event, EventDelivery
-from domain.identifiers import EventId, ProviderName, PspAccount
+from domain.identifiers import EventId, ProviderName
 from domain.outside import Ids
 from domain.storage import WriteUnit
 
@@ -35,7 +35,3 @@ class NoteEvent:
     def new_id(self) -> EventId:
         """Return the id of a new event."""
         return EventId(f"evt_{self.ids.uuid()}")
-
-    def is_live(self, account: PspAccount) -> bool | None:
-        """Return whether a merchant account takes real cards; None if that is not known."""
-        return is_live(self.psps, account)

@@ -432,10 +432,7 @@ class CardSession:
     def failed(
         self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None
     ) -> CardSession:
-        """End the session because our rules refuse the card that the PSP collected.
-
-        `existing` is the account that holds the same card.
-        """
+        """End the session: our rules refuse the card. `existing` is the account that holds the same."""
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
         return _ended(self, Ending.CARD_REFUSED, now, failure=failure, existing=existing)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from domain.centers.configure_payments import is_live
 from domain.events.event import Event, EventType
 from domain.events.note_event import NoteEvent
 from domain.sessions.session import CardSession, SessionStatus
@@ -41,6 +42,6 @@ def note_end_of_session(
             status=after.status.value,
             reason=after.reason_of_end,
             reference=after.reference,
-            live=note_event.is_live(after.configuration.psp_account),
+            live=is_live(note_event.psps, after.configuration.psp_account),
         ),
     )
