@@ -43,6 +43,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
+from domain.psps.card import CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -103,7 +104,8 @@ class TroubledProvider(PaymentProvider):
     def have(self, trouble: Trouble, *methods: str) -> None:
         """Make these methods fail, or all of them, until `recover`."""
         self.trouble = dict.fromkeys(
-            methods or ("start", "outcome", "close", "discard", "forget_guest"), trouble
+            methods or ("start", "outcome", "close", "discard", "read_card", "forget_guest"),
+            trouble,
         )
 
     def recover(self) -> None:
@@ -143,6 +145,13 @@ class TroubledProvider(PaymentProvider):
     ) -> None:
         with self._call("discard", merchant_account):
             self._provider.discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        with self._call("read_card", merchant_account):
+            return self._provider.read_card(merchant_account, guest_reference, token)
 
     @override
     def forget_guest(

@@ -85,6 +85,7 @@ PLUGIN: Final = PspPlugin(
     capabilities=Capabilities(
         max_consent_length=MAX_CONSENT_LENGTH,
         forgets_guests=True,
+        reads_cards=True,
         public_name="Fake PSP",
         locales=LANGUAGES,
     ),

@@ -16,6 +16,7 @@ from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState,
 from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.outside import Clock
+from domain.psps.card import CardReading
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -105,6 +106,13 @@ class FakeProvider(PaymentProvider):
     ) -> None:
         with _translated():
             self.psp.discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        with _translated():
+            return self.psp.read_card(merchant_account, guest_reference, token)
 
     @override
     def forget_guest(

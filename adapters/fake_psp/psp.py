@@ -16,11 +16,11 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
-from adapters.fake_psp.database import PspDatabase, PspUnavailable, Row, rows
+from adapters.fake_psp.database import TOKEN_ON_PAGE, PspDatabase, PspUnavailable, Row, rows
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
@@ -248,6 +248,18 @@ class FakePsp:
                 " WHERE token = ? AND merchant_account = ? AND guest_reference = ?",
                 (token, merchant_account, guest_reference),
             )
+
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        """Return the card of a token of this guest as it is now, or that it is gone."""
+        found = self._database.read(
+            f"SELECT page FROM cards JOIN pages ON {TOKEN_ON_PAGE} = token"
+            " WHERE token = ? AND cards.merchant_account = ? AND guest_reference = ?",
+            (token, merchant_account, guest_reference),
+        )
+        card = _decode(found[0]["page"]).card if found else None
+        return CardReading(card=card, read_at=self.clock.now())
 
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference

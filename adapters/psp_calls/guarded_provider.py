@@ -19,6 +19,7 @@ from domain.identifiers import (
     ProviderName,
     PspAccount,
 )
+from domain.psps.card import CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -28,6 +29,7 @@ from domain.psps.hosted_page import (
     WebhookNotice,
     is_credible,
     is_credible_page,
+    is_credible_reading,
     without_false_code,
 )
 from domain.psps.payment_provider import FailureDetails, PaymentProvider, ProviderUnavailable
@@ -109,6 +111,15 @@ class GuardedProvider(PaymentProvider):
     ) -> None:
         with self._call(merchant_account, "discard") as psp:
             psp.discard(merchant_account, guest_reference, token)
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        with self._call(merchant_account, "read_card") as psp:
+            reading = psp.read_card(merchant_account, guest_reference, token)
+            _require(is_credible_reading(reading, guest_reference, token))
+            return reading
 
     @override
     def forget_guest(

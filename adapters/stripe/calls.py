@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
@@ -81,6 +84,13 @@ class Call:
 
     def __exit__(self, *_: object) -> None:
         self._transport.close()
+
+    @property
+    def time(self) -> datetime | None:
+        """Stripe's clock, as the last response tells; None if it does not."""
+        with suppress(TypeError, ValueError):
+            return parsedate_to_datetime(self.date or "").replace(tzinfo=UTC)
+        return None
 
     def ask(
         self,

@@ -19,7 +19,7 @@ from adapters.stripe.page_texts import LOCALES, consent_as_sent
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -318,6 +318,32 @@ class StoredMethod(LiveOrTest):
     customer: _Id | None = None
 
 
+class Owner(msgspec.Struct):
+    """The Customer of a PaymentMethod, which may be deleted."""
+
+    id: _Id
+    deleted: bool = False
+
+
+class CurrentMethod(LiveOrTest):
+    """PaymentMethod with its customer, which is None once it is detached."""
+
+    id: _Id
+    type: str
+    card: CardDetails | None = None
+    customer: Owner | None = None
+
+    def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
+        """Return the card as it is now. Raises ProviderUnavailable if this is another one."""
+        if self.id != token or (self.customer is not None and self.customer.id != customer):
+            raise ProviderUnavailable("the response is about another card")
+        if self.customer is None or self.customer.deleted:
+            return CardReading(card=None, read_at=at)
+        if self.type != CARD or self.card is None:
+            raise ProviderUnavailable("the response is about no card")
+        return CardReading(card=_card(self.card, customer, token), read_at=at)
+
+
 def page_of(session: CheckoutSession, customer: str) -> HostedPage:
     """Return the page of an open Checkout Session."""
     if not session.url:
@@ -394,18 +420,22 @@ def _outcome_attached(method: CollectedMethod, customer: GuestReference) -> Outc
     if method.type != CARD or card is None or card.brand == LINK:
         return NoCardCollected(guest_reference=customer, token=token, collected_at=typed_at)
     return CardCollected(
-        card=Card(
-            guest_reference=customer,
-            token=token,
-            # Stripe may have no fingerprint. The card then counts as different from all others.
-            fingerprint=card.fingerprint or method.id,
-            card_logo=card.brand,
-            last_four=card.last4,
-            expiry_month=card.exp_month,
-            expiry_year=card.exp_year,
-        ),
+        card=_card(card, customer, token),
         avs=_avs_result(card.checks or Checks()),
         collected_at=typed_at,
+    )
+
+
+def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card:
+    return Card(
+        guest_reference=customer,
+        token=token,
+        # Stripe may have no fingerprint. The card then counts as different from all others.
+        fingerprint=card.fingerprint or token,
+        card_logo=card.brand,
+        last_four=card.last4,
+        expiry_month=card.exp_month,
+        expiry_year=card.exp_year,
     )
 
 
@@ -422,4 +452,4 @@ def _time(unix_seconds: int) -> datetime:
 
 
 prepare(CheckoutSession, Sessions, Account, WebhookEndpoints)
-prepare(Customer, RetrievedCustomer, StoredMethod)
+prepare(Customer, RetrievedCustomer, StoredMethod, CurrentMethod)

@@ -22,6 +22,7 @@ from adapters.stripe.payloads import (
     GUEST_ID,
     Account,
     CheckoutSession,
+    CurrentMethod,
     Customer,
     RetrievedCustomer,
     Sessions,
@@ -40,6 +41,7 @@ from domain.identifiers import (
     MerchantAccount,
 )
 from domain.outside import Clock
+from domain.psps.card import CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -192,6 +194,24 @@ class StripeProvider(PaymentProvider):
                     raise
                 # It can only be charged to its customer, who was deleted for good.
                 log.warning("stripe_discard_ended", account=merchant_account)
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        asked_at = self._clock.now()
+        with self._call(merchant_account) as call:
+            try:
+                method = call.ask(
+                    CurrentMethod,
+                    call.v1.payment_methods.retrieve,
+                    token,
+                    {"expand": ["customer"]},
+                )
+            except NotFound:
+                return CardReading(card=None, read_at=asked_at)
+        # Stripe does not say when a card was changed.
+        return method.reading(guest_reference, token, at=call.time or asked_at)
 
     @override
     def forget_guest(

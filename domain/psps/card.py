@@ -63,3 +63,14 @@ class Card:
     def expiry_on(self) -> str:
         """The expiry date as printed on cards: MM/YY."""
         return f"{self.expiry_month:02}/{self.expiry_year % 100:02}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReading:
+    """A stored card as it is at the PSP, or None if it is gone there.
+
+    `read_at` is when the PSP says so, by the PSP's clock if its response tells the time.
+    """
+
+    card: Card | None
+    read_at: datetime

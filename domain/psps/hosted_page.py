@@ -21,7 +21,7 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.languages import DEFAULT_LANGUAGE
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +253,24 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
     is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
     if not is_of_guest or outcome.collected_at.year not in _YEARS:
         return False
-    if isinstance(outcome, NoCardCollected):
-        return True
-    card = outcome.card
+    return isinstance(outcome, NoCardCollected) or _is_credible_card(outcome.card)
+
+
+def is_credible_reading(
+    reading: CardReading, guest_reference: GuestReference, token: CardToken
+) -> bool:
+    """Return whether the card with this token, of this guest, may read like that."""
+    card = reading.card
+    return reading.read_at.year in _YEARS and (
+        card is None
+        or (
+            (card.guest_reference, card.token) == (guest_reference, token)
+            and _is_credible_card(card)
+        )
+    )
+
+
+def _is_credible_card(card: Card) -> bool:
     return (
         _are_words(card.fingerprint, card.card_logo)
         and _LAST_FOUR.fullmatch(card.last_four) is not None

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
+from domain.psps.card import CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -134,6 +135,19 @@ class PaymentProvider(Protocol):
     ) -> None:
         """Delete a stored token at the PSP. A token that is gone or unknown is fine."""
         ...
+
+    def read_card(
+        self,
+        merchant_account: MerchantAccount,  # noqa: ARG002 - a PSP that can needs it
+        guest_reference: GuestReference,  # noqa: ARG002 - as above
+        token: CardToken,  # noqa: ARG002 - as above
+    ) -> CardReading:
+        """Return a stored card as it is now, or that it is gone. Changes nothing.
+
+        It keeps its token and its guest. A token that is unknown or discarded, or whose guest was
+        deleted, is gone. Called only if the PSP can do this, as its capabilities say.
+        """
+        raise ProviderUnavailable("this PSP does not tell of stored cards")
 
     def forget_guest(
         self,

@@ -414,9 +414,13 @@ class FakeStripe:
     def retrieve_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
     ) -> Object:
-        """Retrieve a PaymentMethod, attached or not."""
-        check(given, NOTHING)
-        return _find(merchant.methods, "PaymentMethod", reference)
+        """Retrieve a PaymentMethod, attached or not, with its customer if that was expanded."""
+        wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
+        method = _find(merchant.methods, "PaymentMethod", reference)
+        if not wanted or method["customer"] is None:
+            return method
+        assert wanted == ["customer"], "nothing else is expanded"
+        return method | {"customer": merchant.customers[method["customer"]]}
 
     def detach_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str
@@ -487,11 +491,7 @@ class FakeStripe:
             merchant,
             "card",
             {
-                "brand": card.brand,
-                "last4": number[-4:],
-                "exp_month": expiry[0],
-                "exp_year": expiry[1],
-                "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[:16],
+                **_details(merchant, number, expiry),
                 "checks": {
                     "address_line1_check": None if address is None else card.line1,
                     "address_postal_code_check": None if address is None else card.postal_code,
@@ -560,6 +560,15 @@ class FakeStripe:
         }
         merchant.methods[method["id"]] = method
         return method
+
+    def update_card(
+        self, merchant: Merchant, reference: str, number: str, *, expiry: tuple[int, int]
+    ) -> None:
+        """Update a card that its bank has replaced."""
+        with self.lock:
+            method = merchant.methods[reference]
+            method["card"] |= _details(merchant, number, expiry)
+            self.tell(merchant, "payment_method.automatically_updated", method)
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> str:
         """Pass or fail the challenge; returns the SetupIntent's status. Raises Refused."""
@@ -656,6 +665,16 @@ class FakeStripe:
                 kept = json.loads(json.dumps(body))
                 merchant.saved[key] = Saved(call, status, kept, self.clock.now())
             return status, body, False
+
+
+def _details(merchant: Merchant, number: str, expiry: tuple[int, int]) -> Object:
+    return {
+        "brand": TEST_CARDS[number].brand,
+        "last4": number[-4:],
+        "exp_month": expiry[0],
+        "exp_year": expiry[1],
+        "fingerprint": hashlib.sha256(f"{merchant.key} {number}".encode()).hexdigest()[:16],
+    }
 
 
 def signature(body: bytes, *, secret: str, at: datetime) -> str:

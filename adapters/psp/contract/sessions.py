@@ -24,7 +24,7 @@ from adapters.psp.contract.under_test import (
 from domain.billing import BillingInfo
 from domain.hosted_payments.link import HostedLinks
 from domain.identifiers import TokenId
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import CardCollected, HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider
 
@@ -51,8 +51,12 @@ def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.M
 
 def methods_of(facts: Facts) -> Sequence[Method]:
     """Return the methods of an adapter that call the PSP."""
-    forgets = Ability.FORGETS_GUESTS in facts.abilities
-    return [method for method in Method if forgets or method is not Method.FORGET_GUEST]
+    needed = {
+        Method.FORGET_GUEST: Ability.FORGETS_GUESTS,
+        Method.READ_CARD: Ability.READS_CARDS,
+    }
+    lacking = {method for method, ability in needed.items() if ability not in facts.abilities}
+    return [method for method in Method if method not in lacking]
 
 
 class _WatchedAdapter:
@@ -172,6 +176,12 @@ class Session:
         """Discard a card of the session."""
         self.adapter.discard(self.request.merchant_account, card.guest_reference, card.token)
 
+    def read(self, card: Card) -> CardReading:
+        """Read a card of the session as it is now."""
+        return self.adapter.read_card(
+            self.request.merchant_account, card.guest_reference, card.token
+        )
+
     def forget_guest(self) -> None:
         """Have the PSP forget the guest of the session."""
         self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
@@ -186,6 +196,9 @@ class Session:
         if method is Method.DISCARD:
             card = self.collect().card
             return lambda: self.discard(card)
+        if method is Method.READ_CARD:
+            stored = self.collect().card
+            return lambda: self.read(stored).card
         if method is Method.FORGET_GUEST:
             self.type_card()
             return self.forget_guest

@@ -671,6 +671,61 @@ class TestDiscardedToken:
         assert timedelta(0) <= psp.clock.now() - again.collected_at < psp.facts.resolution
 
 
+@needs(Ability.STAND_IN, Ability.READS_CARDS)
+class TestReadCard:
+    def test_a_stored_card_reads_as_it_was_collected(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        card = session.collect().card
+        psp.clock.advance(MINUTE)
+
+        reading = session.read(card)
+
+        assert reading.card == card
+        assert abs(psp.clock.now() - reading.read_at) <= SECOND
+
+    def test_a_card_reads_as_its_bank_has_changed_it(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
+        untouched = session.another(guest_id=OTHER_GUEST_ID).collect().card
+        card = session.collect().card
+        psp.update_card(card, GuestCard.ANOTHER_GOOD, expiry=(2, 2036))
+
+        like_new = session.another().collect(GuestCard.ANOTHER_GOOD, expiry=(2, 2036)).card
+        assert session.read(card).card == replace(
+            like_new, guest_reference=card.guest_reference, token=card.token
+        )
+        assert session.read(untouched).card == untouched
+
+    def test_one_that_was_discarded_is_gone_alone(self, session: Session) -> None:
+        guest = session.page.guest_reference
+        kept = session.another(guest_reference=guest).collect(GuestCard.ANOTHER_GOOD).card
+        card = session.collect().card
+        session.discard(card)
+
+        assert session.read(card).card is None
+        assert session.read(kept).card == kept
+
+    @needs(Ability.FORGETS_GUESTS)
+    def test_one_whose_guest_was_deleted_is_gone(self, session: Session) -> None:
+        card = session.collect().card
+        session.forget_guest()
+
+        assert session.read(card).card is None
+
+    def test_one_is_gone_for_who_never_had_it(self, session: Session) -> None:
+        card = session.collect().card
+
+        for suffix in UNKNOWN:
+            unknown = replace(card, token=CardToken(card.token + suffix))
+            assert session.read(unknown).card is None
+        elsewhere = session.adapter.read_card(OTHER, card.guest_reference, card.token)
+        assert elsewhere.card is None
+        another = replace(card, guest_reference=GuestReference("guest_of_nobody"))
+        with suppress(ProviderUnavailable):
+            assert session.read(another).card is None
+
+
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
     """Return the sessions that notices name, among those known; None for any other."""
     by_page = {each.page.reference: each.request.token_id for each in known}
@@ -1154,6 +1209,15 @@ class TestResponseAboutAnother:
         # With one call, nothing shows whether the PSP knew the guest.
         assert page is None or page.guest_reference == session.page.guest_reference
 
+    @needs(Ability.READS_CARDS)
+    def test_card_tells_nothing_of_this_one(self, session: Session, other: Session) -> None:
+        card, others = session.collect().card, other.collect(GuestCard.ANOTHER_GOOD).card
+        (body,) = bodies_of(session.psp, lambda: other.read(others))
+        session.psp.change_bodies(lambda _, __: body)
+
+        with pytest.raises(ProviderUnavailable):
+            session.read(card)
+
     def test_guest_alone_tells_no_outcome(self, session: Session, other: Session) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
         session.type_card()
@@ -1168,10 +1232,12 @@ class TestResponseAboutAnother:
 class TestDamagedResponse:
     """Any value of a response may be of another type, or out of bounds."""
 
-    @pytest.mark.parametrize(
+    @for_each(
         # The others find nothing left to do when they are repeated.
         "method",
-        [each for each in Method if each not in (Method.DISCARD, Method.FORGET_GUEST)],
+        lambda facts: [
+            each for each in methods_of(facts) if each not in (Method.DISCARD, Method.FORGET_GUEST)
+        ],
     )
     def test_raises_nothing_but_what_the_port_names(self, session: Session, method: Method) -> None:
         act = session.prepare(method)
@@ -1352,6 +1418,10 @@ class TestPlugin:
     def test_it_says_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
         is_tested = Ability.FORGETS_GUESTS in psp.facts.abilities
         assert psp.plugin.capabilities.forgets_guests == is_tested
+
+    def test_it_says_whether_the_psp_reads_cards(self, psp: PspUnderTest) -> None:
+        is_tested = Ability.READS_CARDS in psp.facts.abilities
+        assert psp.plugin.capabilities.reads_cards == is_tested
 
 
 @needs(Ability.REMOTE)

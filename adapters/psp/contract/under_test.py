@@ -20,6 +20,7 @@ from adapters.psp.plugin import AnyPspPlugin
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Ids
+from domain.psps.card import Card
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -59,6 +60,8 @@ class Ability(Enum):
     """It tells how many cards a page has refused, also when it has a card or is closed."""
     FORGETS_GUESTS = auto()
     """It can delete a guest, as `Capabilities.forgets_guests` of the plugin says."""
+    READS_CARDS = auto()
+    """It tells of a stored card as it is now, as `Capabilities.reads_cards` of the plugin says."""
     JSON = auto()
     """Its responses are JSON, so that each of their values can be damaged."""
 
@@ -98,6 +101,8 @@ class Method(Enum):
     DISCARD = auto()
     FORGET_GUEST = auto()
     """Only with FORGETS_GUESTS."""
+    READ_CARD = auto()
+    """Only with READS_CARDS."""
 
 
 class Trouble(Enum):
@@ -306,6 +311,13 @@ class PspUnderTest(ABC):
     @abstractmethod
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
         """Return the tokens that a merchant account can charge."""
+
+    def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
+        """Give a stored card of MAIN the number of another, and an expiry date, as its bank does.
+
+        Write it for READS_CARDS only.
+        """
+        raise NotImplementedError  # the suite calls it for READS_CARDS alone
 
     # Trouble
 

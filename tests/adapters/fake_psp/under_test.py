@@ -39,6 +39,7 @@ from adapters.psp.contract.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.psps.payment_provider import PaymentProvider
 from tests.adapters.fake_psp.conftest import (
@@ -50,6 +51,7 @@ from tests.adapters.fake_psp.conftest import (
     WRONG_ADDRESS,
     Browser,
 )
+from tests.bank import update_card
 
 Answer = TypeVar("Answer")
 
@@ -162,6 +164,12 @@ class FakePspUnderTest(PspUnderTest):
         return self._psp.tokens(merchant_account)
 
     @override
+    def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
+        number, (month, year) = self.facts.cards[to].number, expiry
+        entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
+        update_card(self._psp, card.token, entry)
+
+    @override
     def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         if trouble is Trouble.NONSENSE:
             self._have_pages(lambda page: f"<html>{page}")
@@ -251,6 +259,13 @@ class _Wire(FakePsp):
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
         self._call(lambda: super(_Wire, self).discard(merchant_account, guest_reference, token))
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        read = super().read_card
+        return self._call(lambda: read(merchant_account, guest_reference, token))
 
     @override
     def forget_guest(

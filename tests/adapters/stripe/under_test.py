@@ -34,6 +34,7 @@ from adapters.stripe.provider import StripeProvider
 from adapters.stripe.webhooks import HEADER, REFUSED
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.card import Card
 from domain.psps.hosted_page import (
     CardRefused,
     Evidence,
@@ -105,6 +106,7 @@ class StripeUnderTest(RemotePspUnderTest):
             Method.CLOSE: 2,
             Method.DISCARD: 2,
             Method.FORGET_GUEST: 1,
+            Method.READ_CARD: 1,
         },
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
         silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
@@ -220,6 +222,12 @@ class StripeUnderTest(RemotePspUnderTest):
         methods = self._merchant(merchant_account).methods.values()
         guests = self.guests(merchant_account)
         return frozenset(CardToken(each["id"]) for each in methods if each["customer"] in guests)
+
+    @override
+    def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
+        self._stripe.update_card(
+            self._merchant(MAIN), card.token, self.facts.cards[to].number, expiry=expiry
+        )
 
     @override
     def error(self, trouble: Trouble) -> Response:

@@ -19,7 +19,7 @@ from domain.identifiers import CardToken, GuestReference, MerchantAccount, Provi
 from domain.outside import Clock
 from domain.psps import hosted_page as pages
 from domain.psps.capabilities import Capabilities
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 from domain.psps.payment_provider import PaymentProvider, ProviderUnavailable, WebhookRejected
 
 SECRETS = ("API_KEY", "WEBHOOK_SECRETS")
@@ -36,6 +36,11 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
     last_four: LastFour
     expiry_month: Month
     expiry_year: Year
+
+
+class AcmeReading(msgspec.Struct):
+    as_of: AwareTime
+    card: AcmeCard
 
 
 class AcmePage(msgspec.Struct):
@@ -57,6 +62,7 @@ class AcmeEvent(msgspec.Struct):
 
 
 PAGE, EVENTS = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(list[AcmeEvent])
+READING = msgspec.json.Decoder(AcmeReading)
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class AcmeProvider(PaymentProvider):
         if found.id != page.reference or (found.card and not found.typed_at):
             raise ProviderUnavailable("the response does not match")
         if found.card and found.typed_at:
-            card = Card(guest_reference=found.guest, **msgspec.structs.asdict(found.card))
+            card = self._card(found.guest, found.card)
             return pages.CardCollected(card=card, avs=found.avs, collected_at=found.typed_at)
         if found.status in ("done", "closed"):  # done without a card: the card was discarded
             return pages.PageClosed()
@@ -126,12 +132,30 @@ class AcmeProvider(PaymentProvider):
         with suppress(NotFound), self._acme(request.merchant_account) as acme:
             acme.ask(PAGE, "POST", f"/pages/{quote(page.reference, safe='')}/close")
 
+    def _card(self, guest: GuestReference, card: AcmeCard) -> Card:
+        return Card(guest_reference=guest, **msgspec.structs.asdict(card))
+
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        asked_at = self._clock.now()
+        try:
+            with self._acme(merchant_account) as acme:
+                found = acme.ask(READING, "GET", self._path(guest_reference, token))
+        except NotFound:
+            return CardReading(card=None, read_at=asked_at)
+        if found.card.token != token:
+            raise ProviderUnavailable("the response is about another card")
+        return CardReading(card=self._card(guest_reference, found.card), read_at=found.as_of)
+
+    def _path(self, guest: GuestReference, token: CardToken) -> str:
+        return f"/guests/{quote(guest, safe='')}/cards/{quote(token, safe='')}"
+
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
         with suppress(NotFound), self._acme(merchant_account) as acme:
-            guest, card = quote(guest_reference, safe=""), quote(token, safe="")
-            acme.call("DELETE", f"/guests/{guest}/cards/{card}")
+            acme.call("DELETE", self._path(guest_reference, token))
 
     def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
         account = delivery.merchant_account or DEFAULT
@@ -161,7 +185,7 @@ def read(here: Surroundings) -> Mapping[MerchantAccount, Keys] | None:
 PLUGIN = PspPlugin(
     interface=1,
     name=ProviderName("acme"),
-    capabilities=Capabilities(max_consent_length=2000),
+    capabilities=Capabilities(max_consent_length=2000, reads_cards=True),
     account_settings=ACCOUNTS,
     read=read,
     accounts=lambda accounts: accounts.keys(),

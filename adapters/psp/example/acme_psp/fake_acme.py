@@ -69,6 +69,10 @@ class FakeAcme:
                 if page["status"] != "done":
                     page["status"] = "closed"
                 return json_response(self._shown(page))
+            case "GET", ["guests", guest, "cards", token]:
+                if merchant.tokens.get(token) == guest:
+                    card = self.page_with(token)["card"]
+                    return json_response({"as_of": self._now().isoformat(), "card": card})
             case "DELETE", ["guests", guest, "cards", token]:
                 if merchant.tokens.get(token) == guest:
                     del merchant.tokens[token]
@@ -111,6 +115,16 @@ class FakeAcme:
         """Return a page of any merchant."""
         return next(each.pages[id_] for each in self.merchants.values() if id_ in each.pages)
 
+    def page_with(self, token: str) -> Json:
+        """Return the page on which a card was typed."""
+        pages = [page for each in self.merchants.values() for page in each.pages.values()]
+        return next(page for page in pages if page.get("card", {}).get("token") == token)
+
+    def update_card(self, token: str, number: str, expiry: tuple[int, int]) -> None:
+        """Give a card another number and expiry date, as its bank does."""
+        with self._lock:
+            self.page_with(token)["card"] |= self._details(number, expiry)
+
     def type_card(self, id_: str, number: str, expiry: tuple[int, int]) -> None:
         """Type a card as the guest."""
         with self._lock:
@@ -135,19 +149,22 @@ class FakeAcme:
                 page["status"], page["refusal"] = "refused", "authentication_failed"
 
     def _complete(self, page: Json) -> None:
-        number, (month, year) = page.pop("number"), page.pop("expiry")
+        number, expiry = page.pop("number"), page.pop("expiry")
         token = self._id("card")
         page["merchant"].tokens[token] = page["guest"]
         page["status"], page["typed_at"] = "done", self._now().isoformat()
         if page["asked"]["verify_address"] and number != UNCHECKED_ADDRESS:
             page["avs"] = "mismatch" if number == WRONG_ADDRESS else "match"
-        page["card"] = {
-            "token": token,
+        page["card"] = {"token": token, **self._details(number, expiry)}
+
+    @staticmethod
+    def _details(number: str, expiry: tuple[int, int]) -> Json:
+        return {
             "fingerprint": hashlib.sha256(number.encode()).hexdigest()[:16],
             "brand": "mastercard" if number == ANOTHER_GOOD else "visa",
             "last4": number[-4:],
-            "month": month,
-            "year": year,
+            "month": expiry[0],
+            "year": expiry[1],
         }
 
     def _shown(self, page: Json) -> Json:

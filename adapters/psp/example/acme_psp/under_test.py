@@ -32,6 +32,7 @@ from adapters.psp.stand_in import Response, StandInServer
 from adapters.psp.webhooks import sign
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
+from domain.psps.card import Card
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 
 KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
@@ -118,6 +119,9 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     def tokens(self, merchant_account: MerchantAccount) -> frozenset[CardToken]:
         return frozenset(map(CardToken, self._merchant(merchant_account).tokens))
+
+    def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
+        self.acme.update_card(card.token, self.facts.cards[to].number, expiry)
 
     def unknown_status(self, sound: Response) -> Response:
         changed = {**json.loads(sound.body), "status": "half-done"}

@@ -1,0 +1,164 @@
+"""Read a card on file at its PSP: it may have been reissued, or be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from domain.cards.account import READ_LEASE, Account, has_default
+from domain.cards.discard import UnkeptToken
+from domain.cards.discard_tokens import note_discard
+from domain.cards.find_account import lock_account
+from domain.cards.note_account_event import note_account_event
+from domain.centers.configure_payments import LoadedPsp
+from domain.errors import PaymentAccountNotFound
+from domain.events.event import EventType
+from domain.identifiers import ProviderName, PspAccount
+from domain.outside import Clock, Ids
+from domain.psps.card import CardReading
+from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.storage import Storage, WriteUnit, take_due
+
+GONE: Final = "gone_at_psp"
+REPLACED: Final = "replaced"
+"""Why an account was removed, as clients are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a reading changes. `removed` is stored before `kept`, `reason` says why."""
+
+    kept: Account | None = None
+    removed: Account | None = None
+    reason: str | None = None
+
+
+def judge_reading(
+    account: Account, others: Sequence[Account], reading: CardReading | None, now: datetime
+) -> Verdict:
+    """Judge what was read of an account; `others` are the guest's active ones at its center.
+
+    The reading is None if the PSP did not respond. Of two accounts that turn out to be one card, the
+    one with the later consent stays, and is the default if one of them was.
+    """
+    if reading is None:
+        return Verdict(kept=account.psp_unavailable(now))
+    if reading.read_at <= account.is_true_at:
+        return Verdict(kept=account.read_too_early(now))
+    if reading.card is None:
+        heir = replace(others[-1], is_default=True) if others else None
+        is_orphan = heir is not None and not has_default(others)
+        return Verdict(kept=heir if is_orphan else None, removed=account.removed(now), reason=GONE)
+    read = account.read(reading.card, read_at=reading.read_at, now=now)
+    twin = next((each for each in others if each.is_card_of(read)), None)
+    if twin is None:
+        return Verdict(kept=read)
+    stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
+    is_default = read.is_default or twin.is_default
+    return Verdict(
+        kept=replace(stays, is_default=is_default), removed=goes.removed(now), reason=REPLACED
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshAccount:
+    """Use case: read at its PSP an account that was taken, and apply what is read.
+
+    The reading is applied to the account as it is when it is read again under lock, and only if it is
+    later, by the PSP's clock, than what is stored. Clients are told of a change. While the PSP does not respond, the
+    account is due again later. One whose PSP cannot read cards waits.
+    """
+
+    storage: Storage
+    providers: Providers
+    psps: Mapping[ProviderName, LoadedPsp]
+    clock: Clock
+    ids: Ids
+
+    def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
+        """Take an account that is due; None when none is. Merchant accounts take turns.
+
+        It is leased for an hour. Those at the merchant accounts in `except_at` are left out. When
+        none is due, nothing is written.
+        """
+        now = self.clock.now()
+        return take_due(
+            self.storage,
+            lambda unit: unit.accounts.is_any_due(now, except_at=except_at),
+            lambda unit: unit.accounts.take_due(now, until=now + READ_LEASE, except_at=except_at),
+        )
+
+    def __call__(self, taken: Account) -> Account | None:
+        """Read the card and apply it. Return the account that is kept; None if none is."""
+        with self.storage.read() as unit:
+            account = unit.accounts.get(taken.account_id)
+        # Nobody's card is read who was erased, or that was removed, since it was taken.
+        if account is None or account.due_at != taken.due_at:
+            return account
+        can_read, reading = self._can_read(account), None
+        if can_read and account.removed_at is None:
+            try:
+                reading = self.providers[account.provider].read_card(
+                    account.merchant_account, account.guest_reference, account.token
+                )
+            except (ProviderUnavailable, ProviderRefused):
+                reading = None
+        now = self.clock.now()
+
+        def apply(unit: WriteUnit) -> Account | None:
+            try:
+                current, others = lock_account(unit, account)
+            except PaymentAccountNotFound:
+                self._never_again(unit, account)
+                return None
+            if current.token != account.token:
+                return current
+            if can_read:
+                verdict = judge_reading(current, others, reading, now)
+            else:
+                verdict = Verdict(kept=current.waiting(now))
+            kept = self._store(unit, current, verdict, now)
+            if kept is not None and current.due_at != account.due_at:
+                # A webhook has come meanwhile.
+                unit.accounts.update(replace(kept, due_at=current.due_at))
+            unit.commit()
+            return kept
+
+        return self.storage.transact(apply)
+
+    def _can_read(self, account: Account) -> bool:
+        psp = self.psps.get(account.provider)
+        return psp is not None and psp.capabilities.reads_cards
+
+    def _store(
+        self, unit: WriteUnit, before: Account, verdict: Verdict, now: datetime
+    ) -> Account | None:
+        """Store a verdict, and note what clients are told. Return the account, if it is kept."""
+        removed, kept = verdict.removed, verdict.kept
+        if removed is not None:
+            unit.accounts.update(removed)
+            note_discard(unit, UnkeptToken.of(removed), now=now)
+            note_account_event(
+                unit,
+                self.ids,
+                EventType.ACCOUNT_REMOVED,
+                removed,
+                reason=verdict.reason,
+                now=now,
+            )
+        if kept is not None:
+            unit.accounts.update(kept)
+        if kept is None or kept.account_id != before.account_id:
+            return None
+        if not kept.is_shown_like(before):
+            note_account_event(unit, self.ids, EventType.ACCOUNT_UPDATED, kept, now=now)
+        return kept
+
+    def _never_again(self, unit: WriteUnit, removed: Account) -> None:
+        """Take an account off the queue that an earlier release has removed, beside this one."""
+        account = unit.accounts.get(removed.account_id)
+        if account is not None and account.due_at is not None and account.removed_at is not None:
+            unit.accounts.update(account.removed(account.removed_at))
+            unit.commit()

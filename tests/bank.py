@@ -1,0 +1,22 @@
+"""The bank of the fake PSP's cards, which gives a stored card another number and expiry date."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from adapters.fake_psp.cards import TEST_CARDS, CardEntry
+from adapters.fake_psp.database import rows
+from adapters.fake_psp.psp import FakePsp, _decode, _encode
+from domain.identifiers import CardToken
+
+
+def update_card(psp: FakePsp, token: CardToken, entry: CardEntry) -> None:
+    """Update a card at the PSP, without an event."""
+    with psp._database.write() as db:
+        (found,) = rows(db, "SELECT page FROM pages WHERE page ->> '$.card.token' = ?", (token,))
+        page = _decode(found["page"])
+        new = psp._card(page, entry, TEST_CARDS[entry.number])
+        updated = replace(page, card=replace(new, token=token))
+        db.execute(
+            "UPDATE pages SET page = ? WHERE reference = ?", (_encode(updated), page.reference)
+        )

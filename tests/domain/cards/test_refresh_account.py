@@ -1,0 +1,332 @@
+"""Cards on file that banks change, and PSPs lose."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, NOW
+from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
+from domain.cards.refresh_account import judge_reading
+from domain.events.event import ENDPOINT_TYPES
+from domain.psps.card import Card, CardReading
+from domain.retries import MIN_BACKOFF
+from tests.builders import an_account
+from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+
+MONTH = timedelta(days=30)
+OTHER_VISIT = "https://shop.example/done?visit=2"
+
+
+@pytest.fixture
+def account(installation: Installation) -> Account:
+    installation.container.add_event_endpoint()(
+        url="https://shop.example/events", types=ENDPOINT_TYPES
+    )
+    return installation.stored_card()
+
+
+def read_after(installation: Installation, wait: timedelta = READ_FIRST_AFTER) -> int:
+    installation.clock.advance(wait)
+    return installation.read_cards()
+
+
+def told(installation: Installation) -> list[tuple[str, str | None]]:
+    """Return the types and reasons of all events, without those of stored cards."""
+    events = [each.event for each in reversed(installation.deliveries())]
+    return [(each.type, each.reason) for each in events if each.type != "account.stored"]
+
+
+class TestAReissuedCard:
+    def test_is_shown_as_it_is_now_with_the_same_token(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.bank_updates(account, OTHER_GOOD_CARD, expiry=(3, 2036))
+
+        assert read_after(installation) == 1
+
+        now = installation.account(account.account_id)
+        assert (now.card_logo, now.last_four, now.expiry_on) == ("mastercard", "4444", "03/36")
+        assert now.fingerprint != account.fingerprint
+        assert (now.token, now.consented_at) == (account.token, account.consented_at)
+        assert now.expiry_notice_at == datetime(2036, 3, 1, tzinfo=UTC)
+        assert told(installation) == [("account.updated", None)]
+        assert installation.tokens_at_psp() == {account.token}
+
+    def test_is_told_once(self, installation: Installation, account: Account) -> None:
+        installation.bank_updates(account, expiry=(3, 2036))
+
+        read_after(installation)
+        read_after(installation, MONTH)
+
+        assert told(installation) == [("account.updated", None)]
+
+    def test_counts_as_the_card_that_it_is_now(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.bank_updates(account, OTHER_GOOD_CARD)
+        read_after(installation)
+
+        again = installation.session_with_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+        installation.return_to_shop(again)
+
+        assert [each.account_id for each in installation.accounts()] == [account.account_id]
+
+
+class TestAnUnchangedCard:
+    def test_is_read_a_day_after_it_was_stored_then_once_in_thirty_days(
+        self, installation: Installation, account: Account
+    ) -> None:
+        assert read_after(installation, READ_FIRST_AFTER - MIN_BACKOFF) == 0
+        assert read_after(installation, MIN_BACKOFF) == 1
+        assert read_after(installation, timedelta(days=26)) == 0
+        assert read_after(installation, timedelta(days=4)) == 1
+        assert told(installation) == []
+
+    def test_is_read_before_each_notice_of_its_expiry(
+        self, installation: Installation, account: Account
+    ) -> None:
+        day = datetime(2031, 8, 10, tzinfo=UTC)
+        installation.clock.advance(day - installation.clock.now())
+        installation.read_cards()
+        due = installation.account(account.account_id).due_at
+
+        assert due is not None
+        assert datetime(2031, 8, 27, tzinfo=UTC) <= due <= datetime(2031, 8, 30, tzinfo=UTC)
+
+    def test_is_not_read_where_the_psp_cannot(
+        self, installation: Installation, account: Account
+    ) -> None:
+        refresh = installation.container.refresh_account()
+        installation.clock.advance(READ_FIRST_AFTER)
+        taken = refresh.take()
+        assert taken is not None
+
+        kept = replace(refresh, psps={})(taken)
+
+        assert kept is not None
+        assert kept.due_at is not None
+        assert kept.due_at > installation.clock.now() + timedelta(days=26)
+        assert "read_card" not in installation.provider.calls
+
+
+class TestACardThatIsGone:
+    def test_is_removed(self, installation: Installation, account: Account) -> None:
+        installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
+
+        read_after(installation)
+
+        assert installation.accounts() == ()
+        assert told(installation) == [("account.removed", "gone_at_psp")]
+        assert read_after(installation, MONTH) == 0
+
+    # Shows I9.
+    def test_leaves_the_default_to_the_newest_other(
+        self, installation: Installation, account: Account
+    ) -> None:
+        other = installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+        installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
+
+        read_after(installation)
+
+        (left,) = installation.accounts()
+        assert (left.account_id, left.is_default) == (other.account_id, True)
+
+
+# Shows I2, I7, I9.
+@pytest.mark.parametrize("is_later", [False, True])
+def test_of_two_accounts_that_become_one_card_the_later_consent_stays(
+    installation: Installation, account: Account, is_later: bool
+) -> None:
+    installation.clock.advance(timedelta(minutes=1))
+    later = installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    if is_later:
+        installation.bank_updates(later, GOOD_CARD)
+    else:
+        installation.bank_updates(account, OTHER_GOOD_CARD)
+
+    read_after(installation)
+
+    (left,) = installation.accounts()
+    assert (left.account_id, left.is_default) == (later.account_id, True)
+    removed, updated = ("account.removed", "replaced"), ("account.updated", None)
+    assert sorted(told(installation)) == [removed, updated][: 1 + is_later]
+    discard = installation.container.discard_token().take()
+    assert discard is not None
+    installation.container.discard_token()(discard)
+    assert installation.tokens_at_psp() == {later.token}
+
+
+class TestAPspThatDoesNotRespond:
+    @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
+    def test_is_asked_again_with_growing_waits(
+        self, installation: Installation, account: Account, trouble: Trouble
+    ) -> None:
+        installation.provider.have(trouble, "read_card")
+
+        assert read_after(installation) == 1
+
+        kept = installation.account(account.account_id)
+        assert kept.unanswered_since == installation.clock.now()
+        assert kept.due_at == installation.clock.now() + MIN_BACKOFF
+        installation.provider.recover()
+        assert read_after(installation, timedelta(hours=1)) == 1
+        assert installation.account(account.account_id).unanswered_since is None
+
+    def test_holds_the_notice_of_expiry_for_three_days(
+        self, installation: Installation, account: Account
+    ) -> None:
+        def reasons(day: int) -> list[str | None]:
+            now = datetime(2031, 9, day, tzinfo=UTC)
+            installation.clock.advance(now - installation.clock.now())
+            installation.read_cards()
+            installation.container.notice_expiry()()
+            return [reason for _, reason in told(installation)]
+
+        installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
+
+        assert reasons(1) == []
+        assert reasons(2) == []
+        assert reasons(3) == ["expires_in_30_days"]
+
+    def test_lets_a_card_that_was_renewed_meanwhile_be_told_as_such(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
+        installation.clock.advance(datetime(2031, 9, 1, tzinfo=UTC) - installation.clock.now())
+        installation.read_cards()
+        installation.container.notice_expiry()()
+        installation.provider.recover()
+        installation.bank_updates(account, expiry=(9, 2035))
+
+        read_after(installation, timedelta(hours=2))
+        installation.container.notice_expiry()()
+
+        assert told(installation) == [("account.updated", None)]
+
+
+class TestMeanwhile:
+    """What happens while the PSP is asked."""
+
+    def test_a_card_that_is_removed_stays_removed(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.bank_updates(account, expiry=(3, 2036))
+        installation.provider.meanwhile["read_card"] = lambda: (
+            installation.use_cases.remove_account(
+                installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+            )
+        )
+
+        read_after(installation)
+
+        removed = installation.account(account.account_id)
+        assert (removed.expiry_on, removed.due_at) == ("09/31", None)
+        assert told(installation) == [("account.removed", None)]
+
+    # Shows I12.
+    def test_a_guest_who_is_erased_stays_erased(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.bank_updates(account, expiry=(3, 2036))
+        installation.provider.meanwhile["read_card"] = lambda: installation.container.erase_guest()(
+            None, guest_id=GUEST_ID
+        )
+
+        read_after(installation)
+
+        assert installation.account(account.account_id).expiry_on == "09/31"
+        assert told(installation) == [("account.removed", None)]
+        assert read_after(installation, MONTH) == 0
+
+    def test_a_card_that_is_renewed_keeps_what_was_typed(
+        self, installation: Installation, account: Account
+    ) -> None:
+        session = installation.opened_session(redirect_uri=OTHER_VISIT)
+        installation.type_card(session, expiry=(3, 2036))
+        installation.provider.meanwhile["read_card"] = lambda: installation.settle(session.token_id)
+
+        read_after(installation, READ_FIRST_AFTER)
+
+        renewed = installation.account(account.account_id)
+        assert (renewed.expiry_on, renewed.token != account.token) == ("03/36", True)
+        assert renewed.due_at == installation.clock.now() + READ_FIRST_AFTER
+
+    def test_another_process_may_take_over_and_is_not_undone(
+        self, installation: Installation, account: Account
+    ) -> None:
+        refresh = installation.container.refresh_account()
+
+        def take_over() -> None:
+            installation.clock.advance(READ_LEASE + timedelta(seconds=1))
+            installation.bank_updates(account, expiry=(3, 2036))
+            taken = refresh.take()
+            assert taken is not None
+            refresh(taken)
+
+        installation.clock.advance(READ_FIRST_AFTER)
+        taken = refresh.take()
+        assert taken is not None
+        installation.provider.meanwhile["read_card"] = take_over
+        refresh(taken)
+
+        assert installation.account(account.account_id).expiry_on == "03/36"
+        assert told(installation) == [("account.updated", None)]
+
+
+def test_an_erased_guests_card_is_not_read(installation: Installation, account: Account) -> None:
+    refresh = installation.container.refresh_account()
+    installation.clock.advance(READ_FIRST_AFTER)
+    taken = refresh.take()
+    assert taken is not None
+    installation.container.erase_guest()(None, guest_id=GUEST_ID)
+
+    refresh(taken)
+
+    assert "read_card" not in installation.provider.calls
+
+
+def test_a_card_that_an_earlier_release_has_removed_is_not_read(
+    installation: Installation, account: Account
+) -> None:
+    with installation.storage.write() as unit:
+        unit.accounts.update(replace(account, removed_at=NOW, is_default=False))
+        unit.commit()
+
+    assert read_after(installation) == 1
+
+    assert installation.account(account.account_id).due_at is None
+    assert "read_card" not in installation.provider.calls
+
+
+@pytest.mark.parametrize("seconds", [-1, 0])
+def test_a_reading_that_is_not_later_changes_nothing(seconds: int) -> None:
+    account = an_account(read_at=NOW)
+    reading = CardReading(card=None, read_at=NOW + timedelta(seconds=seconds))
+
+    verdict = judge_reading(account, [], reading, NOW)
+
+    assert verdict.removed is None
+    assert verdict.kept == replace(account, due_at=NOW + MIN_BACKOFF)
+
+
+def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
+    account = an_account(consented_at=NOW - MONTH)
+    card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
+    ahead = CardReading(card=card, read_at=NOW + 10 * MONTH)
+
+    kept = judge_reading(account, [], ahead, NOW).kept
+
+    assert kept is not None
+    assert kept.read_at == NOW
+
+
+def test_a_minute_has_a_budget(installation: Installation) -> None:
+    with installation.storage.write() as unit:
+        for number in range(READINGS_PER_MINUTE + 5):
+            unit.accounts.add(an_account(number, due_at=installation.clock.now()))
+        unit.commit()
+
+    assert read_after(installation, timedelta(0)) == READINGS_PER_MINUTE
