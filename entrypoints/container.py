@@ -53,6 +53,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent
+from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
@@ -326,6 +327,14 @@ class Container(DeclarativeContainer):
     discard_token = ThreadSafeSingleton(
         DiscardToken, storage=storage, providers=worker_psps, clock=clock
     )
+    refresh_account = ThreadSafeSingleton(
+        RefreshAccount,
+        storage=storage,
+        providers=worker_psps,
+        psps=settings.provided.psps,
+        clock=clock,
+        note_event=note_event,
+    )
     event_sender = ThreadSafeSingleton(
         HttpEventSender,
         may_be_http=settings.provided.is_on_loopback,
@@ -341,6 +350,7 @@ class Container(DeclarativeContainer):
         Reconcile,
         settle=settle_in_worker,
         discard_token=discard_token,
+        refresh=refresh_account,
         deliver_event=deliver_event,
         clock=clock,
     )
@@ -354,7 +364,11 @@ class Container(DeclarativeContainer):
         note_event=note_event,
     )
     notice_expiry = ThreadSafeSingleton(
-        NoticeExpiry, storage=storage, clock=clock, note_event=note_event
+        NoticeExpiry,
+        storage=storage,
+        psps=settings.provided.psps,
+        clock=clock,
+        note_event=note_event,
     )
     forget_old_records = ThreadSafeSingleton(
         ForgetOldRecords,

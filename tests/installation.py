@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -55,9 +55,10 @@ from domain.psps.hosted_page import (
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
 from domain.sessions.add_card import AddCardRequest
 from domain.sessions.session import CardSession
-from domain.storage import Result, WriteUnit
+from domain.storage import RecordUnreadable, Result, WriteUnit
 from entrypoints.container import Container, build
 from entrypoints.settings import OFF, Settings
+from tests.bank import update_card
 from tests.builders import CENTER_ID, a_center, a_guest
 from tests.databases import change_by_hand, make_database
 from tests.use_cases import UseCases
@@ -450,6 +451,25 @@ class Installation:
     def tokens_at_psp(self) -> frozenset[CardToken]:
         """Return the tokens that the PSP could charge."""
         return self.psp.tokens(MERCHANT)
+
+    def bank_updates(
+        self, account: Account, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031)
+    ) -> None:
+        """Give the card of an account another number or expiry date at the PSP."""
+        entry = CardEntry(
+            number=number, expiry_month=expiry[0], expiry_year=expiry[1], zipcode="98101"
+        )
+        update_card(self.psp, account.token, entry)
+
+    def read_cards(self) -> int:
+        """Read the cards on file that are due, within the budget; return how many were."""
+        refresh = self.container.refresh_account()
+        read = 0
+        while taken := refresh.take():
+            with suppress(RecordUnreadable):
+                refresh(taken)
+            read += 1
+        return read
 
     def reconcile_until_idle(self) -> None:
         """Reconcile until nothing is due; fail after ten rounds."""

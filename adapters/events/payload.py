@@ -99,6 +99,7 @@ def examples() -> Mapping[EventType, EventPayload]:
     details: Mapping[EventType, Mapping[str, Any]] = {  # Any: fields of EventData
         EventType.ACCOUNT_STORED: {"status": "active", **of_card},
         EventType.ACCOUNT_RENEWED: {"status": "active", **of_card},
+        EventType.ACCOUNT_UPDATED: {"status": "active", **of_card},
         EventType.ACCOUNT_REMOVED: {"status": "removed", **of_card},
         EventType.ACCOUNT_EXPIRING: {
             "status": "active",

@@ -30,7 +30,7 @@ _TABLES: Final = (
         " due_at REAL NOT NULL, tries INTEGER NOT NULL)"
     ),
 )
-TOKEN_ON_PAGE: Final = "CASE WHEN json_valid(page) THEN page ->> '$.card.token' END"
+CARD_ON_PAGE: Final = "CASE WHEN json_valid(page) THEN page ->> '$.card.token' END"
 _KEYS: Final = ("webhook secret", "form key", "fingerprint key")
 
 
@@ -61,7 +61,7 @@ class PspDatabase:
                 db.execute(f"CREATE TABLE IF NOT EXISTS {table} STRICT")
             for name in _KEYS:
                 db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
-            db.execute(f"CREATE INDEX IF NOT EXISTS pages_card ON pages ({TOKEN_ON_PAGE})")
+            db.execute(f"CREATE INDEX IF NOT EXISTS pages_card ON pages ({CARD_ON_PAGE})")
             found = rows(db, "SELECT * FROM keys", ())
         self.keys: Mapping[str, str] = {str(row["name"]): str(row["value"]) for row in found}
 

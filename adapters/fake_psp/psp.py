@@ -16,7 +16,7 @@ import msgspec
 from sqlite_utils import Database
 
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
-from adapters.fake_psp.database import TOKEN_ON_PAGE, PspDatabase, PspUnavailable, Row, rows
+from adapters.fake_psp.database import CARD_ON_PAGE, PspDatabase, PspUnavailable, Row, rows
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
@@ -254,7 +254,7 @@ class FakePsp:
     ) -> CardReading:
         """Return the card of a token of this guest as it is now, or that it is gone."""
         found = self._database.read(
-            f"SELECT page FROM cards JOIN pages ON {TOKEN_ON_PAGE} = token"
+            f"SELECT page FROM cards JOIN pages ON {CARD_ON_PAGE} = token"  # noqa: S608 - a constant
             " WHERE token = ? AND cards.merchant_account = ? AND guest_reference = ?",
             (token, merchant_account, guest_reference),
         )

@@ -234,7 +234,12 @@ MIGRATIONS: Final = {
         {QUEUES}
     """,
     "m006_records_for_operators": RECORDS_FOR_OPERATORS.format(
-        uuid="uuid", time="timestamptz", json="jsonb", strict="", text_id=_TEXT_ID
+        uuid="uuid",
+        time="timestamptz",
+        json="jsonb",
+        strict="",
+        text_id=_TEXT_ID,
+        within_30_days="now() + random() * interval '30 days'",
     ),
 }
 

@@ -40,6 +40,9 @@ An account records the time of the latest only. Before a renewal the guest agree
 end of the session.
 """
 
+LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
+"""A card that an earlier release stores, beside this one, is due to be read."""
+
 RECORDS_FOR_OPERATORS: Final = f"""
     CREATE TABLE consent_texts (
         text_id text PRIMARY KEY, version text NOT NULL, language text NOT NULL, text text NOT NULL
@@ -113,6 +116,20 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE card_sessions ADD COLUMN reference text;
     ALTER TABLE card_sessions ADD COLUMN existing_account_id {{uuid}};
     ALTER TABLE guests ADD COLUMN language text;
+    ALTER TABLE payment_accounts ADD COLUMN due_at {{time}} DEFAULT '{LONG_AGO}';
+    ALTER TABLE payment_accounts ADD COLUMN asked_at {{time}};
+    ALTER TABLE payment_accounts ADD COLUMN read_at {{time}};
+    ALTER TABLE payment_accounts ADD COLUMN unanswered_since {{time}};
+    UPDATE payment_accounts SET due_at = CASE WHEN removed_at IS NULL THEN {{within_30_days}} END;
+    CREATE INDEX payment_accounts_due ON payment_accounts (
+        (provider || '/' || merchant_account || '/'), due_at
+    ) WHERE due_at IS NOT NULL;
+    CREATE INDEX payment_accounts_asked ON payment_accounts (
+        (provider || '/' || merchant_account || '/'), asked_at
+    ) WHERE asked_at IS NOT NULL;
+    CREATE INDEX payment_accounts_unanswered ON payment_accounts (
+        (provider || '/' || merchant_account), unanswered_since
+    ) WHERE unanswered_since IS NOT NULL;
     CREATE TABLE center_consent_texts (
         center_id {{uuid}} NOT NULL,
         language text NOT NULL,

@@ -438,6 +438,8 @@ def m006_records_for_operators(db: Database) -> None:
         json="text",
         strict=" STRICT",
         text_id="text_id(version, language, text)",
+        within_30_days="strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', "
+        "abs(random() % 2592000) || ' seconds')",
     )
     for statement in statements.split(";"):
         db.execute(statement)

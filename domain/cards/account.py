@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime
-from typing import Protocol
+from datetime import date, datetime, timedelta
+from random import Random
+from typing import Final, Protocol
 
 from domain.cards.source import Source
 from domain.centers.payment_configuration import PaymentConfiguration
@@ -22,6 +23,17 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.card import Card
+from domain.retries import MIN_BACKOFF, Waiting, next_retry
+
+READ_FIRST_AFTER: Final = timedelta(days=1)
+"""What a bank changes while a session is being settled is read then."""
+READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
+READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
+"""When a card is read at its PSP: between these times, spread evenly."""
+READ_LEASE: Final = timedelta(hours=1)
+"""Long, so that the budget is not spent on accounts that cannot be decoded."""
+READINGS_PER_MINUTE: Final = 60
+"""The budget of a merchant account. Its PSP allows more, and the rest is for guests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +44,10 @@ class Account(Card):
     most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
     names the text that the guest agreed to at `consented_at`. `expiry_notice_at` is when its client
     is told next that the card expires soon.
+
+    `due_at` is when it is read next at its PSP, or the end of a lease, `asked_at` when it was taken
+    for that last, and `read_at` the time, by the PSP's clock, of what is stored; None means
+    `consented_at`. `unanswered_since` is set while the PSP does not respond.
 
     A guest with active accounts at a center has one default among them: the first account is, until
     another is chosen. When the default is removed, the newest account left there becomes it.
@@ -50,6 +66,10 @@ class Account(Card):
     removed_at: datetime | None = None
     expiry_notice_at: datetime | None = None
     is_default: bool = False
+    due_at: datetime | None = None
+    asked_at: datetime | None = None
+    read_at: datetime | None = None
+    unanswered_since: datetime | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -61,6 +81,15 @@ class Account(Card):
         is_there = self.psp_account == configuration.psp_account
         return is_there and self.fingerprint == card.fingerprint
 
+    def is_card_of(self, other: Account) -> bool:
+        """Return whether another account's card is this one's, at the same merchant account."""
+        return self.psp_account == other.psp_account and self.fingerprint == other.fingerprint
+
+    def is_shown_like(self, other: Account) -> bool:
+        """Return whether both show the same card, with the same expiry date."""
+        shown, others = ((x.fingerprint, x.card_logo, x.last_four) for x in (self, other))
+        return shown == others and self.expires_with(other)
+
     def renewed(
         self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime
     ) -> Account:
@@ -71,11 +100,67 @@ class Account(Card):
             consent_version=consent_version,
             consented_at=consented_at,
             expiry_notice_at=card.next_expiry_notice(now),
+            due_at=now + READ_FIRST_AFTER,
+            read_at=None,
+            unanswered_since=None,
         )
 
     def removed(self, now: datetime) -> Account:
-        """Return this account as removed: no longer listed, charged or a default."""
-        return replace(self, removed_at=now, expiry_notice_at=None, is_default=False)
+        """Return this account as removed: no longer listed, charged, read or a default."""
+        return replace(
+            self,
+            removed_at=now,
+            expiry_notice_at=None,
+            is_default=False,
+            due_at=None,
+            unanswered_since=None,
+        )
+
+    @property
+    def is_true_at(self) -> datetime:
+        """When the card was at its PSP as it is stored, by the PSP's clock."""
+        return self.read_at or self.consented_at
+
+    def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
+        """Return this account with the card as it is at the PSP."""
+        is_same = self.expires_with(card)
+        # A clock that is ahead must not keep later readings from being applied.
+        read = replace(self, **asdict(card), read_at=min(read_at, now), unanswered_since=None)
+        if not is_same:
+            read = replace(read, expiry_notice_at=card.next_expiry_notice(now))
+        return read.waiting(now)
+
+    def waiting(self, now: datetime) -> Account:
+        """Return this account, to be read in 30 days at the latest, and before its next notice."""
+        # The jitter follows from the account, so that the same history always repeats itself.
+        part = Random(f"{self.account_id}/{now}").random()  # noqa: S311 - it need not be secret
+        least, most = READ_EVERY
+        due_at = now + least + (most - least) * part
+        if self.expiry_notice_at is not None:
+            earliest, latest = READ_BEFORE_NOTICE
+            before_notice = self.expiry_notice_at - latest - (earliest - latest) * part
+            due_at = min(due_at, before_notice) if before_notice > now else due_at
+        return replace(self, due_at=due_at)
+
+    def notice_put_off(self, until: datetime, now: datetime) -> Account:
+        """Return this account, to be read before its client is told that it expires soon."""
+        due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
+        return replace(self, expiry_notice_at=until, due_at=due_at)
+
+    def told_of_expiry(self, now: datetime) -> Account:
+        """Return this account once its client was told, to be read before the next notice."""
+        told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
+        times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
+        return replace(told, due_at=min(filter(None, times), default=None))
+
+    def read_too_early(self, now: datetime) -> Account:
+        """Note that a reading is not later than what is stored. The card is read again soon."""
+        return replace(self, due_at=now + MIN_BACKOFF)
+
+    def psp_unavailable(self, now: datetime) -> Account:
+        """Note that the PSP did not respond. It is asked again with growing waits."""
+        since = min(self.unanswered_since or now, now)
+        return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +226,34 @@ class Accounts(Protocol):
         """Return whether an active account, of any guest and center, holds this token.
 
         A write unit locks the token: other units wait here and in `Discards.get` until it ends.
+        """
+        ...
+
+    def count_due(self, now: datetime) -> Waiting:
+        """Count the accounts that are due to be read at their PSP."""
+        ...
+
+    def unanswered(self) -> Mapping[PspAccount, Waiting]:
+        """Count those whose PSP has not responded, and since when, by merchant account."""
+        ...
+
+    def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
+        """Count those taken within a minute, by merchant account."""
+        ...
+
+    def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:
+        """Return whether `take_due` would find an account; changes nothing."""
+        ...
+
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Account | None:
+        """Lease an account that is due to be read, and set its `asked_at`; None when none is.
+
+        A merchant account has READINGS_PER_MINUTE. Merchant accounts take turns and are left out as
+        in `CardSessions.take_due`. The lease ends at `until`, which is the `due_at` of the account
+        returned. One that cannot be decoded is leased and passed over. The caller commits, even if
+        none is returned.
         """
         ...
 

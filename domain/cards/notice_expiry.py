@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
+from domain.cards.account import READ_BEFORE_NOTICE, Account
 from domain.cards.note_account_event import note_account_event
+from domain.centers.configure_payments import LoadedPsp
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
+from domain.identifiers import ProviderName
 from domain.outside import Clock
 from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
+LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
+WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
 """When an account that cannot be decoded is tried again, so that it does not stay the first."""
 
@@ -23,10 +29,13 @@ class NoticeExpiry:
 
     Each once, however often this is called and by how many processes. A card that was stored or
     renewed later than 30 days before gets the second only. If this was not called in time, the
-    notice is late, and none is sent of a card that has expired. Raises ServiceUnavailable.
+    notice is late, and none is sent of a card that has expired. It waits until the card has been read at
+    its PSP in the days before, for 3 days at most: the bank may have renewed it. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage
+    psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
     note_event: NoteEvent
 
@@ -45,6 +54,9 @@ class NoticeExpiry:
             )
             for account in filter(None, accounts):
                 days = account.days_of_expiry_notice(now)
+                if days is not None and self._waits(account, days, now):
+                    unit.accounts.update(account.notice_put_off(now + LOOK_AGAIN_AFTER, now))
+                    continue
                 # A release before this one, which may still be running, keeps the time of a notice
                 # when it removes a card.
                 if days is not None and account.removed_at is None:
@@ -56,9 +68,7 @@ class NoticeExpiry:
                         reason=f"expires_in_{days}_days",
                         now=now,
                     )
-                unit.accounts.update(
-                    replace(account, expiry_notice_at=account.next_expiry_notice(now))
-                )
+                unit.accounts.update(account.told_of_expiry(now))
             unit.commit()
             return len(accounts)
 
@@ -67,3 +77,10 @@ class NoticeExpiry:
                 return
         while self.storage.transact(note):
             pass
+
+    def _waits(self, account: Account, days: int, now: datetime) -> bool:
+        """Return whether the card must be read before this notice."""
+        psp, due_at = self.psps.get(account.provider), account.last_day - timedelta(days=days)
+        is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
+        can_read = psp is not None and psp.capabilities.reads_cards
+        return can_read and not is_fresh and now < due_at + WAIT_FOR_PSP

@@ -15,8 +15,9 @@ from domain.cards.note_account_event import note_account_event
 from domain.centers.configure_payments import LoadedPsp
 from domain.errors import PaymentAccountNotFound
 from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
 from domain.identifiers import ProviderName, PspAccount
-from domain.outside import Clock, Ids
+from domain.outside import Clock
 from domain.psps.card import CardReading
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
 from domain.storage import Storage, WriteUnit, take_due
@@ -75,7 +76,7 @@ class RefreshAccount:
     providers: Providers
     psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
-    ids: Ids
+    note_event: NoteEvent
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
         """Take an account that is due; None when none is. Merchant accounts take turns.
@@ -142,7 +143,7 @@ class RefreshAccount:
             note_discard(unit, UnkeptToken.of(removed), now=now)
             note_account_event(
                 unit,
-                self.ids,
+                self.note_event,
                 EventType.ACCOUNT_REMOVED,
                 removed,
                 reason=verdict.reason,
@@ -153,7 +154,7 @@ class RefreshAccount:
         if kept is None or kept.account_id != before.account_id:
             return None
         if not kept.is_shown_like(before):
-            note_account_event(unit, self.ids, EventType.ACCOUNT_UPDATED, kept, now=now)
+            note_account_event(unit, self.note_event, EventType.ACCOUNT_UPDATED, kept, now=now)
         return kept
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:

@@ -51,6 +51,7 @@ class EventType(StrEnum):
 
     ACCOUNT_STORED = "account.stored"
     ACCOUNT_RENEWED = "account.renewed"
+    ACCOUNT_UPDATED = "account.updated"
     ACCOUNT_REMOVED = "account.removed"
     ACCOUNT_EXPIRING = "account.expiring"
     SESSION_FAILED = "session.failed"
@@ -66,6 +67,7 @@ ENDPOINT_TYPES: Final = tuple(each for each in EventType if each is not EventTyp
 MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_STORED: "A card was stored.",
     EventType.ACCOUNT_RENEWED: "A card on file got its new expiry date, and a new payment reference.",
+    EventType.ACCOUNT_UPDATED: "The bank has given a card on file another number or expiry date.",
     EventType.ACCOUNT_REMOVED: "A card was removed.",
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days, or in 7.",
     EventType.SESSION_FAILED: "The PSP collected a card, and a rule refused it.",

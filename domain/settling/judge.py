@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from domain.billing import AvsResult
-from domain.cards.account import Account, has_default
+from domain.cards.account import READ_FIRST_AFTER, Account, has_default
 from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard, UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
@@ -181,6 +181,7 @@ def judge_card(
         created_at=now,
         expiry_notice_at=card.next_expiry_notice(now),
         is_default=not has_default(on_file.accounts),
+        due_at=now + READ_FIRST_AFTER,
     )
     return Verdict(
         session=session.completed(account_id, now),

@@ -1,4 +1,4 @@
-"""The jobs of the background worker: to settle a session, discard a token, or deliver an event.
+"""The jobs of the background worker: to settle a session, discard a token, read a card, or deliver an event.
 
 Whoever runs them takes one at a time, each under a lease: `reconcile.py` one after the other, and
 `entrypoints/worker/job_runner.py` in several threads.
@@ -10,18 +10,22 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, Literal, TypeAlias, TypeVar
+from functools import partial
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from domain.cards.account import Account
+from domain.cards.discard import Discard
 from domain.cards.discard_tokens import DiscardToken
+from domain.cards.refresh_account import RefreshAccount
 from domain.events.deliver_event import Attempt, DeliverEvent, EndpointState
 from domain.events.event import DeliveryStatus
 from domain.identifiers import EndpointId, PspAccount
 from domain.outside import Clock
 from domain.retries import is_alarming
-from domain.sessions.session import SessionStatus
+from domain.sessions.session import DueSession, SessionStatus
 from domain.settling.settle_session import SettleSession
 
-Kind: TypeAlias = Literal["sessions", "discards", "events"]
+Kind: TypeAlias = Literal["sessions", "discards", "cards", "events"]
 """What a job works on."""
 
 Target = TypeVar("Target", bound=Hashable)
@@ -32,12 +36,13 @@ class End(StrEnum):
     """What became of the session, token or event that a job works on.
 
     A session is SETTLED, with or without a card, or still OPEN although its PSP has responded. One is
-    WAITING whose PSP has not, as a token is that is not DISCARDED.
+    WAITING whose PSP has not, as a token is that is not DISCARDED, and a card that is not READ.
     """
 
     SETTLED = "settled"
     OPEN = "open"
     DISCARDED = "discarded"
+    READ = "read"
     WAITING = "waiting_for_psp"
     DELIVERED = "delivered"
     NOT_DELIVERED = "not_delivered"
@@ -74,38 +79,53 @@ Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
 """Takes the job that has been due the longest, except for these targets; None when none is due."""
 
 
+class _Due(Protocol):
+    @property
+    def psp_account(self) -> PspAccount: ...
+
+
+Due = TypeVar("Due", bound=_Due)
+Due_co = TypeVar("Due_co", bound=_Due, covariant=True)
+
+
 def jobs_at_psps(
-    settle: SettleSession, discard_token: DiscardToken, clock: Clock
+    settle: SettleSession, discard_token: DiscardToken, refresh: RefreshAccount, clock: Clock
 ) -> Mapping[Kind, Take[PspAccount]]:
-    """Return how to take the jobs at PSPs: to settle due sessions, and to discard due tokens."""
+    """Return how to take the jobs at PSPs: due sessions, due tokens, and due cards on file."""
 
-    def take_session(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
-        taken = settle.take(except_at=except_at)
-        if taken is None:
-            return None
+    def settle_it(taken: DueSession) -> Result:
+        session = settle(taken.token_id)
+        if session is None:
+            return Result()
+        end = End.OPEN if session.status is SessionStatus.OPEN else End.SETTLED
+        return _asked(end, session.unanswered_since, clock.now())
 
-        def settle_it() -> Result:
-            session = settle(taken.token_id)
-            if session is None:
-                return Result()
-            end = End.OPEN if session.status is SessionStatus.OPEN else End.SETTLED
-            return _asked(end, session.unanswered_since, clock.now())
+    def discard_it(taken: Discard) -> Result:
+        discard = discard_token(taken)
+        end = None if discard.done_at is None else End.DISCARDED
+        return _asked(end, discard.unanswered_since, clock.now())
 
-        return Job(target=taken.psp_account, do=settle_it)
+    def read_it(taken: Account) -> Result:
+        account = refresh(taken)
+        return _asked(End.READ, account.unanswered_since if account else None, clock.now())
 
-    def take_discard(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
-        taken = discard_token.take(except_at=except_at)
-        if taken is None:
-            return None
+    return {
+        "sessions": _at_psps(settle.take, settle_it),
+        "discards": _at_psps(discard_token.take, discard_it),
+        "cards": _at_psps(refresh.take, read_it),
+    }
 
-        def discard_it() -> Result:
-            discard = discard_token(taken)
-            end = None if discard.done_at is None else End.DISCARDED
-            return _asked(end, discard.unanswered_since, clock.now())
 
-        return Job(target=taken.psp_account, do=discard_it)
+class _TakeDue(Protocol[Due_co]):
+    def __call__(self, *, except_at: Collection[PspAccount]) -> Due_co | None: ...
 
-    return {"sessions": take_session, "discards": take_discard}
+
+def _at_psps(take: _TakeDue[Due], do: Callable[[Due], Result]) -> Take[PspAccount]:
+    def take_one(except_at: Collection[PspAccount]) -> Job[PspAccount] | None:
+        taken = take(except_at=except_at)
+        return None if taken is None else Job(target=taken.psp_account, do=partial(do, taken))
+
+    return take_one
 
 
 def jobs_at_endpoints(deliver: DeliverEvent) -> Mapping[Kind, Take[EndpointId]]:

@@ -31,12 +31,14 @@ class Status:
     """How an installation is doing at one time.
 
     `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
-    `unanswered` are sessions and discards whose PSP has not responded. `expiring` are the access tokens that expire in 14 days.
+    `unanswered` are sessions, discards and cards whose PSP has not responded.
+    `readings` are the cards that were read at each merchant account within a minute, of READINGS_PER_MINUTE. `expiring` are the access tokens that expire in 14 days.
     """
 
     workers: Sequence[SeenWorker]
     due: Mapping[DueKind, Waiting]
     unanswered: Mapping[PspAccount, Waiting]
+    readings: Mapping[PspAccount, int]
     endpoints: Sequence[EndpointStatus]
     expiring: Sequence[AccessToken]
 
@@ -62,10 +64,16 @@ class ReadStatus:
                 due={
                     "sessions": unit.sessions.count_due(now),
                     "discards": unit.discards.count_due(now),
+                    "cards": unit.accounts.count_due(now),
                     "events": unit.event_deliveries.count_due(now),
                     "erasures": unit.erasures.count_due(now),
                 },
-                unanswered=_together(unit.sessions.unanswered(), unit.discards.unanswered()),
+                unanswered=_together(
+                    unit.sessions.unanswered(),
+                    unit.discards.unanswered(),
+                    unit.accounts.unanswered(),
+                ),
+                readings=unit.accounts.count_asked(now),
                 endpoints=[
                     EndpointStatus(each, counts.get(each.endpoint_id, DeliveryCounts()))
                     for each in unit.event_endpoints.all()
@@ -74,13 +82,11 @@ class ReadStatus:
             )
 
 
-def _together(
-    one: Mapping[PspAccount, Waiting], other: Mapping[PspAccount, Waiting]
-) -> Mapping[PspAccount, Waiting]:
-    both = {}
-    for account in sorted({*one, *other}):
-        waiting = [each[account] for each in (one, other) if account in each]
-        both[account] = Waiting(
+def _together(*found: Mapping[PspAccount, Waiting]) -> Mapping[PspAccount, Waiting]:
+    together = {}
+    for account in sorted({account for each in found for account in each}):
+        waiting = [each[account] for each in found if account in each]
+        together[account] = Waiting(
             sum(each.items for each in waiting), min(each.since for each in waiting if each.since)
         )
-    return both
+    return together

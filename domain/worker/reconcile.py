@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from domain.cards.discard_tokens import DiscardToken
+from domain.cards.refresh_account import RefreshAccount
 from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import Attempt, DeliverEvent
 from domain.identifiers import EndpointId
@@ -56,7 +57,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile:
-    """Use case: process the sessions, discards and events that are due, one after the other.
+    """Use case: process the sessions, discards, cards and events that are due, one after the other.
 
     One round processes at most 100 of each. A failure of one does not stop the others: an endpoint
     that does not take an event gets no other in this round, and a kind of work that cannot be read
@@ -66,13 +67,15 @@ class Reconcile:
 
     settle: SettleSession
     discard_token: DiscardToken
+    refresh: RefreshAccount
     deliver_event: DeliverEvent
     clock: Clock
 
     def __call__(self, *, except_to: Collection[EndpointId] = ()) -> Round:
         """Run one round. Nothing is sent to the endpoints in `except_to`."""
         done = Round(away=set(except_to))
-        _do_due(jobs_at_psps(self.settle, self.discard_token, self.clock), set(), done)
+        at_psps = jobs_at_psps(self.settle, self.discard_token, self.refresh, self.clock)
+        _do_due(at_psps, set(), done)
         _do_due(jobs_at_endpoints(self.deliver_event), done.away, done)
         return done
 

@@ -76,6 +76,7 @@ def _read(database: Path | PostgresqlDatabase) -> Status:
 
 def _show(found: Status, *, as_json: bool) -> None:
     from adapters.sqlite.migrations import known
+    from domain.cards.account import READINGS_PER_MINUTE
 
     worker = ("host=worker.host", "pid=worker.pid", "release=worker.release")
     endpoint = ("endpoint=endpoint.endpoint_id", "active=endpoint.is_active")
@@ -85,12 +86,17 @@ def _show(found: Status, *, as_json: bool) -> None:
         {"unanswered": "/".join(account), **each._asdict()}
         for account, each in found.unanswered.items()
     ]
+    readings = [
+        {"readings": "/".join(account), "items": items, "of": READINGS_PER_MINUTE}
+        for account, items in found.readings.items()
+    ]
     echo_record(
         {"release": version("cardonfile"), "migration": known()[-1]},
         as_json=as_json,
         workers=((*worker, "state", "missing=is_missing", "since", "seen_ago=age"), found.workers),
         due=(("due", "items", "since"), due),
         unanswered=(("unanswered", "items", "since"), unanswered),
+        readings=(("readings", "items", "of"), readings),
         endpoints=((*endpoint, *counts), found.endpoints),
         expiring=(("token=prefix", "caller=caller.name", "expires=expires_at"), found.expiring),
     )

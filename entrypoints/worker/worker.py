@@ -46,7 +46,10 @@ class Worker:
         self._leave_heartbeat = container.leave_heartbeat()
         self._work_log = WorkLog()
         at_psps = jobs_at_psps(
-            container.settle_in_worker(), container.discard_token(), container.clock()
+            container.settle_in_worker(),
+            container.discard_token(),
+            container.refresh_account(),
+            container.clock(),
         )
         at_endpoints = jobs_at_endpoints(container.deliver_event())
         self._kinds = (*at_psps, *at_endpoints)

@@ -80,6 +80,10 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "update of a session": lambda unit: unit.sessions.update(a_session()),
     "due session": lambda unit: unit.sessions.take_due(NOW, until=NOW),
     "due discard": lambda unit: unit.discards.take_due(NOW, until=NOW),
+    "due card": lambda unit: unit.accounts.take_due(NOW, until=NOW),
+    "due cards": lambda unit: unit.accounts.count_due(NOW),
+    "cards read within a minute": lambda unit: unit.accounts.count_asked(NOW),
+    "unanswered cards": lambda unit: unit.accounts.unanswered(),
     "discard": lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
     "key": lambda unit: unit.idempotency_keys.get(CALLER, "key", since=NOW),
     "claim of a key": lambda unit: unit.idempotency_keys.claim(
@@ -139,6 +143,8 @@ SEARCHED_IN_SQLITE: Final = {
     "open sessions of a caller": "card_sessions_due",
     "due session": "<expr>=? AND due_at>? AND due_at<?",
     "due discard": "<expr>=? AND due_at>? AND due_at<?",
+    "due card": "<expr>=? AND due_at>? AND due_at<?",
+    "unanswered cards": "INDEX payment_accounts_unanswered (<expr>>?)",
     "due delivery": "<expr>=? AND due_at>? AND due_at<?",
     "due sessions": "COVERING INDEX card_sessions_due (<expr>=? AND due_at<?",
     "discards of a guest": "guest_reference=?",
@@ -156,6 +162,7 @@ SEARCHED: Final = {
     "old keys": "used_at <",
     "due session": "= queues.queue) AND (due_at >",
     "due discard": "= queues.queue) AND (due_at >",
+    "due card": "= queues.queue) AND (due_at >",
     "due delivery": "= queues.queue) AND (due_at >",
 }
 """The same for PostgreSQL."""
@@ -167,7 +174,7 @@ def fill(unit: WriteUnit) -> None:
     unit.products.put_many([a_product(1), a_product(2)])
     unit.sessions.add(a_session(attempt=an_attempt(), due_at=NOW))
     unit.refused_cards.add([a_refused_card()])
-    unit.accounts.add(an_account(1))
+    unit.accounts.add(an_account(1, due_at=NOW))
     unit.accounts.add(an_account(2))
     unit.consents.add(a_consent(2))
     unit.discards.add(a_discard())

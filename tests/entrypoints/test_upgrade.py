@@ -82,6 +82,7 @@ def test_everything_works_with_unknown_columns(installation: Installation) -> No
 def notices(installation: Installation, day: datetime) -> list[str | None]:
     """Return the reasons of all notices of expiry so far, after the work of this day."""
     installation.clock.advance(day - installation.clock.now())
+    installation.read_cards()
     installation.container.notice_expiry()()
     deliveries = installation.deliveries()
     return [each.event.reason for each in reversed(deliveries)]

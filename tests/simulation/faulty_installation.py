@@ -197,6 +197,18 @@ class FaultyInstallation(Installation):
         return self.session(session.token_id)
 
     @override
+    def bank_updates(
+        self, account: Account, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031)
+    ) -> None:
+        super().bank_updates(account, number, expiry=expiry)
+        self.known.reissued.add(account.token)
+
+    def psp_loses(self, account: Account) -> None:
+        """Delete the card of an account at the PSP."""
+        self.psp.discard(account.merchant_account, account.guest_reference, account.token)
+        self.known.lost.add((account.merchant_account, account.token))
+
+    @override
     def type_card(
         self,
         session: CardSession,

@@ -23,6 +23,7 @@ from tests.simulation.snapshot import (
     EndpointRow,
     SessionRow,
     Snapshot,
+    Token,
 )
 from tests.told_events import Told, lost_and_invented
 
@@ -136,6 +137,7 @@ class Known:
     sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `cancelled`:
     the sessions whose cancellation was confirmed, unless they had ended. `erased`: the guests whose
     erasure was confirmed.
+    `reissued`: the tokens of cards that a bank has changed at the PSP. `lost`: those that the PSP has lost.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
     reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
@@ -151,6 +153,8 @@ class Known:
     removed: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     erased: set[str] = field(default_factory=set)
+    reissued: set[str] = field(default_factory=set)
+    lost: set[Token] = field(default_factory=set)
     typed: dict[str, str] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     was_late: set[str] = field(default_factory=set)
@@ -219,7 +223,7 @@ class Invariants:
             require(is_removed, "I1", f"account {account_id} is active after its removal")
         for session in snapshot.sessions.values():
             if session.status == "completed" and not snapshot.is_erased(session.guest_id):
-                _require_card_of(session, snapshot)
+                _require_card_of(session, snapshot, self._known.reissued)
 
     def _repeated_requests_start_one_session(self, snapshot: Snapshot) -> None:
         started: dict[str, list[datetime]] = {}
@@ -462,7 +466,7 @@ class Invariants:
             and (page.reference in self._known.late or _will_be_asked_about(page, snapshot))
         }
         for found, what in (
-            (held - tokens, "is held by an account, and was discarded"),
+            (held - tokens - self._known.lost, "is held by an account, and was discarded"),
             (held & to_discard, "is held by an account, and will be discarded"),
             (tokens - held - to_discard - to_ask_about, "is neither kept nor discarded"),
         ):
@@ -483,8 +487,11 @@ def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:
         require(times == 1, "I9", f"{guest_id} has {times} default cards at {center_id}")
 
 
-def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
-    """Raise Broken unless the account of a completed session holds the card that was typed."""
+def _require_card_of(session: SessionRow, snapshot: Snapshot, reissued: set[str]) -> None:
+    """Raise Broken unless the account of a completed session holds the card that was typed.
+
+    A card that its bank has reissued is another one at the PSP, until it is read.
+    """
     name = f"session {session.token_id}"
     account = snapshot.accounts.get(session.account_id or "")
     if account is None:
@@ -498,7 +505,9 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot) -> None:
         session.merchant_account,
     )
     require(is_at_home, "I5", f"the card of {name} is at another guest, center or merchant account")
-    is_same = page.card and page.card.fingerprint == account.fingerprint
+    is_same = page.card and (
+        page.card.fingerprint == account.fingerprint or page.card.token in reissued
+    )
     require(is_same, "I5", f"account {account.account_id} holds another card than {name}")
     is_newest = page.collected_at and account.consented_at >= page.collected_at
     require(is_newest, "I1", f"a stale result undid what {name} stored")

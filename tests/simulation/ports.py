@@ -28,7 +28,10 @@ class Watcher(Protocol):
         """Note a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""
 
 
-PSP_CALLS: Final = ("psp.start", "psp.outcome", "psp.close", "psp.discard", "psp.forget_guest")
+PSP_CALLS: Final = (
+    *("psp.start", "psp.outcome", "psp.close", "psp.discard", "psp.read_card"),
+    "psp.forget_guest",
+)
 """The calls that send a request to the PSP; `psp.read_webhook` sends none."""
 
 SEND_EVENT: Final = "events.send"

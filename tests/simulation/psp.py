@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from adapters.fake_psp.psp import FakePsp, PageState, PspPage
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card
+from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import (
     CardCollected,
     Evidence,
@@ -105,6 +105,21 @@ class LastingTokens(PaymentProvider):
                 continue
             if token_of(merchant_account, card) == token:
                 self._provider.discard(merchant_account, guest_reference, card.token)
+
+    @override
+    def read_card(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
+    ) -> CardReading:
+        gone = self._provider.read_card(merchant_account, guest_reference, CardToken(""))
+        for page in pages_at(self._psp):
+            card = page.card
+            if card is None or page.request.merchant_account != merchant_account:
+                continue
+            if token_of(merchant_account, card) == token:
+                read = self._provider.read_card(merchant_account, guest_reference, card.token)
+                if read.card is not None:
+                    return replace(read, card=replace(read.card, token=token))
+        return gone
 
     @override
     def forget_guest(

@@ -17,6 +17,7 @@ from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
+from domain.cards.account import READ_FIRST_AFTER, READ_LEASE
 from domain.cards.choose_default_card import ChooseDefaultCard
 from domain.cards.discard_tokens import DiscardToken
 from domain.cards.list_accounts import ListAccounts
@@ -24,6 +25,7 @@ from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
 from domain.cards.read_account import ReadAccount
 from domain.cards.read_consent import ReadConsent
+from domain.cards.refresh_account import RefreshAccount
 from domain.cards.remove_account import RemoveAccount
 from domain.centers.configure_payments import ConfigurePayments
 from domain.centers.list_centers import ListCenters, ReadCenter
@@ -355,11 +357,44 @@ def two_cards_that_expire_soon(it: FaultyInstallation) -> Attempt:
     it.stored_card()
     it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
     it.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - it.clock.now())
+    it.reconcile()
 
     def notice() -> None:
         it.container.notice_expiry()()
 
     return notice
+
+
+def a_card_that_is_reissued(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+    it.bank_updates(account, OTHER_GOOD_CARD, expiry=(3, 2036))
+    return _refresh(it)
+
+
+def a_card_that_is_gone(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    it.psp_loses(account)
+    return _refresh(it)
+
+
+def two_cards_that_become_one(it: FaultyInstallation) -> Attempt:
+    it.stored_card()
+    later = it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    it.bank_updates(later)
+    return _refresh(it)
+
+
+def _refresh(it: FaultyInstallation) -> Attempt:
+    it.clock.advance(READ_FIRST_AFTER)
+
+    def take_and_read() -> None:
+        # Built again with each process, as above.
+        refresh = it.reconcile.refresh
+        while taken := refresh.take():
+            refresh(taken)
+
+    return take_and_read
 
 
 def a_guest_with_a_card_to_erase(it: FaultyInstallation) -> Attempt:
@@ -504,6 +539,11 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         next_try_after=LEASE,
     ),
     DiscardToken: Expected(situations=(a_removed_card,), without_psp=(None,), next_try_after=LEASE),
+    RefreshAccount: Expected(
+        situations=(a_card_that_is_reissued, a_card_that_is_gone, two_cards_that_become_one),
+        without_psp=(None,),
+        next_try_after=READ_LEASE,
+    ),
     RemoveAccount: Expected(
         situations=(a_card_to_remove, a_default_card_to_remove, a_card_for_an_operator_to_remove)
     ),

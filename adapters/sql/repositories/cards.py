@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date, datetime
 
 from typing_extensions import override
 
 from adapters.sql.migrations import CONSENTS_OF_SESSIONS, text_id
-from adapters.sql.repositories.queues import QueuesAtPsps
+from adapters.sql.repositories.queues import Queue, QueuesAtPsps
 from adapters.sql.repositories.repository import ById, Repository, where
 from adapters.sql.rows import Rows
-from domain.cards.account import Account, AccountFilter, Accounts
+from domain.cards.account import READINGS_PER_MINUTE, Account, AccountFilter, Accounts
 from domain.cards.consent import Consents, GivenConsent
 from domain.cards.discard import Discard, Discards
 from domain.identifiers import (
@@ -32,11 +32,15 @@ _CONSENTS = Rows("consents", GivenConsent, key=("account_id", "token_id"))
 _DISCARDS = Rows("discards", Discard, key=("provider", "merchant_account", "token"))
 
 
-class SqlAccounts(ById[AccountId, Account], Accounts):
+class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
     """Cards on file."""
 
     _rows = _ACCOUNTS
     _is_locked = True
+    _account = "provider || '/' || merchant_account"
+    _name = f"({_account} || '/')"
+    _latest = ":read"
+    _taken = "due_at = :until, asked_at = :now"
     _expiry_notice_due = "WHERE expiry_notice_at <= :now ORDER BY expiry_notice_at LIMIT :at_most"
 
     @override
@@ -61,6 +65,33 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
             "AND removed_at IS NULL LIMIT 1",
             {"provider": provider, "merchant_account": merchant_account, "token": token},
         )
+
+    @override
+    def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
+        asked = "asked_at > :minute_ago AND asked_at <= :now"
+        found = self._of_queues(
+            f"queue, (SELECT count(*) FROM payment_accounts WHERE {self._name} = queue AND {asked})",
+            now,
+        )
+        return {_psp_account(name): asked for name, asked in found.fetchall() if name}
+
+    @override
+    def take_due(
+        self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
+    ) -> Account | None:
+        queues = self._in_turn(now, except_at)
+        while taken := self._take(queues, _ACCOUNTS.listed, until, now):
+            if account := _ACCOUNTS.record_or_none(taken):
+                return account
+        return None
+
+    @override
+    def _in_turn(self, now: datetime, except_at: Collection[PspAccount]) -> list[Queue]:
+        queues = super()._in_turn(now, except_at)
+        spent = self.count_asked(now) if queues else {}
+        return [
+            each for each in queues if spent.get(_psp_account(each.target), 0) < READINGS_PER_MINUTE
+        ]
 
     @override
     def page(
@@ -125,7 +156,7 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
         found = [
             self._transaction.execute(
                 "UPDATE payment_accounts SET removed_at = :now, expiry_notice_at = NULL, "
-                "is_default = FALSE WHERE account_id = :account_id "
+                "due_at = NULL, unanswered_since = NULL, is_default = FALSE WHERE account_id = :account_id "
                 "RETURNING provider, merchant_account, guest_reference, token",
                 {**key, "now": now},
             ).fetchall()
@@ -179,6 +210,11 @@ class SqlAccounts(ById[AccountId, Account], Accounts):
                 "limit": limit,
             },
         )
+
+
+def _psp_account(name: str) -> PspAccount:
+    provider, merchant_account, *_ = name.split("/")
+    return PspAccount(ProviderName(provider), MerchantAccount(merchant_account))
 
 
 class SqlConsents(Repository, Consents):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from adapters.sql.repositories.repository import Table, waiting
 from adapters.sql.rows import Record
 from adapters.sql.transaction import Cursor
+from domain.cards.account import READ_EVERY
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import PspAccount
 from domain.retries import MAX_BACKOFF, Waiting, latest_due
@@ -33,6 +34,7 @@ class Queues(Table[Record]):
 
     _name: str
     _latest: str
+    _taken = "due_at = :until"
 
     def count_due(self, now: datetime) -> Waiting:
         """Count the due rows of all queues."""
@@ -75,21 +77,30 @@ class Queues(Table[Record]):
             f"FROM queues WHERE queue IS NOT NULL) SELECT {selected} FROM queues",
             {
                 "now": now,
+                "minute_ago": now - timedelta(minutes=1),
                 "silent": latest_due(now, longest_wait=MAX_BACKOFF),
+                "read": latest_due(now, longest_wait=READ_EVERY[1]),
                 "opened": latest_due(now, longest_wait=POLL_EVERY),
                 "undelivered": latest_due(now, longest_wait=LONGEST_WAIT),
             },
         )
 
-    def _take(self, queues: Iterable[Queue], returning: str, until: datetime) -> Any:
+    def _take(
+        self, queues: Iterable[Queue], returning: str, until: datetime, now: datetime | None = None
+    ) -> Any:
         """Lease the first due row of these queues, and return its columns, or None."""
         for queue in queues:
             taken = self._transaction.execute(
-                f"UPDATE {self._rows.table} SET due_at = :until WHERE ({self._rows.key}) = ("
+                f"UPDATE {self._rows.table} SET {self._taken} WHERE ({self._rows.key}) = ("
                 f"SELECT {self._rows.key} FROM {self._rows.table} WHERE {self._name} = :queue "
                 "AND due_at >= :since AND due_at <= :last ORDER BY due_at LIMIT 1"
                 f"{self._dialect.skip_locked}) RETURNING {returning}",
-                {**queue._asdict(), "queue": f"{queue.target}/{queue.kind}", "until": until},
+                {
+                    **queue._asdict(),
+                    "queue": f"{queue.target}/{queue.kind}",
+                    "until": until,
+                    "now": now,
+                },
             ).fetchone()
             # There is none if another transaction has locked it meanwhile.
             if taken is not None:

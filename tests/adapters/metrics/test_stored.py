@@ -40,6 +40,7 @@ def test_due_work_is_counted_by_kind_with_the_age_of_the_oldest(
     assert samples["due_items_oldest_age_seconds"] == {
         ("sessions",): 180,
         ("discards",): 0,
+        ("cards",): 0,
         ("events",): 0,
         ("erasures",): 0,
     }

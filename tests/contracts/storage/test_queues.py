@@ -12,8 +12,10 @@ import pytest
 
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT, NOW, TOKEN_ID, a_uuid
+from domain.cards.account import READ_EVERY, READINGS_PER_MINUTE
 from domain.events.event import LONGEST_WAIT
 from domain.identifiers import (
+    AccountId,
     CardToken,
     EventId,
     MerchantAccount,
@@ -28,6 +30,7 @@ from tests.builders import (
     a_configuration,
     a_discard,
     a_session,
+    an_account,
     an_event_delivery,
     an_event_endpoint,
 )
@@ -54,6 +57,12 @@ def take_discard(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
     return taken.token if taken else None
 
 
+def take_account(unit: WriteUnit, now: datetime, until: datetime) -> str | None:
+    taken = unit.accounts.take_due(now, until=until)
+    assert taken is None or (taken.due_at, taken.asked_at) == (until, now)
+    return taken.account_id if taken else None
+
+
 def add_delivery(unit: WriteUnit, event_id: str, due_at: datetime | None) -> None:
     with suppress(AlreadyStored):
         unit.event_endpoints.add(an_event_endpoint())
@@ -78,11 +87,18 @@ DUE: Final = [
         take_discard,
         lambda unit, now: unit.discards.count_due(now),
     ),
+    DueRecords(
+        lambda unit, each, at: unit.accounts.add(
+            an_account(int(each[-12:]), account_id=AccountId(each), fingerprint=each, due_at=at)
+        ),
+        take_account,
+        lambda unit, now: unit.accounts.count_due(now),
+    ),
     DueRecords(add_delivery, take_delivery, lambda unit, now: unit.event_deliveries.count_due(now)),
 ]
 
 
-each_queue = pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "events"])
+each_queue = pytest.mark.parametrize("due", DUE, ids=["sessions", "discards", "cards", "events"])
 
 
 @each_queue
@@ -181,8 +197,8 @@ def test_records_of_excepted_merchant_accounts_are_not_taken(storage: Storage) -
 # Shows F40.
 @pytest.mark.parametrize(
     ("due", "waits_at_most"),
-    [(DUE[1], MAX_BACKOFF), (DUE[2], LONGEST_WAIT)],
-    ids=["discards", "events"],
+    [(DUE[1], MAX_BACKOFF), (DUE[2], READ_EVERY[1]), (DUE[3], LONGEST_WAIT)],
+    ids=["discards", "cards", "events"],
 )
 def test_a_record_due_later_than_it_ever_waits_is_due_now(
     storage: Storage, due: DueRecords, waits_at_most: timedelta
@@ -209,13 +225,14 @@ def test_unanswered_records_are_counted_by_merchant_account(storage: Storage) ->
             token_id, token = TokenId(a_uuid(number)), CardToken(f"token-{number}")
             unit.sessions.add(a_session(token_id=token_id, configuration=configuration, **silent))
             unit.discards.add(a_discard(token=token, merchant_account=account, **silent))
-        for repository in (unit.sessions, unit.discards):
+            unit.accounts.add(an_account(number, merchant_account=account, due_at=NOW, **silent))
+        for repository in (unit.sessions, unit.discards, unit.accounts):
             assert repository.unanswered() == {
                 PspAccount(PROVIDER, MERCHANT_ACCOUNT): Waiting(1, NOW - DAY),
                 PspAccount(PROVIDER, spain): Waiting(2, NOW - DAY),
             }
             assert repository.count_due(NOW + DAY) == Waiting(
-                4, NOW if repository is unit.discards else NOW + 30 * MINUTE
+                4, NOW + 30 * MINUTE if repository is unit.sessions else NOW
             )
 
 
@@ -243,3 +260,25 @@ def test_merchant_accounts_take_turns_however_long_one_has_waited(storage: Stora
                 "new 7",
                 "new 8",
             }
+
+
+def test_a_merchant_account_has_a_budget_of_cards_to_read(storage: Storage) -> None:
+    spain = MerchantAccount("spain")
+    with storage.write() as unit:
+        for number in range(READINGS_PER_MINUTE + 2):
+            unit.accounts.add(an_account(number, due_at=NOW))
+        unit.accounts.add(an_account(99, merchant_account=spain, due_at=NOW))
+
+        def takes(now: datetime) -> int:
+            taken = 0
+            while unit.accounts.take_due(now, until=NOW + DAY):
+                taken += 1
+            return taken
+
+        assert takes(NOW) == READINGS_PER_MINUTE + 1
+        assert not unit.accounts.is_any_due(NOW)
+        assert unit.accounts.count_asked(NOW) == {
+            PspAccount(PROVIDER, MERCHANT_ACCOUNT): READINGS_PER_MINUTE,
+            PspAccount(PROVIDER, spain): 1,
+        }
+        assert takes(NOW + MINUTE) == 2

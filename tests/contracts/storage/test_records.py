@@ -97,6 +97,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
         an_account(removed_at=NOW),
         an_account(expiry_notice_at=NOW + DAY),
+        an_account(due_at=NOW, asked_at=NOW, read_at=NOW - DAY, unanswered_since=NOW + DAY),
         a_consent(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY),
         a_discard().done(NOW),

@@ -254,7 +254,7 @@ class TestMeanwhile:
         assert (renewed.expiry_on, renewed.token != account.token) == ("03/36", True)
         assert renewed.due_at == installation.clock.now() + READ_FIRST_AFTER
 
-    def test_another_process_may_take_over_and_is_not_undone(
+    def test_another_process_that_takes_over_is_not_undone(
         self, installation: Installation, account: Account
     ) -> None:
         refresh = installation.container.refresh_account()

@@ -528,6 +528,7 @@ class TestExpiry:
     def noticed(self, installation: Installation, day: datetime) -> list[str | None]:
         """Return the reasons of all notices so far, after two tries on this day."""
         installation.clock.advance(day - installation.clock.now())
+        installation.read_cards()
         for _ in range(2):
             installation.container.notice_expiry()()
         of_expiry = [
@@ -567,8 +568,9 @@ class TestExpiry:
             installation.storage,
             f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{account.account_id}'",
         )
+        assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == []
         month = ["expires_in_30_days"]
-        assert self.noticed(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
+        assert self.noticed(installation, datetime(2031, 9, 3, tzinfo=UTC)) == month
 
     def test_of_an_expired_card_is_not_told(
         self, installation: Installation, account: Account

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW, a_page_request, a_uuid
 from domain.billing import AvsResult
+from domain.cards.account import READ_FIRST_AFTER
 from domain.cards.consent import GivenConsent
 from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
@@ -139,6 +140,7 @@ class TestRenewing:
             consent_version="2026-11",
             consented_at=LATER,
             expiry_notice_at=CARD.next_expiry_notice(LATER),
+            due_at=LATER + READ_FIRST_AFTER,
         )
         assert verdict == Verdict(
             session=OPENED.completed(stored.account_id, LATER),

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.events.event import DeliveryCounts
 from domain.identifiers import MerchantAccount, PspAccount
 from domain.retries import Waiting
 from domain.worker.heartbeat import WorkerState
-from tests.builders import CENTER_ID, PROVIDER, a_worker, an_event_endpoint
+from tests.builders import CENTER_ID, PROVIDER, a_worker, an_account, an_event_endpoint
 from tests.installation import MERCHANT, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
@@ -43,6 +43,7 @@ def test_a_worker_is_missing_a_minute_after_it_was_seen(installation: Installati
 def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -> None:
     with installation.storage.write() as unit:
         unit.event_endpoints.add(an_event_endpoint())
+        unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
         unit.commit()
     installation.session_with_card()
     account = installation.stored_card()
@@ -57,6 +58,7 @@ def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -
     assert {kind: waiting.items for kind, waiting in status.due.items()} == {
         "sessions": 1,
         "discards": 1,
+        "cards": 1,
         "events": 1,
         "erasures": 1,
     }

@@ -8,12 +8,14 @@ from typing import Final
 import pytest
 
 from adapters.psp.findings import ok, unknown
+from domain.cards.account import READINGS_PER_MINUTE
 from domain.events.event import EventType
 from tests.builders import (
     a_configuration,
     a_session,
     a_worker,
     an_access_token,
+    an_account,
     an_event_delivery,
     an_event_endpoint,
 )
@@ -40,9 +42,10 @@ def does_not_work(cardonfile: CommandLine, **environment: str) -> str:
 
 def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     now = datetime.now(UTC)
-    since = (now - MINUTE).replace(microsecond=0)
+    since = (now - MINUTE / 2).replace(microsecond=0)
     with cardonfile.storage.write() as unit:
         unit.sessions.add(a_session(due_at=since, unanswered_since=since))
+        unit.accounts.add(an_account(due_at=now + MINUTE, asked_at=since))
         unit.event_endpoints.add(an_event_endpoint(types=(EventType.ACCOUNT_STORED,)))
         unit.event_deliveries.add(an_event_delivery(due_at=now + MINUTE))
         unit.access_tokens.add(an_access_token(issued_at=now, expires_at=now + MINUTE))
@@ -63,6 +66,8 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
     assert (endpoint["active"], endpoint["pending"], endpoint["failed"]) == (True, 1, 0)
     (token,) = shown.pop("expiring")
     assert (token["token"], token["caller"]) == ("5e88", "web-store")
+    budget = {"readings": account, "items": 1, "of": READINGS_PER_MINUTE}
+    assert shown.pop("readings") == [budget]
     assert shown == {"release": shown["release"], "migration": "m006_records_for_operators"}
 
 
@@ -73,8 +78,8 @@ def test_the_table_names_what_does_not_wait_either(cardonfile: CommandLine) -> N
     assert shown[1] == "migration  m006_records_for_operators"
     assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
     assert shown[4].split()[-2:] == ["0", "s"]
-    assert [line.split() for line in shown[7:11]] == [
-        [kind, "0", "-"] for kind in ("sessions", "discards", "events", "erasures")
+    assert [line.split() for line in shown[7:12]] == [
+        [kind, "0", "-"] for kind in ("sessions", "discards", "cards", "events", "erasures")
     ]
 
 

@@ -32,6 +32,7 @@ def running(
         take=jobs_at_psps(
             replace(container.settle_in_worker(), storage=storage or installation.storage),
             replace(container.discard_token(), storage=storage or installation.storage),
+            replace(container.refresh_account(), storage=storage or installation.storage),
             installation.clock,
         ),
         work=work,
@@ -229,7 +230,10 @@ def test_a_chore_of_which_there_is_more_lets_jobs_come_in_between(
 
     runner = JobRunner(
         take=jobs_at_psps(
-            container.settle_in_worker(), container.discard_token(), installation.clock
+            container.settle_in_worker(),
+            container.discard_token(),
+            container.refresh_account(),
+            installation.clock,
         ),
         work=threading.Event(),
         threads=1,
@@ -255,7 +259,10 @@ def test_a_chore_that_fails_stops_neither_the_next_one_nor_what_is_due(
 
     runner = JobRunner(
         take=jobs_at_psps(
-            container.settle_in_worker(), container.discard_token(), installation.clock
+            container.settle_in_worker(),
+            container.discard_token(),
+            container.refresh_account(),
+            installation.clock,
         ),
         work=threading.Event(),
         threads=1,

@@ -294,6 +294,7 @@ def test_the_worker_does_the_chores_of_events(
     container.add_event_endpoint()(url="https://127.0.0.1", types=ENDPOINT_TYPES)
     installation.stored_card()
     installation.clock.advance(datetime(2031, 9, 23, tzinfo=UTC) - installation.clock.now())
+    installation.read_cards()
     # Given up, so that it is old and no longer due.
     with installation.storage.write() as unit:
         (stored,) = unit.event_deliveries.latest(limit=9, only_failed=False)
