@@ -24,6 +24,8 @@ class Behaviour(StrEnum):
     WRONG_ADDRESS = "wrong_address"
     CHALLENGE = "challenge"
     OUT_OF_ORDER = "out_of_order"
+    REISSUED = "reissued"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,13 @@ TEST_CARDS: Final[Mapping[str, PublishedCard]] = {
     "4000000000000010": PublishedCard("visa", Behaviour.WRONG_ADDRESS),
     "4000000000003220": PublishedCard("visa", Behaviour.CHALLENGE),
     "4000000000000119": PublishedCard("visa", Behaviour.OUT_OF_ORDER),
+    "4000000000000077": PublishedCard("visa", Behaviour.REISSUED),
+    "4000000000000069": PublishedCard("visa", Behaviour.LOST),
 }
 """Every number that the fake PSP takes."""
+
+REISSUED_AS: Final = "4000000000000341"
+"""The number that its bank gives a reissued card."""
 
 WRONG_ZIPCODE: Final = "00000"
 """The postal code that fails address verification with any card."""

@@ -12,7 +12,17 @@ from typing_extensions import override
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.database import PspUnavailable
-from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PageState, UnknownPage
+from adapters.fake_psp.psp import (
+    LOST,
+    REISSUED,
+    Batch,
+    CallRefused,
+    CardEvent,
+    Event,
+    FakePsp,
+    PageState,
+    UnknownPage,
+)
 from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.outside import Clock
@@ -36,6 +46,7 @@ from domain.psps.payment_provider import (
     WebhookRejected,
 )
 
+_OF_CARDS: Final = frozenset({REISSUED, LOST})
 _REPORTED = frozenset({f"page.{PageState.COMPLETED}", f"page.{PageState.CLOSED}"})
 
 
@@ -136,17 +147,28 @@ class FakeProvider(PaymentProvider):
 
 
 def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
-    """Return what an event reports about a session, or None. Raises WebhookRejected.
+    """Return what an event reports about a session or a card, or None. Raises WebhookRejected.
 
     Without an addressee, the event names the merchant account: the PSP signs for all of them with
     the same secret.
     """
-    if decode_webhook(_KIND, raw).type not in _REPORTED:
+    kind = decode_webhook(_KIND, raw).type
+    if kind not in _REPORTED | _OF_CARDS:
         return None
-    event = decode_webhook(_EVENT, raw)
+    event: Event | CardEvent
+    if kind in _OF_CARDS:
+        event = decode_webhook(_CARD_EVENT, raw)
+    else:
+        event = decode_webhook(_EVENT, raw)
     merchant_account = MerchantAccount(event.merchant_account)
     if addressee not in (None, merchant_account):
         raise WebhookRejected("meant for another merchant account")
+    if isinstance(event, CardEvent):
+        return WebhookNotice(
+            merchant_account=merchant_account,
+            content=f"{event.type} {event.id}",
+            card_token=CardToken(event.card),
+        )
     return WebhookNotice(
         merchant_account=merchant_account,
         content=f"{event.type} {event.id}",
@@ -160,6 +182,7 @@ class _Kind(msgspec.Struct):
 
 
 _BATCH: Final = msgspec.json.Decoder(Batch)
+_CARD_EVENT: Final = msgspec.json.Decoder(CardEvent)
 _EVENT: Final = msgspec.json.Decoder(Event)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 

@@ -15,7 +15,14 @@ from typing import Final
 import msgspec
 from sqlite_utils import Database
 
-from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, Behaviour, CardEntry, PublishedCard
+from adapters.fake_psp.cards import (
+    REISSUED_AS,
+    TEST_CARDS,
+    WRONG_ZIPCODE,
+    Behaviour,
+    CardEntry,
+    PublishedCard,
+)
 from adapters.fake_psp.database import CARD_ON_PAGE, PspDatabase, PspUnavailable, Row, rows
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
@@ -25,6 +32,12 @@ from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
 """How long a page lives at least."""
+
+BANK_ACTS_AFTER: Final = timedelta(seconds=10)
+"""When a card is reissued or lost, after it was stored."""
+
+YEARS_MORE: Final = 4
+"""How much later a reissued card expires."""
 
 MAX_CARD_ATTEMPTS: Final = 5
 """How many cards may be tried on one page. It closes when the last one is refused."""
@@ -90,6 +103,26 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     merchant_account: str
     page: str
     token_id: str
+
+
+REISSUED: Final = "card.updated"
+LOST: Final = "card.removed"
+_CARD_EVENTS: Final[Mapping[str, str]] = {
+    number[-4:]: {Behaviour.REISSUED: REISSUED, Behaviour.LOST: LOST}[card.behaviour]
+    for number, card in TEST_CARDS.items()
+    if card.behaviour in (Behaviour.REISSUED, Behaviour.LOST)
+}
+"""The events about the test cards that end in these digits."""
+
+
+class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event about a stored card. Its bank acts when it is first sent."""
+
+    id: str
+    type: str
+    created: int
+    merchant_account: str
+    card: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -221,7 +254,7 @@ class FakePsp:
         """Return whether a card that was typed is the one of a page."""
         card = page.card
         return card is not None and (card.fingerprint, card.expiry_month, card.expiry_year) == (
-            self._fingerprint(page, entry),
+            self._fingerprint(page, entry.number),
             entry.expiry_month,
             entry.expiry_year,
         )
@@ -313,6 +346,9 @@ class FakePsp:
                 " (SELECT id FROM events WHERE due_at <= ? ORDER BY due_at LIMIT 1) RETURNING *",
                 (until.timestamp(), now.timestamp()),
             )
+            for event in found:
+                if event["tries"] == 1:
+                    self._let_bank_act(db, _CARD_EVENT.decode(str(event["body"])))
         if not found:
             return None
         event = found[0]
@@ -346,25 +382,55 @@ class FakePsp:
                     "INSERT INTO cards VALUES (?, ?, ?)",
                     (page.card.token, page.request.merchant_account, page.guest_reference),
                 )
+                kind = _CARD_EVENTS.get(page.card.last_four)
+                if kind is not None:
+                    self._write_event(
+                        db, kind, page, about={"card": page.card.token}, after=BANK_ACTS_AFTER
+                    )
             if page.is_over:
-                self._write_event(db, page)
+                about = {"page": page.reference, "token_id": page.request.token_id}
+                self._write_event(db, f"page.{page.state}", page, about=about)
         self.events_written.set()
         return page
 
-    def _write_event(self, db: Database, page: PspPage) -> None:
-        created_at = self.clock.now().timestamp()
-        event = Event(
-            id=f"event_{self._ids.secret()}",
-            type=f"page.{page.state}",
-            created=int(created_at),
-            merchant_account=page.request.merchant_account,
-            page=page.reference,
-            token_id=page.request.token_id,
-        )
+    def _write_event(
+        self,
+        db: Database,
+        kind: str,
+        page: PspPage,
+        *,
+        about: Mapping[str, str],
+        after: timedelta = timedelta(0),
+    ) -> None:
+        due_at = (self.clock.now() + after).timestamp()
+        event = {
+            "id": f"event_{self._ids.secret()}",
+            "type": kind,
+            "created": int(due_at),
+            "merchant_account": page.request.merchant_account,
+            **about,
+        }
         db.execute(
             "INSERT INTO events VALUES (?, ?, ?, ?, 0)",
-            (event.id, msgspec.json.encode(event).decode(), created_at, created_at),
+            (event["id"], msgspec.json.encode(event).decode(), due_at, due_at),
         )
+
+    def _let_bank_act(self, db: Database, event: CardEvent) -> None:
+        """Reissue or lose the card of an event, if it is about one that is still stored."""
+        found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
+        if event.type == LOST:
+            db.execute("DELETE FROM cards WHERE token = ?", (event.card,))
+        for page in (_decode(row["page"]) for row in found if event.type == REISSUED):
+            card = page.card and replace(
+                page.card,
+                fingerprint=self._fingerprint(page, REISSUED_AS),
+                last_four=REISSUED_AS[-4:],
+                expiry_year=page.card.expiry_year + YEARS_MORE,
+            )
+            db.execute(
+                "UPDATE pages SET page = ? WHERE reference = ?",
+                (_encode(replace(page, card=card)), page.reference),
+            )
 
     def _guest(self, db: Database, request: HostedPageRequest) -> GuestReference:
         known = request.guest_reference
@@ -382,15 +448,15 @@ class FakePsp:
         return Card(
             guest_reference=page.guest_reference,
             token=CardToken(f"card_{self._ids.secret()}"),
-            fingerprint=self._fingerprint(page, entry),
+            fingerprint=self._fingerprint(page, entry.number),
             card_logo=published.brand,
             last_four=entry.number[-4:],
             expiry_month=entry.expiry_month,
             expiry_year=entry.expiry_year,
         )
 
-    def _fingerprint(self, page: PspPage, entry: CardEntry) -> str:
-        keyed = f"{page.request.merchant_account}\n{entry.number}".encode()
+    def _fingerprint(self, page: PspPage, number: str) -> str:
+        keyed = f"{page.request.merchant_account}\n{number}".encode()
         return hmac.new(self._fingerprint_key, keyed, hashlib.sha256).hexdigest()
 
     def _collected(self, page: PspPage) -> PspPage:
@@ -436,3 +502,4 @@ def _decode(page: str | float) -> PspPage:
 
 
 _PAGE: Final = msgspec.json.Decoder(PspPage)
+_CARD_EVENT: Final = msgspec.json.Decoder(CardEvent)

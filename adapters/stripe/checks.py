@@ -10,10 +10,9 @@ from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
 from adapters.psp.settings import is_loopback
 from adapters.stripe.calls import Call, NotPermitted
 from adapters.stripe.payloads import Account, WebhookEndpoints
-from adapters.stripe.webhooks import INTENT_EVENTS, PAGE_EVENTS
+from adapters.stripe.webhooks import EVENTS
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 
-EVENTS: Final = PAGE_EVENTS | INTENT_EVENTS
 EVERY_EVENT: Final = "*"
 
 

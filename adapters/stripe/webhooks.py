@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +18,7 @@ import msgspec
 from adapters.psp.webhooks import decode_webhook, is_recent, is_signed
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.payloads import TOKEN_ID
-from domain.identifiers import MerchantAccount, TokenId
+from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.psps.hosted_page import Evidence, EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.psps.payment_provider import WebhookRejected
 
@@ -27,6 +28,15 @@ COMPLETED: Final = "checkout.session.completed"
 PAGE_EVENTS: Final = frozenset({COMPLETED, "checkout.session.expired"})
 REFUSED: Final = "setup_intent.setup_failed"
 INTENT_EVENTS: Final = frozenset({REFUSED})
+CARD_EVENTS: Final = frozenset(
+    {
+        "payment_method.automatically_updated",
+        "payment_method.detached",
+        "payment_method.updated",
+    }
+)
+GUEST_EVENTS: Final = frozenset({"customer.deleted"})
+EVENTS: Final = PAGE_EVENTS | INTENT_EVENTS | CARD_EVENTS | GUEST_EVENTS
 
 _TIME: Final = re.compile(r"[0-9]{1,12}")
 
@@ -41,7 +51,7 @@ class _Head(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """The Checkout Session or SetupIntent of an event."""
+    """The Checkout Session, SetupIntent, PaymentMethod or Customer of an event."""
 
     id: str
     metadata: dict[str, str] | None = None
@@ -62,7 +72,7 @@ _BODY: Final = msgspec.json.Decoder(_Body)
 def read(
     delivery: WebhookDelivery, account: MerchantAccount, keys: StripeKeys, *, now: datetime
 ) -> Sequence[WebhookNotice]:
-    """Return a notice with the session that an event is about. Raises WebhookRejected.
+    """Return a notice with the session, card or guest of an event. Raises WebhookRejected.
 
     Other events are accepted and give none: a merchant may use the account for more, and Stripe
     disables an endpoint that refuses events.
@@ -73,16 +83,20 @@ def read(
         raise WebhookRejected("of the other of Stripe's test and live mode")
     if head.account is not None:
         raise WebhookRejected("meant for a connected account of Stripe")
-    if head.type not in PAGE_EVENTS | INTENT_EVENTS:
+    if head.type not in EVENTS:
         return ()
     subject = decode_webhook(_BODY, delivery.body).data.object
+    notice = WebhookNotice(merchant_account=account, content=f"{head.type} {head.id}")
+    if head.type in CARD_EVENTS:
+        return (replace(notice, card_token=CardToken(subject.id)),)
+    if head.type in GUEST_EVENTS:
+        return (replace(notice, guest_reference=GuestReference(subject.id)),)
     token_id = (subject.metadata or {}).get(TOKEN_ID)
     if token_id is None:
         return ()
     return (
-        WebhookNotice(
-            merchant_account=account,
-            content=f"{head.type} {head.id}",
+        replace(
+            notice,
             token_id=TokenId(token_id),
             page_reference=subject.id if head.type in PAGE_EVENTS else None,
         ),

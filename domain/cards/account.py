@@ -9,7 +9,6 @@ from random import Random
 from typing import Final, Protocol
 
 from domain.cards.source import Source
-from domain.centers.payment_configuration import PaymentConfiguration
 from domain.identifiers import (
     AccountId,
     CardToken,
@@ -76,19 +75,9 @@ class Account(Card):
         """The merchant account at its PSP."""
         return PspAccount(self.provider, self.merchant_account)
 
-    def is_same_card(self, card: Card, configuration: PaymentConfiguration) -> bool:
+    def is_same_card(self, card: Card, at: PspAccount) -> bool:
         """Return whether `card` is this account's card, at the same merchant account."""
-        is_there = self.psp_account == configuration.psp_account
-        return is_there and self.fingerprint == card.fingerprint
-
-    def is_card_of(self, other: Account) -> bool:
-        """Return whether another account's card is this one's, at the same merchant account."""
-        return self.psp_account == other.psp_account and self.fingerprint == other.fingerprint
-
-    def is_shown_like(self, other: Account) -> bool:
-        """Return whether both show the same card, with the same expiry date."""
-        shown, others = ((x.fingerprint, x.card_logo, x.last_four) for x in (self, other))
-        return shown == others and self.expires_with(other)
+        return self.psp_account == at and self.fingerprint == card.fingerprint
 
     def renewed(
         self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime
@@ -239,6 +228,17 @@ class Accounts(Protocol):
 
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
         """Count those taken within a minute, by merchant account."""
+        ...
+
+    def make_due(
+        self,
+        psp_account: PspAccount,
+        now: datetime,
+        *,
+        token: CardToken | None,
+        guest_reference: GuestReference | None,
+    ) -> None:
+        """Make the active accounts due that hold this token, or belong to this guest at the PSP."""
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from domain.cards.account import READ_LEASE, Account, has_default
@@ -29,9 +30,13 @@ REPLACED: Final = "replaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a reading changes. `removed` is stored before `kept`, `reason` says why."""
+    """What a reading changes. `removed` is stored before `kept`, `reason` says why.
+
+    `is_updated`: the account that was read is kept, and shows another card or expiry date.
+    """
 
     kept: Account | None = None
+    is_updated: bool = False
     removed: Account | None = None
     reason: str | None = None
 
@@ -53,13 +58,17 @@ def judge_reading(
         is_orphan = heir is not None and not has_default(others)
         return Verdict(kept=heir if is_orphan else None, removed=account.removed(now), reason=GONE)
     read = account.read(reading.card, read_at=reading.read_at, now=now)
-    twin = next((each for each in others if each.is_card_of(read)), None)
+    twin = next((each for each in others if each.is_same_card(read, read.psp_account)), None)
+    is_updated = replace(account, **asdict(reading.card)) != account
     if twin is None:
-        return Verdict(kept=read)
+        return Verdict(kept=read, is_updated=is_updated)
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
     is_default = read.is_default or twin.is_default
     return Verdict(
-        kept=replace(stays, is_default=is_default), removed=goes.removed(now), reason=REPLACED
+        kept=replace(stays, is_default=is_default),
+        is_updated=stays is read,
+        removed=goes.removed(now),
+        reason=REPLACED,
     )
 
 
@@ -120,12 +129,12 @@ class RefreshAccount:
                 verdict = judge_reading(current, others, reading, now)
             else:
                 verdict = Verdict(kept=current.waiting(now))
-            kept = self._store(unit, current, verdict, now)
-            if kept is not None and current.due_at != account.due_at:
+            if verdict.kept is not None and current.due_at != account.due_at:
                 # A webhook has come meanwhile.
-                unit.accounts.update(replace(kept, due_at=current.due_at))
+                verdict = replace(verdict, kept=replace(verdict.kept, due_at=current.due_at))
+            self._store(unit, verdict, now)
             unit.commit()
-            return kept
+            return verdict.kept
 
         return self.storage.transact(apply)
 
@@ -133,29 +142,18 @@ class RefreshAccount:
         psp = self.psps.get(account.provider)
         return psp is not None and psp.capabilities.reads_cards
 
-    def _store(
-        self, unit: WriteUnit, before: Account, verdict: Verdict, now: datetime
-    ) -> Account | None:
-        """Store a verdict, and note what clients are told. Return the account, if it is kept."""
+    def _store(self, unit: WriteUnit, verdict: Verdict, now: datetime) -> None:
+        """Store a verdict, and note what clients are told."""
         removed, kept = verdict.removed, verdict.kept
+        note = partial(note_account_event, unit, self.note_event, now=now)
         if removed is not None:
             unit.accounts.update(removed)
             note_discard(unit, UnkeptToken.of(removed), now=now)
-            note_account_event(
-                unit,
-                self.note_event,
-                EventType.ACCOUNT_REMOVED,
-                removed,
-                reason=verdict.reason,
-                now=now,
-            )
+            note(EventType.ACCOUNT_REMOVED, removed, reason=verdict.reason)
         if kept is not None:
             unit.accounts.update(kept)
-        if kept is None or kept.account_id != before.account_id:
-            return None
-        if not kept.is_shown_like(before):
-            note_account_event(unit, self.note_event, EventType.ACCOUNT_UPDATED, kept, now=now)
-        return kept
+            if verdict.is_updated:
+                note(EventType.ACCOUNT_UPDATED, kept)
 
     def _never_again(self, unit: WriteUnit, removed: Account) -> None:
         """Take an account off the queue that an earlier release has removed, beside this one."""

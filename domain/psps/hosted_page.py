@@ -335,9 +335,15 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """A session that a verified webhook concerns, by `token_id` or by the page's reference."""
+    """What a verified webhook concerns.
+
+    A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
+    or the `guest_reference` of all, which are then read again.
+    """
 
     merchant_account: MerchantAccount
     content: str
     token_id: TokenId | None = None
     page_reference: str | None = None
+    card_token: CardToken | None = None
+    guest_reference: GuestReference | None = None

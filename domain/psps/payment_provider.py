@@ -164,7 +164,8 @@ class PaymentProvider(Protocol):
     def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook over its raw bytes, and return a notice for each session in it.
 
-        Events that concern no session return an empty sequence. Raises WebhookRejected when the
+        Also for each stored card that was changed or lost, if `read_card` tells of it. Events that
+        concern neither return an empty sequence. Raises WebhookRejected when the
         webhook cannot be trusted. Makes no call to the PSP.
         """
         ...

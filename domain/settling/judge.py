@@ -141,7 +141,9 @@ def judge_card(
     same card, or is refused.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
-    same = next((one for one in on_file.accounts if one.is_same_card(card, configuration)), None)
+    same = next(
+        (one for one in on_file.accounts if one.is_same_card(card, configuration.psp_account)), None
+    )
     refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
         is_on_file = isinstance(refusal, PaymentMethodAlreadyExists)

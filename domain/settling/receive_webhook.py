@@ -1,10 +1,10 @@
-"""A PSP sends a webhook: store it as evidence, and make its sessions due."""
+"""A PSP sends a webhook: store it as evidence, and make its sessions, or cards on file, due."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.identifiers import ProviderName
+from domain.identifiers import ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.hosted_page import (
     MAX_EVIDENCE,
@@ -22,8 +22,8 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
-    The same webhook may come any number of times. Events of unknown or settled sessions change
-    nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured or has
+    Cards on file that it names are due to be read. The same webhook may come any number of times.
+    Events of unknown or settled sessions and of unknown cards change nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured or has
     no keys for the account.
     """
 
@@ -41,6 +41,15 @@ class ReceiveWebhook:
         def keep(unit: WriteUnit) -> int:
             foreign = 0
             for notice in notices:
+                if notice.card_token is not None or notice.guest_reference is not None:
+                    account = PspAccount(provider, notice.merchant_account)
+                    unit.accounts.make_due(
+                        account,
+                        now,
+                        token=notice.card_token,
+                        guest_reference=notice.guest_reference,
+                    )
+                    continue
                 session = _session_of(unit, provider, notice)
                 if session is None or not session.may_be_asked_about:
                     continue

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -204,6 +204,25 @@ def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: 
         (a_uuid(2), a_uuid(11), ids[0], at(30)),
         (a_uuid(3), a_uuid(12), ids[0], at(7)),
     ]
+
+
+def test_accounts_are_read_again_within_30_days(empty: Migrated) -> None:
+    empty.migrate_to_0_2()
+    for number in range(11, 51):
+        empty.execute(an_account_with(number, number, agreed=30))
+    empty.execute(an_account_with(9, 9, agreed=7, removed=f"'{at(50)}'"))
+    earliest = datetime.now(UTC)
+
+    empty.migrate()
+
+    found = empty.execute("SELECT due_at FROM payment_accounts ORDER BY due_at")
+    times = sorted(in_utc(due_at) for (due_at,) in found if due_at)
+    assert len(times) == 40
+    assert (
+        in_utc(earliest - timedelta(seconds=1)) < times[0] < in_utc(earliest + timedelta(days=15))
+    )
+    assert in_utc(earliest + timedelta(days=15)) < times[-1] < in_utc(earliest + timedelta(days=31))
+    assert all(len(time) == len(at(0)) for time in times)
 
 
 def in_utc(time: datetime | str) -> str:

@@ -83,6 +83,12 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due card": lambda unit: unit.accounts.take_due(NOW, until=NOW),
     "due cards": lambda unit: unit.accounts.count_due(NOW),
     "cards read within a minute": lambda unit: unit.accounts.count_asked(NOW),
+    "card that a webhook names": lambda unit: unit.accounts.make_due(
+        an_account().psp_account, NOW, token=TOKEN, guest_reference=None
+    ),
+    "cards of a guest whom a webhook names": lambda unit: unit.accounts.make_due(
+        an_account().psp_account, NOW, token=None, guest_reference=an_account().guest_reference
+    ),
     "unanswered cards": lambda unit: unit.accounts.unanswered(),
     "discard": lambda unit: unit.discards.get(PROVIDER, MERCHANT_ACCOUNT, TOKEN),
     "key": lambda unit: unit.idempotency_keys.get(CALLER, "key", since=NOW),

@@ -88,6 +88,23 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
+class TestAReleaseThatReadsNoCards:
+    def test_stores_cards_that_are_read(self, installation: Installation) -> None:
+        account = installation.stored_card()
+        unknown = ("due_at", "asked_at", "read_at", "unanswered_since")
+        known = ", ".join(each.name for each in fields(Account) if each.name not in unknown)
+        change_by_hand(
+            installation.storage,
+            f"CREATE TEMPORARY TABLE stored AS SELECT {known} FROM payment_accounts",
+            "DELETE FROM payment_accounts",
+            f"INSERT INTO payment_accounts ({known}) SELECT {known} FROM stored",
+        )
+        installation.clock.advance(timedelta(minutes=1))
+
+        assert installation.read_cards() == 1
+        assert installation.account(account.account_id).read_at == installation.clock.now()
+
+
 class TestAReleaseWithoutNoticesOfExpiry:
     @pytest.fixture(autouse=True)
     def account(self, installation: Installation) -> Account:

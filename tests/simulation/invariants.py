@@ -88,6 +88,19 @@ def require_end(snapshot: Snapshot) -> None:
             require(not has_evidence, "I12", f"{name} still has evidence")
 
 
+def require_current(snapshot: Snapshot) -> None:
+    """Raise Broken unless each card on file is as it is at the PSP, once all were read."""
+    for account in snapshot.accounts.values():
+        if account.is_active and account.merchant_account != LASTING_TOKENS:
+            (page,) = snapshot.pages_of_card(account)
+            card, name = page.card, f"account {account.account_id}"
+            is_current = card and (card.fingerprint, card.expiry_month, card.expiry_year) == (
+                *(account.fingerprint, account.expiry_month),
+                account.expiry_year,
+            )
+            require(is_current, "I13", f"{name} is not as the PSP has it")
+
+
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
     """Raise Broken if work is due later than it ever waits, as a wrong clock may have set it."""
     soon, later = now + timedelta(hours=1, minutes=5), now + timedelta(hours=24, minutes=17)
@@ -97,6 +110,9 @@ def require_in_time(snapshot: Snapshot, now: datetime) -> None:
     for discard in snapshot.discards:
         is_in_time = discard.due_at is None or discard.due_at <= soon
         require(is_in_time, "F40", f"a discard is due at {discard.due_at}")
+    for account in snapshot.accounts.values():
+        is_in_time = account.due_at is None or account.due_at <= now + timedelta(days=31)
+        require(is_in_time, "F40", f"a card is read at {account.due_at}")
     for erasure in snapshot.erasures.values():
         is_in_time = erasure.due_at is None or erasure.due_at <= soon
         require(is_in_time, "F40", f"an erasure is due at {erasure.due_at}")
@@ -167,7 +183,7 @@ class Known:
 
 
 class Invariants:
-    """Checks I1 to I12 and S23 of docs/reliability.md after every step."""
+    """Checks I1 to I13 and S23 of docs/reliability.md after every step."""
 
     def __init__(self, known: Known) -> None:
         self._known = known

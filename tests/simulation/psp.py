@@ -10,6 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from adapters.fake_psp.psp import FakePsp, PageState, PspPage
+from adapters.psp.contract.clock import START
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card, CardReading
 from domain.psps.hosted_page import (
@@ -110,16 +111,18 @@ class LastingTokens(PaymentProvider):
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        gone = self._provider.read_card(merchant_account, guest_reference, CardToken(""))
-        for page in pages_at(self._psp):
+        reading = self._provider.read_card(merchant_account, guest_reference, CardToken(""))
+        collected = [page for page in pages_at(self._psp) if page.card and page.collected_at]
+        # Of a card that was typed again, the last one counts.
+        for page in sorted(collected, key=lambda page: page.collected_at or START):
             card = page.card
             if card is None or page.request.merchant_account != merchant_account:
                 continue
             if token_of(merchant_account, card) == token:
                 read = self._provider.read_card(merchant_account, guest_reference, card.token)
                 if read.card is not None:
-                    return replace(read, card=replace(read.card, token=token))
-        return gone
+                    reading = replace(read, card=replace(read.card, token=token))
+        return reading
 
     @override
     def forget_guest(

@@ -16,7 +16,7 @@ from dependency_injector import providers
 from adapters.fake_psp import signatures
 from adapters.fake_psp.cards import TEST_CARDS, WRONG_ZIPCODE, CardEntry
 from adapters.fake_psp.plugin import NAME as FAKE
-from adapters.fake_psp.psp import Event, FakePsp, OutOfOrder, PageState, batch
+from adapters.fake_psp.psp import REISSUED, CardEvent, Event, FakePsp, OutOfOrder, PageState, batch
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.samples import a_uuid
@@ -47,6 +47,7 @@ from domain.storage import WriteUnit
 from domain.worker.reconcile import Round
 from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
+from tests.bank import update_card
 from tests.databases import make_database, transaction_of
 from tests.installation import BASE_URL
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
@@ -57,6 +58,7 @@ from tests.simulation.invariants import (
     Known,
     configuration_of,
     require,
+    require_current,
     require_end,
     require_in_time,
     require_no_card_number,
@@ -103,6 +105,7 @@ KIOSK: Final = Caller(
 ADDRESS: Final = {"country_code": "US", "zipcode": "98101"}
 EXPIRIES: Final = ((9, 2031), (3, 2034))
 GOOD_CARD: Final = "4242424242424242"
+GOOD_NUMBERS: Final = (GOOD_CARD, "5555555555554444")
 
 CARD_TESTING_LIMITS: Final = "guest=6/3,guest-everywhere=off/5,caller=off/off,center=off/off"
 """The limits of every second seed; the others have none."""
@@ -245,13 +248,16 @@ class Simulation:
         self._do("an_operator_replays_what_was_given_up", choices)
         started_at = self._clock.now()
         rounds = 0
-        while due_at := self._next_due():
+        self._operate(_make_all_cards_due)
+        self._do("the_reconciler_runs", choices)
+        while due_at := self._next_due(readings_until=started_at + timedelta(hours=12)):
             rounds += 1
             in_time = due_at - started_at < MAX_TIME_TO_END and rounds < MAX_ROUNDS_TO_END
             require(in_time, "I4", "the reconciler never runs out of work")
             self._clock.advance(max(due_at - self._clock.now(), timedelta(0)))
             self._do("the_reconciler_runs", choices)
         require_end(self._stored)
+        require_current(self._stored)
         require_no_card_number(self._observer.files())
         erased = [each for each in GUESTS if self._stored.is_erased(each.id)]
         require_nothing_personal(self._observer.files(), erased)
@@ -485,6 +491,45 @@ class Simulation:
             return
         is_altered, is_old = choices.choice(((True, False), (False, True), *[(False, False)] * 6))
         self._deliver(process, _recent(choices, events), is_altered=is_altered, is_old=is_old)
+
+    def a_bank_changes_a_card(self, process: Process, choices: Random) -> None:
+        """Reissue a card, also before its session is settled, or lose one on file; mostly tell of it."""
+        there = [
+            page
+            for page in self._stored.pages
+            if page.card and page.state is PageState.COMPLETED and self._psp.holds(page.card.token)
+        ]
+        if not there:
+            return
+        page = _recent(choices, there)
+        card, at = page.card, page.request.merchant_account
+        assert card is not None
+        token = token_of(at, card)
+        if (at, token) in self._stored.held and not choices.randrange(3):
+            lost = [each for each in there if each.card and token_of(at, each.card) == token]
+            for each in lost:
+                if each.card is not None:
+                    self._psp.discard(at, each.guest_reference, each.card.token)
+            self._known.lost.add((at, token))
+            self._log(f"the PSP loses {self._names[token]}")
+        else:
+            # A lasting token is the same for one number.
+            numbers = GOOD_NUMBERS if at == NEW_TOKENS else [_number_ending(card.last_four)]
+            month, year = choices.choice(EXPIRIES)
+            number = choices.choice(numbers)
+            entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
+            update_card(self._psp, card.token, entry)
+            self._known.reissued.add(card.token)
+            self._log(f"the bank reissues {self._names[token]} as {number[-4:]} {month}/{year}")
+        if choices.randrange(3):
+            event = CardEvent(
+                id="event_of_a_card", type=REISSUED, created=0, merchant_account=at, card=token
+            )
+            self._call(
+                f"a webhook comes: {self._names[token]} was changed",
+                process,
+                lambda: process.use_cases.receive_webhook(FAKE, self._signed(event)),
+            )
 
     def the_psp_sends_late_webhooks(self, process: Process, _choices: Random) -> None:
         """Deliver the webhooks of all late pages, without a fault of this step."""
@@ -791,7 +836,9 @@ class Simulation:
         return [each for each in things if self._stored.sessions[each[0]].status == "open"]
 
     def _events(self) -> Sequence[Event]:
-        rows = self._psp._database.read("SELECT body FROM events ORDER BY rowid", ())
+        rows = self._psp._database.read(
+            "SELECT body FROM events WHERE body ->> '$.page' IS NOT NULL ORDER BY rowid", ()
+        )
         return [msgspec.json.decode(str(row["body"]), type=Event) for row in rows]
 
     def _deliver(
@@ -815,6 +862,12 @@ class Simulation:
             require(is_rejected == is_wrong, "F33", "a webhook was judged wrongly")
         if not isinstance(result, Exception):
             self._require_evidence(event.token_id, "webhook")
+
+    def _signed(self, event: CardEvent) -> WebhookDelivery:
+        body = batch(msgspec.json.encode(event))
+        secret, now = self._psp.webhook_secret, self._clock.now()
+        signature = signatures.sign(body, secret=secret, now=now)
+        return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
 
     def _send(self, process: Process, visit: Visit, guest: Guest | None = None) -> None:
         """Send the request of a visit, or the same one for another guest."""
@@ -924,9 +977,14 @@ class Simulation:
             act(unit)
             unit.commit()
 
-    def _next_due(self) -> datetime | None:
-        """Return when work is due by the clock of every process; None when no work is left."""
-        next_due = self._stored.next_due
+    def _next_due(self, *, readings_until: datetime) -> datetime | None:
+        """Return when work is due by the clock of every process; None when no work is left.
+
+        Cards are read for ever, so only those are work that are due until a time.
+        """
+        next_due, reading = self._stored.next_due, self._stored.next_reading
+        if reading and reading <= readings_until:
+            next_due = min(reading, next_due or reading)
         behind = max(timedelta(0), *(-each.clock.ahead for each in self._processes))
         return next_due and next_due + behind
 
@@ -956,6 +1014,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_guest_types_a_card: 5,
     Simulation.a_browser_comes_back: 2,
     Simulation.a_webhook_comes: 2,
+    Simulation.a_bank_changes_a_card: 3,
     Simulation.the_psp_has_trouble: 2,
     Simulation.the_psp_sends_late_webhooks: 1,
     Simulation.the_reconciler_runs: 4,
@@ -996,3 +1055,15 @@ def _restore_everything(unit: WriteUnit) -> None:
 def _delete(unit: Any, table: str, identifier: str) -> None:
     """Delete a row by hand, as an operator would: no repository removes guests or centers."""
     transaction_of(unit).execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})
+
+
+def _number_ending(last_four: str) -> str:
+    return next(number for number in TEST_CARDS if number.endswith(last_four))
+
+
+def _make_all_cards_due(unit: WriteUnit) -> None:
+    transaction_of(unit).execute(
+        "UPDATE payment_accounts SET due_at = '2000-01-01T00:00:00.000000+00:00' "
+        "WHERE removed_at IS NULL",
+        {},
+    )

@@ -68,6 +68,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     expiry_month: int
     expiry_year: int
     consented_at: datetime
+    due_at: datetime | None
     removed_at: datetime | None
     is_default: bool
 
@@ -173,6 +174,11 @@ class Snapshot:
         times += [each.due_at for each in self.erasures.values()]
         times += [each.due_at for each in self.all_deliveries]
         return min(filter(None, times), default=None)
+
+    @property
+    def next_reading(self) -> datetime | None:
+        """When a card on file is read next; None when there is none."""
+        return min(filter(None, (each.due_at for each in self.accounts.values())), default=None)
 
     @property
     def all_deliveries(self) -> Sequence[DeliveryRow]:

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final
 
+import msgspec
 import pytest
 from dependency_injector.providers import Provider
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.psp import REISSUED, CardEvent, batch
 from adapters.psp.contract.samples import GUEST_ID, a_uuid
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
@@ -73,7 +75,13 @@ from domain.worker.read_status import ReadStatus
 from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.installation import CHALLENGED_CARD, DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI
+from tests.installation import (
+    CHALLENGED_CARD,
+    DECLINED_CARD,
+    MERCHANT,
+    OTHER_GOOD_CARD,
+    REDIRECT_URI,
+)
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble
 from tests.simulation.faulty_installation import (
     Attempt,
@@ -189,6 +197,17 @@ def an_event_of_a_card(it: FaultyInstallation) -> Attempt:
     assert event is not None
     signature = signatures.sign(event.body, secret=it.psp.webhook_secret, now=it.clock.now())
     delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body)
+    return lambda: it.use_cases.receive_webhook(FAKE, delivery)
+
+
+def an_event_of_a_card_on_file(it: FaultyInstallation) -> Attempt:
+    account = it.stored_card()
+    event = CardEvent(
+        id="1", type=REISSUED, created=0, merchant_account=MERCHANT, card=account.token
+    )
+    body = batch(msgspec.json.encode(event))
+    signature = signatures.sign(body, secret=it.psp.webhook_secret, now=it.clock.now())
+    delivery = WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
     return lambda: it.use_cases.receive_webhook(FAKE, delivery)
 
 
@@ -516,7 +535,9 @@ USE_CASES: Final[Mapping[type, Expected]] = {
     ),
     CancelSessionsOfCaller: Expected(situations=(two_links_of_a_caller_to_cancel,)),
     ForgetOldRecords: Expected(situations=(a_key_of_yesterday,)),
-    ReceiveWebhook: Expected(situations=(an_event_of_a_card,), without_psp=(WebhookRejected,)),
+    ReceiveWebhook: Expected(
+        situations=(an_event_of_a_card, an_event_of_a_card_on_file), without_psp=(WebhookRejected,)
+    ),
     SettleSession: Expected(
         situations=(
             a_new_card,

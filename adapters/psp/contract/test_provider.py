@@ -772,6 +772,21 @@ class TestWebhook:
         evidence = evidence_of(psp, EvidenceOrigin.WEBHOOK, *contents, *contents)
         session.adapter.outcome(session.request, session.page, evidence)
 
+    @for_each("kind", lambda facts: facts.card_events)
+    def test_one_about_a_stored_card_names_it_or_its_guest(
+        self, psp: PspUnderTest, session: Session, kind: str
+    ) -> None:
+        card = session.collect().card
+
+        (notice,) = session.adapter.read_webhook(signed(psp, psp.card_event(kind, card)))
+
+        assert (notice.token_id, notice.page_reference) == (None, None)
+        assert (notice.card_token, notice.guest_reference) in (
+            (card.token, None),
+            (None, card.guest_reference),
+        )
+        assert notice.merchant_account == MAIN
+
     @for_each("kind", lambda facts: facts.silent_events)
     def test_one_about_something_else_names_no_session(self, session: Session, kind: str) -> None:
         assert list(session.adapter.read_webhook(signed(session.psp, session.event(kind)))) == []

@@ -153,6 +153,7 @@ class Facts:
     - `calls`: how many calls each method makes without faults; START for a guest who is new there.
     - `telling_events`: the kinds of webhooks about a session.
     - `silent_events`: the kinds that are not about a session, including an unknown one.
+    - `card_events`: the kinds about a stored card that was changed or lost, or about its guest.
     - `broken_events`: bodies of telling events that lack a field or have a wrong one, by fault.
     - `misdirected`: for whom else a correctly signed webhook may be meant, such as live mode.
     - `live_settings`: what makes `settings` those of real cards, as `{"API_KEY": "live_…"}`.
@@ -169,6 +170,7 @@ class Facts:
     silent_events: Sequence[str]
     broken_events: Mapping[str, bytes]
     misdirected: Sequence[str]
+    card_events: Sequence[str] = ()
     refusal_codes: Mapping[GuestCard, str] = field(default_factory=dict)
     live_settings: Mapping[str, str] = field(default_factory=dict)
     address_fields: frozenset[str] = frozenset(
@@ -226,6 +228,7 @@ class PspUnderTest(ABC):
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
             "list_lag": not facts.list_lag,
+            "card_events": not facts.card_events,
             "refusal_codes": not facts.refusal_codes,
             "live_settings": not facts.live_settings,
             "guest_details": cls.guest_details is PspUnderTest.guest_details,
@@ -358,6 +361,10 @@ class PspUnderTest(ABC):
     @abstractmethod
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         """Return the body of a webhook of that kind, about this page if it is a telling one."""
+
+    def card_event(self, kind: str, card: Card) -> bytes:
+        """Return the body of a webhook of that kind about a card of MAIN. For `card_events`."""
+        raise NotImplementedError  # the suite calls it for each of `card_events`
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
         """Return the body of one webhook with the events of these. Write it for BATCHES only."""

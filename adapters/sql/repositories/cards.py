@@ -76,6 +76,27 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         return {_psp_account(name): asked for name, asked in found.fetchall() if name}
 
     @override
+    def make_due(
+        self,
+        psp_account: PspAccount,
+        now: datetime,
+        *,
+        token: CardToken | None,
+        guest_reference: GuestReference | None,
+    ) -> None:
+        of = "token = :token" if guest_reference is None else "guest_reference = :guest_reference"
+        self._transaction.execute(
+            "UPDATE payment_accounts SET due_at = :now WHERE provider = :provider "
+            f"AND merchant_account = :merchant_account AND {of} AND removed_at IS NULL",
+            {
+                **psp_account._asdict(),
+                "now": now,
+                "token": token,
+                "guest_reference": guest_reference,
+            },
+        )
+
+    @override
     def take_due(
         self, now: datetime, *, until: datetime, except_at: Collection[PspAccount] = ()
     ) -> Account | None:

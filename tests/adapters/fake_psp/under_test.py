@@ -17,7 +17,7 @@ from adapters.fake_psp.cards import CardEntry
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.plugin import PLUGIN
 from adapters.fake_psp.provider import FakeProvider
-from adapters.fake_psp.psp import Batch, CallRefused, Event, FakePsp, PspPage, batch
+from adapters.fake_psp.psp import Batch, CallRefused, CardEvent, Event, FakePsp, PspPage, batch
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from adapters.psp.contract.pages import text_of
@@ -80,6 +80,7 @@ class FakePspUnderTest(PspUnderTest):
         },
         calls=dict.fromkeys(Method, 1),
         telling_events=("page.completed", "page.closed"),
+        card_events=("card.updated", "card.removed"),
         silent_events=("page.opened", "payout.paid"),
         broken_events={
             "a type that is no text": batch(b'{"type": 1}'),
@@ -197,6 +198,13 @@ class FakePspUnderTest(PspUnderTest):
     @override
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         return self._event(kind, request, page, request.merchant_account)
+
+    @override
+    def card_event(self, kind: str, card: Card) -> bytes:
+        event = CardEvent(
+            id="event_2", type=kind, created=1, merchant_account=MAIN, card=card.token
+        )
+        return batch(msgspec.json.encode(event))
 
     @override
     def batch(self, bodies: Sequence[bytes]) -> bytes:

@@ -21,6 +21,10 @@ URL: Final = "https://cards.example/webhooks/stripe"
 EVENTS: Final = [
     "checkout.session.completed",
     "checkout.session.expired",
+    "customer.deleted",
+    "payment_method.automatically_updated",
+    "payment_method.detached",
+    "payment_method.updated",
     "setup_intent.setup_failed",
 ]
 LISTING: Final = "GET /v1/webhook_endpoints"
@@ -65,9 +69,10 @@ def test_a_webhook_endpoint_with_its_events_is_fine(
         ([], "is not there"),
         ([endpoint(url="https://other.example")], "is not there"),
         ([endpoint(status="disabled")], f"does not get {', '.join(EVENTS)}"),
-        ([endpoint(enabled_events=EVENTS[:2])], f"does not get {EVENTS[2]}"),
+        ([endpoint(enabled_events=EVENTS[:-1])], f"does not get {EVENTS[-1]}"),
+        ([endpoint(enabled_events=[*EVENTS[:2], EVENTS[-1]])], f"does not get {EVENTS[2]}, "),
     ],
-    ids=["none", "another", "disabled", "events"],
+    ids=["none", "another", "disabled", "event", "events of cards"],
 )
 def test_a_webhook_endpoint_without_its_events_is_a_problem(
     server: FakeStripeServer,

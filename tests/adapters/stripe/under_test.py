@@ -109,6 +109,12 @@ class StripeUnderTest(RemotePspUnderTest):
             Method.READ_CARD: 1,
         },
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
+        card_events=(
+            "payment_method.automatically_updated",
+            "payment_method.detached",
+            "payment_method.updated",
+            "customer.deleted",
+        ),
         silent_events=("setup_intent.succeeded", "customer.updated", "never.heard_of"),
         broken_events={
             "an id that is no text": an_event(_COMPLETED, {"id": "cs_1"}, id=7),
@@ -244,6 +250,13 @@ class StripeUnderTest(RemotePspUnderTest):
         if kind.startswith("setup_intent."):
             return an_event(kind, merchant.intents[session["setup_intent"]])
         return an_event(kind, session)
+
+    @override
+    def card_event(self, kind: str, card: Card) -> bytes:
+        merchant = self._merchant(MAIN)
+        if kind.startswith("customer."):
+            return an_event(kind, merchant.customers[card.guest_reference])
+        return an_event(kind, merchant.methods[card.token])
 
     @override
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:

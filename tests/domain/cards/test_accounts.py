@@ -129,4 +129,4 @@ def test_a_card_is_the_same_by_its_fingerprint_at_one_merchant_account(
 ) -> None:
     configuration = PaymentConfiguration(provider=PROVIDER, merchant_account=MERCHANT_ACCOUNT)
 
-    assert an_account(**changes).is_same_card(an_account(), configuration) is is_same
+    assert an_account(**changes).is_same_card(an_account(), configuration.psp_account) is is_same

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from adapters.fake_psp import signatures
+from adapters.fake_psp.plugin import NAME as FAKE
+from adapters.fake_psp.psp import BANK_ACTS_AFTER
 from adapters.psp.contract.samples import GUEST_ID, NOW
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, READINGS_PER_MINUTE, Account
 from domain.cards.refresh_account import judge_reading
 from domain.events.event import ENDPOINT_TYPES
+from domain.identifiers import CardToken, GuestReference
 from domain.psps.card import Card, CardReading
+from domain.psps.hosted_page import WebhookDelivery
 from domain.retries import MIN_BACKOFF
 from tests.builders import an_account
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
@@ -40,6 +46,7 @@ def told(installation: Installation) -> list[tuple[str, str | None]]:
 
 
 class TestAReissuedCard:
+    # Shows I13.
     def test_is_shown_as_it_is_now_with_the_same_token(
         self, installation: Installation, account: Account
     ) -> None:
@@ -254,6 +261,7 @@ class TestMeanwhile:
         assert (renewed.expiry_on, renewed.token != account.token) == ("03/36", True)
         assert renewed.due_at == installation.clock.now() + READ_FIRST_AFTER
 
+    # Shows I13.
     def test_another_process_that_takes_over_is_not_undone(
         self, installation: Installation, account: Account
     ) -> None:
@@ -330,3 +338,92 @@ def test_a_minute_has_a_budget(installation: Installation) -> None:
         unit.commit()
 
     assert read_after(installation, timedelta(0)) == READINGS_PER_MINUTE
+
+
+class TestAWebhook:
+    """The test cards of the fake PSP change 10 seconds after they were stored."""
+
+    @pytest.fixture
+    def deliver(self, installation: Installation) -> Callable[[], None]:
+        def deliver() -> None:
+            installation.clock.advance(BANK_ACTS_AFTER)
+            now = installation.clock.now()
+            while event := installation.psp.take_due_event(now, until=now + MIN_BACKOFF):
+                signature = signatures.sign(
+                    event.body, secret=installation.psp.webhook_secret, now=now
+                )
+                installation.use_cases.receive_webhook(
+                    FAKE,
+                    WebhookDelivery(headers={signatures.HEADER: signature}, body=event.body),
+                )
+
+        return deliver
+
+    def test_of_a_reissued_card_has_it_read_at_once(
+        self, installation: Installation, account: Account, deliver: Callable[[], None]
+    ) -> None:
+        reissued = installation.stored_card("4000000000000077", redirect_uri=OTHER_VISIT)
+        deliver()
+
+        assert installation.read_cards() == 1
+
+        now = installation.account(reissued.account_id)
+        assert (now.last_four, now.expiry_on) == ("0341", "09/35")
+        assert told(installation) == [("account.updated", None)]
+        deliver()
+        assert installation.read_cards() == 0
+
+    def test_of_a_lost_card_has_it_removed(
+        self, installation: Installation, account: Account, deliver: Callable[[], None]
+    ) -> None:
+        installation.stored_card("4000000000000069", redirect_uri=OTHER_VISIT)
+        deliver()
+
+        installation.read_cards()
+
+        assert [each.account_id for each in installation.accounts()] == [account.account_id]
+        assert told(installation) == [("account.removed", "gone_at_psp")]
+
+    def test_that_names_the_guest_has_all_cards_read(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+        make_due(installation, account, guest_reference=account.guest_reference)
+
+        assert installation.read_cards() == 2
+
+    def test_during_a_reading_has_the_card_read_again(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.provider.meanwhile["read_card"] = lambda: make_due(
+            installation, account, token=account.token
+        )
+
+        assert read_after(installation) == 2
+
+    def test_of_a_card_that_was_removed_changes_nothing(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.use_cases.remove_account(
+            installation.caller, guest_id=GUEST_ID, account_id=account.account_id
+        )
+        make_due(installation, account, token=account.token)
+
+        assert installation.read_cards() == 0
+
+
+def make_due(
+    installation: Installation,
+    account: Account,
+    *,
+    token: CardToken | None = None,
+    guest_reference: GuestReference | None = None,
+) -> None:
+    with installation.storage.write() as unit:
+        unit.accounts.make_due(
+            account.psp_account,
+            installation.clock.now(),
+            token=token,
+            guest_reference=guest_reference,
+        )
+        unit.commit()

@@ -59,6 +59,7 @@ class AcmePage(msgspec.Struct):
 class AcmeEvent(msgspec.Struct):
     id: str
     reference: str | None = None
+    card: CardToken | None = None
 
 
 PAGE, EVENTS = msgspec.json.Decoder(AcmePage), msgspec.json.Decoder(list[AcmeEvent])
@@ -168,10 +169,11 @@ class AcmeProvider(PaymentProvider):
             pages.WebhookNotice(
                 merchant_account=account,
                 content=each.id,
-                token_id=TokenId(each.reference.partition(":")[0]),
+                token_id=TokenId(each.reference.partition(":")[0]) if each.reference else None,
+                card_token=each.card,
             )
             for each in decode_webhook(EVENTS, delivery.body)
-            if each.reference is not None
+            if each.reference is not None or each.card is not None
         ]
 
 

@@ -65,6 +65,7 @@ class AcmeUnderTest(RemotePspUnderTest):
         },
         calls=dict.fromkeys(Method, 1),
         telling_events=("page.done", "page.closed"),
+        card_events=("card.updated", "card.deleted"),
         silent_events=("payout.paid",),
         broken_events={
             "no list": b'{"id": "event_1", "reference": "1"}',
@@ -130,6 +131,9 @@ class AcmeUnderTest(RemotePspUnderTest):
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         subject = request.idempotency_key if kind.startswith("page.") else None
         return json.dumps([{"id": "event_1", "type": kind, "reference": subject}]).encode()
+
+    def card_event(self, kind: str, card: Card) -> bytes:
+        return json.dumps([{"id": "event_2", "type": kind, "card": card.token}]).encode()
 
     def batch(self, bodies: Sequence[bytes]) -> bytes:
         return json.dumps([event for body in bodies for event in json.loads(body)]).encode()
