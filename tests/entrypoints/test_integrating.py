@@ -24,6 +24,7 @@ from entrypoints.demo.sample import SPA
 from tests.browser.chromium import prepare_driver
 from tests.demo import running_demo
 from tests.event_receiver import EventReceiver, Received
+from tests.installation import DECLINED_CARD
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -269,8 +270,11 @@ def test_the_examples_of_a_language_work(
             "account.stored",
             "session.failed",
         )
-        with pytest.raises(AssertionError, match=r"not_found"):
-            examples.run("call('GET', '/v1/nowhere')")
+        tested = examples.value(ADD_AGAIN[language])
+        with pytest.raises(AssertionError, match="no card was added: 303 /fake-psp/pages/"):
+            examples.run(
+                f'{TYPE_CARD[language]}("{tested["hosted_payment_uri"]}", "{DECLINED_CARD}")'
+            )
 
 
 ADD_AGAIN: Final = {
@@ -315,3 +319,5 @@ def test_a_session_is_read_again_for_a_minute_once_the_guest_is_back(
         get(f"{hosted}/return?token_id={link['token_id']}")
         assert look() == ("open", "returned")
         assert 57 <= sum(examples.value("waits")) <= 60
+        with pytest.raises(AssertionError, match=r"not_found"):
+            examples.run("call('GET', '/v1/nowhere')")
