@@ -68,8 +68,8 @@ class Erasures(Protocol):
         """Return erasures that are due, those first that have been due the longest."""
         ...
 
-    def count_due(self, now: datetime) -> Waiting:
-        """Count the erasures that are due."""
+    def count_left(self) -> Waiting:
+        """Count the erasures that are not done, since the first of them."""
         ...
 
 

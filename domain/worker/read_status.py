@@ -16,7 +16,7 @@ from domain.worker.heartbeat import SeenWorker
 from domain.worker.jobs import Kind
 
 DueKind: TypeAlias = Kind | Literal["erasures"]
-"""What may be due: the jobs of the worker, and erasures."""
+"""What may be due: the jobs of the worker, and erasures, due or not, until they are done."""
 
 
 class EndpointStatus(NamedTuple):
@@ -66,7 +66,7 @@ class ReadStatus:
                     "discards": unit.discards.count_due(now),
                     "cards": unit.accounts.count_due(now),
                     "events": unit.event_deliveries.count_due(now),
-                    "erasures": unit.erasures.count_due(now),
+                    "erasures": unit.erasures.count_left(),
                 },
                 unanswered=_together(
                     unit.sessions.unanswered(),

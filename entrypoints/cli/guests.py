@@ -8,12 +8,13 @@ from domain.audit.entry import Action
 from domain.cards.account import AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
+from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
 from domain.pagination import MAX_SIZE
 from domain.sessions.session import SessionFilter
 from entrypoints.cli import cards, sessions
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import echo_json, echo_record, json_option
+from entrypoints.cli.terminal import cell_of, echo_json, echo_record, json_option
 
 
 @click.group()
@@ -92,8 +93,19 @@ def erase(*, guest_id: str | None, again: bool) -> None:
         if again and not is_remembered:
             raise click.ClickException("CARDONFILE_ERASURES_FILE is not set")
         if guest_id is not None:
-            container.erase_guest()(None, guest_id=guest_id)
-            click.echo(f"erased {guest_id}")
+            known_id = parse_guest_id(guest_id)
+            with container.storage().read() as unit:
+                erasure = unit.erasures.get(known_id)
+            if erasure is not None:
+                raise click.ClickException(
+                    f"guest {known_id} was erased at {cell_of(erasure.erased_at)}"
+                )
+            container.erase_guest()(None, guest_id=known_id)
+            click.echo(f"erased {known_id}")
+            click.echo(
+                "What open pages and PSPs have of the guest goes within minutes while a worker runs: "
+                f"`cardonfile guest show {known_id}` has the time in erased_everywhere."
+            )
             if not is_remembered:
                 click.echo(
                     "Warning: a backup from before brings the guest back; CARDONFILE_ERASURES_FILE, "

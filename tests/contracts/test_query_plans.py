@@ -133,7 +133,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "due sessions": lambda unit: unit.sessions.count_due(NOW),
     "due discards": lambda unit: unit.discards.count_due(NOW),
     "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
-    "due erasures": lambda unit: unit.erasures.count_due(NOW),
+    "erasures that are left": lambda unit: unit.erasures.count_left(),
     "unanswered sessions": lambda unit: unit.sessions.unanswered(),
     "unanswered discards": lambda unit: unit.discards.unanswered(),
     "deliveries not taken": lambda unit: unit.event_deliveries.counts(),

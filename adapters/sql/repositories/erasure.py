@@ -42,19 +42,15 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         return _ERASURES.find_readable(
             self._transaction,
             "WHERE due_at <= :now OR due_at > :latest ORDER BY due_at, guest_id LIMIT :at_most",
-            {**_times(now), "at_most": at_most},
+            {
+                "now": now,
+                "latest": latest_due(now, longest_wait=MAX_BACKOFF),
+                "at_most": at_most,
+            },
         )
 
     @override
-    def count_due(self, now: datetime) -> Waiting:
-        items, since = self._transaction.one(
-            "SELECT (SELECT count(*) FROM erasures WHERE due_at <= :now) "
-            "+ (SELECT count(*) FROM erasures WHERE due_at > :latest), "
-            "(SELECT min(due_at) FROM erasures WHERE due_at <= :now)",
-            _times(now),
-        )
-        return waiting(items, since)
-
-
-def _times(now: datetime) -> dict[str, datetime]:
-    return {"now": now, "latest": latest_due(now, longest_wait=MAX_BACKOFF)}
+    def count_left(self) -> Waiting:
+        # The index has those that are not done.
+        left = "SELECT count(*), min(erased_at) FROM erasures WHERE due_at > '0001-01-01'"
+        return waiting(*self._transaction.one(left))

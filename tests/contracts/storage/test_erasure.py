@@ -84,8 +84,15 @@ def test_those_that_are_due_come_first_come_first_served(storage: Storage) -> No
         due = unit.erasures.due(NOW, at_most=3)
         assert due == (erasure_of(3, soon), ERASURE, ahead)
         assert unit.erasures.due(NOW, at_most=1) == due[:1]
-        assert unit.erasures.count_due(NOW) == (3, soon)
-        assert unit.erasures.count_due(soon - timedelta(minutes=1)) == (1, None)
+
+
+def test_those_that_are_not_done_are_left_also_while_they_are_not_due(storage: Storage) -> None:
+    with storage.read() as unit:
+        assert unit.erasures.count_left() == (0, None)
+    store(storage, replace(ERASURE, erased_at=NOW - MINUTE).looked_at(NOW))
+    store(storage, erasure_of(1, NOW), erasure_of(2, None))
+    with storage.read() as unit:
+        assert unit.erasures.count_left() == (2, NOW - MINUTE)
 
 
 def test_a_guest_is_removed_alone(storage: Storage) -> None:
