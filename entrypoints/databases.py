@@ -131,7 +131,11 @@ def in_a_sentence(error: BaseException) -> str | None:
     if isinstance(error.__cause__, ErasureFileUnusable):
         return f"nobody was erased: {error.__cause__}"
     if isinstance(error, ServiceUnavailable):
-        return f"the database cannot be used ({cause_of(error)}): see that it can be reached, has room and is not locked"
+        cause = error.__cause__
+        advice = "see that it can be reached, has room and is not locked"
+        if isinstance(cause, DatabaseUnavailable) and cause.is_damaged:
+            advice = "restore a backup"
+        return f"the database cannot be used ({cause_of(error)}): {advice}"
     if isinstance(error, RecordUnreadable):
         return f"a record cannot be decoded ({error}): use the release that wrote it"
     if isinstance(error, errors):

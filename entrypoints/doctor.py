@@ -135,7 +135,11 @@ def _public_address(container: Container) -> Iterator[Finding]:
         advice = f"start `cardonfile serve`, see the proxy, or correct {Setting.PUBLIC_BASE_URL}"
         yield problem(about, f"{url} cannot be reached ({reason_of(error)}): {advice}")
         return
-    fault = f"{url}/healthz responds {response.status}, not as the service does: look at the proxy"
+    if response.status in (502, 503, 504):
+        advice = "start `cardonfile serve`, or look at the proxy"
+    else:
+        advice = f"look at the proxy, or correct {Setting.PUBLIC_BASE_URL}"
+    fault = f"{url}/healthz responds {response.status}, not as the service does: {advice}"
     yield _judged(about, None if is_alive else fault, f"{url} leads to the service")
     if not container.settings().is_on_loopback:
         yield compare_clocks(response.headers["date"], container.clock().now(), of=url)
@@ -145,7 +149,9 @@ def _trusted_proxy(container: Container) -> Iterator[Finding]:
     settings, name = container.settings(), Setting.TRUSTED_PROXY
     fault = f"{name} is not set, so all clients count as one: set the address of the proxy"
     is_fine = settings.trusted_proxy or settings.is_on_loopback
-    fine = ", ".join(map(str, settings.trusted_proxy)) or "none is needed on this machine"
+    fine = "none is needed on this machine"
+    if settings.trusted_proxy:
+        fine = f"X-Forwarded-For is believed from {', '.join(map(str, settings.trusted_proxy))}"
     yield _judged("trusted proxy", None if is_fine else fault, fine)
 
 
@@ -153,8 +159,8 @@ def _test_cards(container: Container) -> Iterator[Finding]:
     settings = container.settings()
     for name, psp in settings.psps.items():
         if psp.takes_test_cards and not settings.is_on_loopback:
-            text = f"{name} is on at a public address: unset {psp.plugin.test_setting}"
-            yield problem("test cards", text)
+            advice = f"configure its centers for another PSP, then unset {psp.plugin.test_setting}"
+            yield problem("test cards", f"{name} is on at a public address: {advice}")
 
 
 def _rate_limits(container: Container) -> Iterator[Finding]:
@@ -203,8 +209,13 @@ def _workers(container: Container) -> Iterator[Finding]:
 
 def _centers(container: Container) -> Iterator[Finding]:
     serve.refuse_missing_psps(container)
-    serve.refuse_erased_guests(container)
     yield ok("centers", "their PSPs are set up")
+
+
+def _erasures(container: Container) -> Iterator[Finding]:
+    serve.refuse_erased_guests(container)
+    if container.settings().erasures_file is not None:
+        yield ok("erasures", f"{Setting.ERASURES_FILE} names no guest in the database")
 
 
 def _redirects(container: Container) -> Iterator[Finding]:
@@ -260,6 +271,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
 _CHECKS_OF_RECORDS: Final[Mapping[str, Check]] = {
     "workers": _workers,
     "centers": _centers,
+    "erasures": _erasures,
     "redirects": _redirects,
     "events": _events,
     "backup": _backup,

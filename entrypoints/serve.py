@@ -288,8 +288,8 @@ def refuse_erased_guests(container: Container) -> None:
     Raises OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
-    if file is not None and not file.absolute().parent.is_dir():
-        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {file.absolute()}")
+    if file is not None and not (folder := file.absolute().parent).is_dir():
+        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: {folder}")
     found = container.erase_guest().brought_back()
     if found:
         raise ServeError(

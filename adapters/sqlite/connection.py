@@ -98,6 +98,7 @@ class FileUnusable(DatabaseUnavailable):
         super().__init__(
             f"{path.absolute()}: {error}" + (f"; {reason}" if reason else ""),
             is_read_only=code == sqlite3.SQLITE_READONLY,
+            is_damaged=code == sqlite3.SQLITE_CORRUPT,
         )
 
 

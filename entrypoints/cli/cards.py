@@ -164,13 +164,14 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
         except (NoTextShipped, ConsentTooLong) as refused:
             raise click.ClickException(str(refused)) from refused
         if done.text is None:
-            click.echo(f"guests of {done.center.name} read no {language}")
+            now = "English as it is shipped" if language.lower() == "en" else f"no {language}"
+            click.echo(f"guests of {done.center.name} read {now}")
             return
         click.echo(f"guests of {done.center.name} agree to this, version {done.text.version}:")
         click.echo(f"  {done.text.at(done.center).text}")
         if done.not_shown_by is not None:
             click.echo(
-                f"the page of {done.not_shown_by} has no {done.text.language}: guests read English "
+                f"the page of {done.not_shown_by} has no {done.text.language}: guests do not read it "
                 "there",
                 err=True,
             )

@@ -68,6 +68,9 @@ def backup(*, folder: Path, keep: int | None) -> None:
         files = back_up(container.settings(), folder, container.clock().now())
         for file in files:
             click.echo(f"wrote {file}")
+        for psp in container.settings().psps.values():
+            if psp.database is not None and not psp.database.exists():
+                click.echo(f"not copied, because there is none: {psp.database.absolute()}")
         container.note_operators_act()(
             Action.BACKUP_COMPLETED,
             "backup",

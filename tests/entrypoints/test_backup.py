@@ -174,6 +174,14 @@ def test_it_copies_what_there_is_without_the_fake_psp(
     assert names_in(tmp_path / "backups") == ["cardonfile-TIME.db"]
 
 
+def test_it_says_that_a_file_was_missing(cardonfile: CommandLine, tmp_path: Path) -> None:
+    file = str(tmp_path / "nowhere.db")
+    backup = ("backup", str(tmp_path / "backups"))
+    wrote, missing = cardonfile.succeeds(*backup, CARDONFILE_FAKE_PSP_DATABASE=file).splitlines()
+    assert wrote.startswith("wrote ")
+    assert missing == f"not copied, because there is none: {file}"
+
+
 def test_no_backup_is_left_of_a_damaged_file(
     cardonfile: CommandLine, api: Api, tmp_path: Path
 ) -> None:

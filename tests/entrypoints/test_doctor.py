@@ -24,6 +24,7 @@ from tests.builders import (
     OTHER_CENTER_ID,
     a_center,
     a_configuration,
+    a_guest,
     an_audit_entry,
     an_event_endpoint,
 )
@@ -242,6 +243,17 @@ def test_a_folder_that_is_missing_is_a_problem(patient: Patient) -> None:
 
     text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
     assert text == f"{folder}: No such file or directory"
+    said = patient.problem("erasures", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))
+    assert said.endswith(f"is missing: {folder}")
+
+
+def test_an_erased_guest_who_is_back_is_a_problem(patient: Patient) -> None:
+    file = patient.database.with_name("erasures.txt")
+    assert patient.is_fine("erasures", CARDONFILE_ERASURES_FILE=str(file))
+    patient.store(guests=a_guest())
+    file.write_text(f"{a_guest().id} 2026-11-20T12:00:00+00:00\n")
+
+    assert "--again" in patient.problem("erasures", CARDONFILE_ERASURES_FILE=str(file))
 
 
 class TestPublicAddress:
@@ -250,14 +262,21 @@ class TestPublicAddress:
         assert "(connection refused)" in text
         assert text.endswith("or correct CARDONFILE_PUBLIC_BASE_URL")
 
+    @pytest.mark.parametrize("status", [502, 503, 504])
+    def test_a_proxy_without_the_service_is_a_problem(
+        self, patient: Patient, listening: ListeningServer, status: int
+    ) -> None:
+        listening.acts = [responding(status)]
+        text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
+        assert text.endswith(": start `cardonfile serve`, or look at the proxy")
+
     def test_another_service_there_is_a_problem(
         self, patient: Patient, listening: ListeningServer
     ) -> None:
         for act in (responding(404, ALIVE), responding(200, b"Welcome to nginx!")):
             listening.acts = [act]
-            assert "the proxy" in patient.problem(
-                "public address", CARDONFILE_PUBLIC_BASE_URL=listening.url
-            )
+            text = patient.problem("public address", CARDONFILE_PUBLIC_BASE_URL=listening.url)
+            assert text.endswith("look at the proxy, or correct CARDONFILE_PUBLIC_BASE_URL")
         (request, _) = listening.requests
         assert (request.method, request.path) == ("GET", "/healthz")
 
@@ -305,10 +324,14 @@ class TestPublicAddress:
         assert patient.is_fine("trusted proxy")
 
         assert "CARDONFILE_TRUSTED_PROXY" in patient.problem("trusted proxy", **PUBLIC)
-        assert patient.is_fine("trusted proxy", **PUBLIC, CARDONFILE_TRUSTED_PROXY="10.0.0.0/8")
+        settings = {**PUBLIC, "CARDONFILE_TRUSTED_PROXY": "10.0.0.0/8"}
+        said = "X-Forwarded-For is believed from 10.0.0.0/8"
+        assert patient.finding("trusted proxy", **settings) == (Diagnosis.OK, said)
 
     def test_test_cards_there_are_a_problem(self, patient: Patient) -> None:
-        assert "CARDONFILE_ALLOW_FAKE_PSP" in patient.problem("test cards", **PUBLIC)
+        assert patient.problem("test cards", **PUBLIC).endswith(
+            "configure its centers for another PSP, then unset CARDONFILE_ALLOW_FAKE_PSP"
+        )
 
     def test_centers_without_a_list_of_redirects_are_a_problem_there(
         self, patient: Patient

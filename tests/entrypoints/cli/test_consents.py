@@ -77,6 +77,8 @@ def test_the_text_that_is_set_is_shown(with_center: CommandLine) -> None:
     assert versions(with_center) == {"de": "2026-11"}
     assert with_center.succeeds(*GERMAN, "--none") == "guests of Harbor Spa read no de\n"
     assert versions(with_center) == {}
+    english = ("consent", "set", "--center", CENTER_ID, "--language", "en", "--none")
+    assert with_center.succeeds(*english) == "guests of Harbor Spa read English as it is shipped\n"
 
 
 def test_an_own_text_is_read_from_a_file(with_center: CommandLine) -> None:
@@ -146,5 +148,5 @@ def test_the_operator_hears_what_guests_will_read_instead(with_center: CommandLi
     }
     with_center.succeeds("configure-payments", CENTER_ID, "--provider", "stripe", **keys)
     arabic = with_center.run("consent", "set", "--center", CENTER_ID, "--language", "ar", **keys)
-    assert arabic.stderr == "the page of stripe has no ar: guests read English there\n"
+    assert arabic.stderr == "the page of stripe has no ar: guests do not read it there\n"
     assert with_center.run(*GERMAN, **keys).stderr == ""

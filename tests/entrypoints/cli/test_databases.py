@@ -68,6 +68,15 @@ class TestDatabase:
         )
         assert unmigrated.database.read_bytes().startswith(b"This is a letter")
 
+    def test_of_a_damaged_one_a_backup_is_restored(self, cardonfile: CommandLine) -> None:
+        cardonfile.storage.close()
+        with cardonfile.database.open("r+b") as file:
+            file.seek(100)
+            file.write(b"\xff" * 3_000)
+
+        complaint = cardonfile.refuses("token", "list")
+        assert complaint.endswith("database disk image is malformed): restore a backup")
+
     def test_one_of_another_program_is_left_alone(self, unmigrated: CommandLine) -> None:
         with closing(sqlite3.connect(unmigrated.database)) as db, db:
             db.execute("CREATE TABLE guests (guest TEXT)")

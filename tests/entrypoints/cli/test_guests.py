@@ -297,5 +297,5 @@ class TestErase:
         assert "has guests whom CARDONFILE_ERASURES_FILE names" in on_file.refuses("reconcile")
         missing = file.parent / "missing" / file.name
         assert on_file.refuses("reconcile", CARDONFILE_ERASURES_FILE=str(missing)) == (
-            f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing}"
+            f"the folder of CARDONFILE_ERASURES_FILE is missing: {missing.parent}"
         )
