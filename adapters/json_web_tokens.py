@@ -18,7 +18,7 @@ import structlog
 from typing_extensions import override
 
 from adapters.outbound_http import Connection, begin, look_up, reason_of
-from domain.access.issue_token import MAX_CALLER_LENGTH
+from domain.access.issue_token import MAX_CALLER_LENGTH, PROVIDED_CALLER_PREFIX
 from domain.access.token import Identity, TokenState
 from domain.errors import InvalidField, ServiceUnavailable
 from domain.fields import parse_line
@@ -32,8 +32,6 @@ ALGORITHMS: Final = (
 """Signatures by a private key. None that the public key could make, such as HS256 (RFC 8725, 2.1)."""
 LEEWAY_SECONDS: Final = 30
 """How far the clock of the identity provider may be off."""
-CALLER_PREFIX: Final = "jwt:"
-"""Begins the names of these callers, so that none is taken for a caller with a token issued here."""
 ALL_CENTERS: Final = "*"
 """In the claim of centers: the caller is not limited to some."""
 
@@ -205,7 +203,9 @@ class JsonWebTokens(Identity):
             # A caller without a name would share its limits and sessions with others.
             caller = parse_line(
                 "caller",
-                f"{CALLER_PREFIX}{name}" if isinstance(name, str) and name.strip() else None,
+                f"{PROVIDED_CALLER_PREFIX}{name}"
+                if isinstance(name, str) and name.strip()
+                else None,
                 max_length=MAX_CALLER_LENGTH,
             )
         except InvalidField:

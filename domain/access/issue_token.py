@@ -19,6 +19,8 @@ from domain.permissions import Caller, Permission
 from domain.storage import Storage, WriteUnit
 
 MAX_CALLER_LENGTH: Final = 100
+PROVIDED_CALLER_PREFIX: Final = "jwt:"
+"""Begins the names of callers that an identity provider names, and of no others."""
 MIN_LIFETIME: Final = timedelta(minutes=1)
 MAX_LIFETIME: Final = timedelta(days=3650)
 
@@ -46,6 +48,10 @@ class IssueToken:
         lifetime: timedelta,
     ) -> str:
         name = CallerName(parse_line("caller", caller, max_length=MAX_CALLER_LENGTH))
+        if name.startswith(PROVIDED_CALLER_PREFIX):
+            raise InvalidField(
+                "caller", f"a name that does not begin with {PROVIDED_CALLER_PREFIX}"
+            )
         if not MIN_LIFETIME <= lifetime <= MAX_LIFETIME:
             raise InvalidField("lifetime", "from 1 minute to 3650 days")
         secret = self.ids.secret()

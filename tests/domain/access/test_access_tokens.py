@@ -92,6 +92,7 @@ class TestIssue:
             ("caller", "", "1 to 100 characters"),
             ("caller", "x" * 101, "1 to 100 characters"),
             ("caller", "web\nstore", "1 to 100 characters"),
+            ("caller", "jwt:web-store", "a name that does not begin with jwt:"),
             ("centers", [CENTER_ID, "harbor"], "a UUID such as"),
         ],
     )
