@@ -26,6 +26,12 @@ log = structlog.get_logger()
 _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 
 
+def sent_token(req: falcon.Request) -> str | None:
+    """Return the token of a request, or None if it has none."""
+    sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
+    return sent[1] if sent else None
+
+
 class RefusalLog:
     """Logs refused tokens by their prefix: each prefix and reason once a minute, 1,000 at most."""
 
@@ -64,12 +70,12 @@ class Authentication:
         Raises UserNotAuthenticated; or TooManyRequests after 30 failures in a minute, and over the
         caller's limit of requests that do not only read.
         """
-        sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
-        caller = self.identity.authenticate(sent[1]) if sent else MISSING
+        sent = sent_token(req)
+        caller = self.identity.authenticate(sent) if sent else MISSING
         if not isinstance(caller, Caller):
             self.refused(caller)
             self.limits.count_failed_authentication(req.remote_addr)
-            self.refusals.note(prefix_of(sent[1]) if sent else None, caller)
+            self.refusals.note(prefix_of(sent) if sent else None, caller)
             raise UserNotAuthenticated
         req.context.caller = caller.name
         if req.method != "GET":

@@ -17,6 +17,7 @@ from typing import Final
 import falcon
 import structlog
 
+from adapters.http.authentication import sent_token
 from adapters.http.problem_page import UNREACHABLE, Problem, show_problem
 from adapters.http.responses import ErrorObject, Refused, json_body
 from domain.errors import (
@@ -164,7 +165,9 @@ def _refuse(req: falcon.Request, resp: falcon.Response, refusal: Refusal, _: obj
 def _ask_for_token(
     req: falcon.Request, resp: falcon.Response, refusal: UserNotAuthenticated, _: object
 ) -> None:
-    resp.set_header("WWW-Authenticate", "Bearer")
+    # RFC 6750, 3.1: nothing more without a token.
+    refused = 'Bearer error="invalid_token"'
+    resp.set_header("WWW-Authenticate", refused if sent_token(req) else "Bearer")
     _refuse(req, resp, refusal)
 
 

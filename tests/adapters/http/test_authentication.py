@@ -57,7 +57,9 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(api: Api) -> None:
     assert api.get(ACCOUNTS).status_code == 200
     api.installation.container.revoke_token()(api.token)
 
-    assert api.get(ACCOUNTS).status_code == 401
+    refusal = api.get(ACCOUNTS)
+    assert refusal.status_code == 401
+    assert refusal.headers["www-authenticate"] == 'Bearer error="invalid_token"'
 
 
 # Shows I6, S3.
