@@ -170,6 +170,9 @@ class SessionFailure(Struct, frozen=True):
     type: Annotated[str, example("payment_method_already_exists", "Which refusal this is.")]
 
 
+_SessionToken = Annotated[Uuid, uuid_example("The token of the card-addition session.")]
+
+
 _SessionCenter = Annotated[Uuid, uuid_example("The center that the card is added at.")]
 
 
@@ -218,6 +221,7 @@ _SessionEnd = Annotated[
 class CardSessionState(Done, frozen=True, kw_only=True):
     """The state of a card-addition session."""
 
+    token_id: _SessionToken
     center_id: _SessionCenter
     reference: _SessionReference
     locale: _SessionLocale
@@ -245,7 +249,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
 class ListedSession(Struct, frozen=True, kw_only=True):
     """One of a guest's card-addition sessions."""
 
-    token_id: Annotated[Uuid, uuid_example("The token of the card-addition session.")]
+    token_id: _SessionToken
     center_id: _SessionCenter
     reference: _SessionReference
     locale: _SessionLocale

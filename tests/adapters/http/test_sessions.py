@@ -34,6 +34,7 @@ def test_a_session_is_cancelled_also_while_the_psp_is_away(api: Api) -> None:
     assert waiting.json == {
         "success": True,
         "error": None,
+        "token_id": session.token_id,
         "center_id": CENTER_ID,
         "reference": None,
         "locale": None,
@@ -60,6 +61,7 @@ def test_the_state_of_a_session_is_read(api: Api) -> None:
     assert api.get(path).json == {
         "success": True,
         "error": None,
+        "token_id": session.token_id,
         "center_id": CENTER_ID,
         "reference": None,
         "locale": None,
