@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from adapters.first_reads import prepare
 from domain.events.event import CardSummary, Event, EventType
+from domain.events.send_test_event import NOBODY
 from domain.identifiers import CenterId, EventId, GuestId, TokenId
 
 
@@ -22,7 +23,7 @@ def _field(example: object, description: str = "", **schema: object) -> Meta:
 
 
 _ACCOUNT_ID: Final = "607486b1-232f-43c7-906b-540453a04b21"
-_UUID: Final[dict[str, object]] = {"format": "uuid"}
+_Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class EventCard(Struct, frozen=True, kw_only=True):
@@ -36,19 +37,18 @@ class EventCard(Struct, frozen=True, kw_only=True):
 class EventData(Struct, frozen=True, kw_only=True):
     """What an event is about. Every type of event has all fields; what there is not, is null."""
 
-    guest_id: Annotated[str, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11", **_UUID)]
-    center_id: Annotated[str, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3", **_UUID)]
+    guest_id: Annotated[_Uuid, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11")]
+    center_id: Annotated[_Uuid, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")]
     token_id: Annotated[
-        str,
+        _Uuid,
         _field(
             "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
             "The session that stored or renewed the card, or that ended without one.",
-            **_UUID,
         ),
     ]
-    account_id: Annotated[str | None, _field(_ACCOUNT_ID)]
+    account_id: Annotated[_Uuid | None, _field(_ACCOUNT_ID)]
     existing_account_id: Annotated[
-        str | None, _field(None, "The account that holds the same card, if that is the reason.")
+        _Uuid | None, _field(None, "The account that holds the same card, if that is the reason.")
     ]
     status: Annotated[
         str, _field("active", "The status after it happened, of the session or of the card.")
@@ -96,6 +96,11 @@ def examples() -> Mapping[EventType, EventPayload]:
     """Return an event of each type, for the OpenAPI document."""
     card = CardSummary(card_logo="visa", last_four="4242", expiry_on="09/31")
     of_card = {"account_id": _ACCOUNT_ID, "card": card}
+    ids = {
+        "guest_id": GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),
+        "center_id": CenterId("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
+        "token_id": TokenId("7aeda019-a8a1-4a72-88f9-f0ddfc7c339b"),
+    }
     details: Mapping[EventType, Mapping[str, Any]] = {  # Any: fields of EventData
         EventType.ACCOUNT_STORED: {"status": "active", **of_card},
         EventType.ACCOUNT_RENEWED: {"status": "active", **of_card},
@@ -112,7 +117,7 @@ def examples() -> Mapping[EventType, EventPayload]:
             "existing_account_id": _ACCOUNT_ID,
         },
         EventType.SESSION_EXPIRED: {"status": "expired", "reason": "not_finished"},
-        EventType.TEST: {"status": "test"},
+        EventType.TEST: {"status": "test", "live": None, **dict.fromkeys(ids, NOBODY)},
     }
     return {
         event_type: _payload(
@@ -120,11 +125,7 @@ def examples() -> Mapping[EventType, EventPayload]:
                 event_id=EventId("evt_0e5a1c3e-5d0b-4c46-8f0c-0e8a7f1f3c55"),
                 type=event_type,
                 occurred_at=datetime(2026, 11, 20, 12, tzinfo=UTC),
-                guest_id=GuestId("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11"),
-                center_id=CenterId("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"),
-                token_id=TokenId("7aeda019-a8a1-4a72-88f9-f0ddfc7c339b"),
-                live=None if event_type is EventType.TEST else True,
-                **details[event_type],
+                **{"live": True, **ids, **details[event_type]},
             )
         )
         for event_type in EventType

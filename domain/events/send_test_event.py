@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from domain.events.event import Event, EventType
 from domain.events.event_sender import EventSender
@@ -11,7 +12,7 @@ from domain.identifiers import CenterId, EventId, GuestId, TokenId
 from domain.outside import Clock, Ids
 from domain.storage import Storage
 
-_NOBODY = "00000000-0000-4000-8000-000000000000"
+NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,9 @@ class SendTestEvent:
             event_id=EventId(f"evt_{self.ids.uuid()}"),
             type=EventType.TEST,
             occurred_at=now,
-            guest_id=GuestId(_NOBODY),
-            center_id=CenterId(_NOBODY),
-            token_id=TokenId(_NOBODY),
+            guest_id=GuestId(NOBODY),
+            center_id=CenterId(NOBODY),
+            token_id=TokenId(NOBODY),
             status="test",
         )
         return self.sender.send(event, endpoint, now=now)

@@ -47,6 +47,8 @@ def test_a_generated_client_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             told = json.loads(msgspec.json.encode(example))
             event = models.EventPayload.from_dict(told)
             assert (event.type_, event.data.to_dict()) == (event_type, told["data"])
+            account = event.data.account_id
+            assert account is None or isinstance(account, UUID)
             # One of a later release.
             newer = {**told, "type": "account.moved", "data": {**told["data"], "to": "elsewhere"}}
             assert models.EventPayload.from_dict(newer).data["to"] == "elsewhere"

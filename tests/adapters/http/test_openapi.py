@@ -232,3 +232,14 @@ def test_a_format_stands_beside_its_type() -> None:
             yield from schemas(inner)
 
     assert [each for each in schemas(DOCUMENT) if "anyOf" in each and "format" in each] == []
+
+
+def test_each_webhook_has_a_type_of_its_own() -> None:
+    """The schema that they share stays open for the types of later releases."""
+    for name, webhook in DOCUMENT["webhooks"].items():
+        schema = webhook["post"]["requestBody"]["content"]["application/json"]["schema"]
+        shared, own = schema["allOf"]
+        assert shared == {"$ref": "#/components/schemas/EventPayload"}
+        assert own["properties"]["type"]["const"] == name
+    of_all = DOCUMENT["components"]["schemas"]["EventPayload"]["properties"]["type"]
+    assert not {"const", "enum"} & of_all.keys()

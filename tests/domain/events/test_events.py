@@ -6,8 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from adapters.events.payload import examples
 from adapters.psp.contract.samples import GUEST_ID, NOW
 from domain.cards.account import Account
 from domain.cards.notice_expiry import MAX_PER_UNIT
@@ -490,6 +492,8 @@ class TestTestEvent:
 
         body = json.loads(first.body)
         assert (body["type"], body["data"]["status"]) == ("test", "test")
+        example = msgspec.to_builtins(examples()[EventType.TEST])
+        assert {**body, "timestamp": example["timestamp"]} == example
         assert first.headers["webhook-signature"].startswith("v1,")
         assert first.event_id != second.event_id
         assert not deliveries(installation)
