@@ -9,7 +9,7 @@ from domain.errors import GuestNotFound, InvalidField
 from domain.guests.guest import parse_guest_id
 from domain.pagination import Page, PageRequest
 from domain.permissions import MAY_ADD_CARDS, Caller
-from domain.sessions.reference import parse_reference
+from domain.sessions.reference import EXPECTED_TEXT, parse_reference
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import Storage
 
@@ -61,4 +61,4 @@ def _parse_status(statuses: Sequence[str]) -> SessionStatus | None:
 def _parse_one_reference(references: Sequence[str]) -> str | None:
     if len(references) > 1:
         raise InvalidField("reference", "given once")
-    return parse_reference(references[0]) if references else None
+    return parse_reference(references[0], EXPECTED_TEXT) if references else None

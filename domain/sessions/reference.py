@@ -8,15 +8,14 @@ from domain.errors import InvalidField
 from domain.fields import parse_line, without_card_number
 
 MAX_REFERENCE_LENGTH: Final = 100
-EXPECTED_REFERENCE: Final = (
-    f"null, or 1 to {MAX_REFERENCE_LENGTH} characters in one line, without a card number"
-)
+EXPECTED_TEXT: Final = f"1 to {MAX_REFERENCE_LENGTH} characters in one line, without a card number"
+EXPECTED_REFERENCE: Final = f"null, or {EXPECTED_TEXT}"
 
 
-def parse_reference(value: object) -> str | None:
+def parse_reference(value: object, expected: str = EXPECTED_REFERENCE) -> str | None:
     """Return a reference unchanged, or None for null. Raises InvalidField.
 
-    It need not be unique. Card numbers are refused.
+    It need not be unique. Card numbers are refused. `expected` is what a refusal says.
     """
     if value is None:
         return None
@@ -25,4 +24,4 @@ def parse_reference(value: object) -> str | None:
             "reference", parse_line("reference", value, max_length=MAX_REFERENCE_LENGTH)
         )
     except InvalidField:
-        raise InvalidField("reference", EXPECTED_REFERENCE) from None
+        raise InvalidField("reference", expected) from None

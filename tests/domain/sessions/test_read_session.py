@@ -153,8 +153,9 @@ def test_sessions_are_found_by_the_reference_of_the_client(installation: Install
     assert found("order-1").items == (second, first)
     assert found("order-1", statuses=("expired",)).total == 0
     assert (found("order-3").total, found().total) == (0, 3)
-    for wrong in (("order-1", "order-2"), ("",)):
-        with pytest.raises(InvalidField):
+    expected = "reference must be 1 to 100 characters in one line, without a card number"
+    for wrong, why in ((("order-1", "order-2"), "reference must be given once"), (("",), expected)):
+        with pytest.raises(InvalidField, match=f"^{why}$"):
             found(*wrong)
 
 
