@@ -40,12 +40,13 @@ def look_up(host: str, port: int) -> Iterable[AddressInfo]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
+CERTIFICATE_NOT_TRUSTED: Final = "certificate not trusted"
 # The first that fits counts: most are kinds of OSError.
 _REASONS: Final = (
     (TimeoutError, "no response in time"),
     (socket.gaierror, "name not found"),
     (ConnectionRefusedError, "connection refused"),
-    (ssl.SSLCertVerificationError, "certificate not trusted"),
+    (ssl.SSLCertVerificationError, CERTIFICATE_NOT_TRUSTED),
     (ssl.SSLError, "TLS failed"),
     (ConnectionError, "connection closed"),
     (http.client.HTTPException, "no valid response"),

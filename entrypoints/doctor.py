@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from adapters.outbound_http import Connection, begin, reason_of
+from adapters.outbound_http import CERTIFICATE_NOT_TRUSTED, Connection, begin, reason_of
 from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
 from domain.audit.entry import Action
 from domain.events.event import EventEndpoint
@@ -181,7 +181,10 @@ def _identity_provider(container: Container) -> Iterator[Finding]:
     try:
         count = len(keys.fetch())
     except KeysUnreachable as error:
-        yield problem(about, f"{url} cannot be used ({error}): correct {Setting.JWT_KEYS}")
+        advice = f"correct {Setting.JWT_KEYS}"
+        if str(error) == CERTIFICATE_NOT_TRUSTED:
+            advice = "renew it, or have this machine trust its authority"
+        yield problem(about, f"{url} cannot be used ({error}): {advice}")
     else:
         yield ok(about, f"{url} has {count} usable keys")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import trustme
 
 from adapters.psp.findings import Diagnosis, Finding
 from adapters.sqlite.storage import SqliteStorage
@@ -384,6 +386,15 @@ def test_an_identity_provider_whose_keys_cannot_be_read_is_a_problem(patient: Pa
             provider.server.acts[:] = [act]
             told = f"{keys} cannot be used ({why}): correct CARDONFILE_JWT_KEYS"
             assert patient.problem(about, **jwt) == told
+    server = ListeningServer()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with running(server):
+        jwt["CARDONFILE_JWT_KEYS"] = keys = f"https://127.0.0.1:{server.server_port}/certs"
+        advice = "renew it, or have this machine trust its authority"
+        told = f"{keys} cannot be used (certificate not trusted): {advice}"
+        assert patient.problem(about, **jwt) == told
 
 
 class TestEndpoints:
