@@ -190,7 +190,7 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
 
 
 @events.command()
-@click.argument("event_id", metavar="EVENT", required=False)
+@click.argument("event_id", metavar="[EVENT]", required=False)
 @since_option
 @click.option(
     "--endpoint", "endpoint_id", metavar="ENDPOINT", help="With --since: only to this one."

@@ -141,7 +141,9 @@ def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLin
 def test_a_replay_is_of_one_event_or_since_a_time(
     cardonfile: CommandLine, wrong: tuple[str, ...]
 ) -> None:
-    assert cardonfile.run("events", "replay", *wrong).exit_code == 2
+    refused = cardonfile.run("events", "replay", *wrong)
+    assert refused.exit_code == 2
+    assert "replay [OPTIONS] [EVENT]\n" in refused.stderr
 
 
 def test_nothing_is_sent_to_an_address_that_is_not_public(cardonfile: CommandLine) -> None:
