@@ -8,15 +8,17 @@ from adapters.fake_psp.cards import TEST_CARDS, CardEntry
 from adapters.fake_psp.database import rows
 from adapters.fake_psp.psp import FakePsp, _decode, _encode
 from domain.identifiers import CardToken
+from domain.psps.card import Card
 
 
-def update_card(psp: FakePsp, token: CardToken, entry: CardEntry) -> None:
-    """Update a card at the PSP, without an event."""
+def update_card(psp: FakePsp, token: CardToken, entry: CardEntry) -> Card:
+    """Update a card at the PSP, without an event, and return it."""
     with psp._database.write() as db:
         (found,) = rows(db, "SELECT page FROM pages WHERE page ->> '$.card.token' = ?", (token,))
         page = _decode(found["page"])
-        new = psp._card(page, entry, TEST_CARDS[entry.number])
-        updated = replace(page, card=replace(new, token=token))
+        card = replace(psp._card(page, entry, TEST_CARDS[entry.number]), token=token)
+        updated = replace(page, card=card)
         db.execute(
             "UPDATE pages SET page = ? WHERE reference = ?", (_encode(updated), page.reference)
         )
+    return card

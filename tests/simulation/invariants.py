@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,7 @@ from adapters.fake_psp.cards import TEST_CARDS
 from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
 from domain.guests.guest import Guest
+from domain.psps.card import Card
 from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import (
@@ -37,6 +38,15 @@ _NEXT_STATUS: Final = {
     "open": {"open", "completed", "failed", "expired"},
     "expired": {"expired", "completed"},
 }
+
+
+Version: TypeAlias = tuple[str, int, int]
+"""The fingerprint and expiry date of a card."""
+
+
+def version_of(card: Card | AccountRow) -> Version:
+    """Return what a bank may change of a card."""
+    return card.fingerprint, card.expiry_month, card.expiry_year
 
 
 class Broken(Exception):
@@ -93,12 +103,8 @@ def require_current(snapshot: Snapshot) -> None:
     for account in snapshot.accounts.values():
         if account.is_active and account.merchant_account != LASTING_TOKENS:
             (page,) = snapshot.pages_of_card(account)
-            card, name = page.card, f"account {account.account_id}"
-            is_current = card and (card.fingerprint, card.expiry_month, card.expiry_year) == (
-                *(account.fingerprint, account.expiry_month),
-                account.expiry_year,
-            )
-            require(is_current, "I13", f"{name} is not as the PSP has it")
+            is_current = page.card and version_of(page.card) == version_of(account)
+            require(is_current, "I13", f"account {account.account_id} is not as the PSP has it")
 
 
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
@@ -154,6 +160,7 @@ class Known:
     the sessions whose cancellation was confirmed, unless they had ended. `erased`: the guests whose
     erasure was confirmed.
     `reissued`: the tokens of cards that a bank has changed at the PSP. `lost`: those that the PSP has lost.
+    `versions`: what a bank has made of a card in time, by its token.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
     reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
@@ -171,6 +178,7 @@ class Known:
     erased: set[str] = field(default_factory=set)
     reissued: set[str] = field(default_factory=set)
     lost: set[Token] = field(default_factory=set)
+    versions: defaultdict[str, list[Version]] = field(default_factory=lambda: defaultdict(list))
     typed: dict[str, str] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     was_late: set[str] = field(default_factory=set)
@@ -194,6 +202,7 @@ class Invariants:
         self._arrived: set[tuple[str, str]] = set()
         self._arrivals_checked = 0
         self._once_expired: set[str] = set()
+        self._versions: dict[str, int] = {}
 
     def check(self, snapshot: Snapshot, now: datetime) -> None:
         """Raise Broken for the first invariant that does not hold."""
@@ -204,6 +213,7 @@ class Invariants:
         self._repeated_requests_start_one_session(snapshot)
         self._cards_are_stored_once(snapshot)
         _guests_with_cards_have_one_default(snapshot)
+        self._cards_do_not_go_back(snapshot)
         self._sessions_change_only_as_allowed(snapshot)
         self._cancelling_decides_by_the_time(snapshot)
         self._cards_belong_where_they_were_typed(snapshot)
@@ -269,6 +279,22 @@ class Invariants:
             require(is_of_it, "I11", f"session {session.token_id} has a consent and no card")
         for token_id, times in Counter(each.token_id for each in accounts).items():
             require(times == 1, "I2", f"session {token_id} has {times} accounts")
+
+    def _cards_do_not_go_back(self, snapshot: Snapshot) -> None:
+        for account in snapshot.accounts.values():
+            versions = self._known.versions.get(account.token)
+            if (
+                not account.is_active
+                or versions is None
+                or account.merchant_account == LASTING_TOKENS
+            ):
+                continue
+            name = f"account {account.account_id}"
+            require(version_of(account) in versions, "I13", f"{name} is as no bank has made it")
+            version = versions.index(version_of(account))
+            before = self._versions.get(account.token, 0)
+            require(version >= before, "I13", f"{name} has gone back to an earlier card")
+            self._versions[account.token] = version
 
     def _sessions_change_only_as_allowed(self, snapshot: Snapshot) -> None:
         for token_id, before in self._before.items():

@@ -64,6 +64,7 @@ from tests.simulation.invariants import (
     require_no_card_number,
     require_nothing_personal,
     street_of,
+    version_of,
 )
 from tests.simulation.ports import PSP_CALLS, Moment
 from tests.simulation.processes import Killed, Process
@@ -502,10 +503,15 @@ class Simulation:
         if not there:
             return
         page = _recent(choices, there)
+        # Two cards of a guest may become one.
+        several = [each for each in self._cards_of_several() if each.merchant_account == NEW_TOKENS]
+        twins = several if choices.randrange(3) else []
+        if twins:
+            (page,) = self._stored.pages_of_card(choices.choice(twins))
         card, at = page.card, page.request.merchant_account
         assert card is not None
         token = token_of(at, card)
-        if (at, token) in self._stored.held and not choices.randrange(3):
+        if not twins and (at, token) in self._stored.held and not choices.randrange(3):
             lost = [each for each in there if each.card and token_of(at, each.card) == token]
             for each in lost:
                 if each.card is not None:
@@ -514,11 +520,18 @@ class Simulation:
             self._log(f"the PSP loses {self._names[token]}")
         else:
             # A lasting token is the same for one number.
-            numbers = GOOD_NUMBERS if at == NEW_TOKENS else [_number_ending(card.last_four)]
-            month, year = choices.choice(EXPIRIES)
-            number = choices.choice(numbers)
+            numbers: Sequence[str] = (
+                GOOD_NUMBERS if at == NEW_TOKENS else [_number_ending(card.last_four)]
+            )
+            numbers = [_number_ending(each.last_four) for each in twins] or numbers
+            month, _ = choices.choice(EXPIRIES)
+            number, versions = choices.choice(numbers), self._known.versions[token]
+            versions = versions or [version_of(card)]
+            # Each version expires later, so that none is like an earlier one.
+            year = 2036 + len(versions)
             entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
-            update_card(self._psp, card.token, entry)
+            updated = update_card(self._psp, card.token, entry)
+            self._known.versions[token] = [*versions, version_of(updated)]
             self._known.reissued.add(card.token)
             self._log(f"the bank reissues {self._names[token]} as {number[-4:]} {month}/{year}")
         if choices.randrange(3):
@@ -1014,7 +1027,7 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_guest_types_a_card: 5,
     Simulation.a_browser_comes_back: 2,
     Simulation.a_webhook_comes: 2,
-    Simulation.a_bank_changes_a_card: 3,
+    Simulation.a_bank_changes_a_card: 4,
     Simulation.the_psp_has_trouble: 2,
     Simulation.the_psp_sends_late_webhooks: 1,
     Simulation.the_reconciler_runs: 4,

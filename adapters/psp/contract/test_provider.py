@@ -1225,10 +1225,13 @@ class TestResponseAboutAnother:
         assert page is None or page.guest_reference == session.page.guest_reference
 
     @needs(Ability.READS_CARDS)
-    def test_card_tells_nothing_of_this_one(self, session: Session, other: Session) -> None:
+    @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
+    def test_card_tells_nothing_of_this_one(self, session: Session, guest_id: GuestId) -> None:
+        guest = session.page.guest_reference if guest_id == GUEST_ID else None
+        other = session.another(guest_id=guest_id, guest_reference=guest)
         card, others = session.collect().card, other.collect(GuestCard.ANOTHER_GOOD).card
-        (body,) = bodies_of(session.psp, lambda: other.read(others))
-        session.psp.change_bodies(lambda _, __: body)
+        bodies = bodies_of(session.psp, lambda: other.read(others))
+        session.psp.change_bodies(lambda call, _: bodies[call - 1])
 
         with pytest.raises(ProviderUnavailable):
             session.read(card)
