@@ -22,7 +22,7 @@ from adapters.postgresql import connection
 from adapters.postgresql.storage import PostgresqlStorage
 from adapters.psp.contract.concurrency import at_once
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import Account, AccountFilter
+from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account, AccountFilter
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     InvalidProductId,
@@ -37,6 +37,7 @@ from domain.identifiers import GuestId, TokenId
 from domain.permissions import Permission
 from domain.psps.hosted_page import WebhookDelivery
 from domain.sessions.session import CardSession, SessionStatus
+from domain.storage import WriteUnit
 from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused, refused_bare
@@ -460,6 +461,61 @@ class TestAtOnce:
         assert all(each and each.account_id == account.account_id for each in settled)
         installation.reconcile_until_idle()
         assert installation.tokens_at_psp() == {account.token}
+
+    # Shows I2, I7, I9, I13.
+    def test_cards_that_become_one_while_they_are_changed_leave_one(
+        self, installation: Installation
+    ) -> None:
+        refresh = installation.container.refresh_account()
+        for number in range(5):
+            guest = a_guest(id=GuestId(a_uuid(4_000 + number)))
+            installation.has_guest(guest)
+            first = installation.stored_card(guest_id=guest.id)
+            installation.clock.advance(timedelta(minutes=1))
+            later = installation.stored_card(OTHER_GOOD_CARD, guest_id=guest.id)
+            installation.bank_updates(later)
+            installation.clock.advance(READ_FIRST_AFTER)
+            now = installation.clock.now()
+
+            def make_due(account: Account = first, now: datetime = now) -> None:
+                def work(unit: WriteUnit) -> None:
+                    unit.accounts.make_due(
+                        account.psp_account,
+                        now,
+                        token=None,
+                        guest_reference=account.guest_reference,
+                    )
+                    unit.commit()
+
+                installation.storage.transact(work)
+
+            choose = partial(
+                installation.use_cases.choose_default_card,
+                installation.caller,
+                guest_id=guest.id,
+                account_id=later.account_id,
+            )
+            acts: Sequence[Callable[[], object]] = (
+                *[installation.read_cards] * 4,
+                *[make_due] * 4,
+                *[choose] * 4,
+            )
+
+            def act(which: int, acts: Sequence[Callable[[], object]] = acts) -> None:
+                with suppress(Refusal):
+                    acts[which]()
+
+            at_once(len(acts), act)
+            installation.clock.advance(READ_LEASE)
+            installation.read_cards()
+
+            (left,) = installation.accounts(guest.id)
+            assert (left.account_id, left.is_default) == (later.account_id, True)
+            while discard := installation.container.discard_token().take():
+                installation.container.discard_token()(discard)
+            assert later.token in installation.tokens_at_psp()
+            assert first.token not in installation.tokens_at_psp()
+        assert refresh.take() is None
 
     # Shows I12.
     def test_nothing_that_is_done_while_a_guest_is_erased_outlives_the_guest(

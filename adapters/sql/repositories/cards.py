@@ -85,16 +85,22 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         guest_reference: GuestReference | None,
     ) -> None:
         of = "token = :token" if guest_reference is None else "guest_reference = :guest_reference"
-        self._transaction.execute(
-            "UPDATE payment_accounts SET due_at = :now WHERE provider = :provider "
-            f"AND merchant_account = :merchant_account AND {of} AND removed_at IS NULL",
-            {
-                **psp_account._asdict(),
-                "now": now,
-                "token": token,
-                "guest_reference": guest_reference,
-            },
+        condition = (
+            "WHERE provider = :provider AND merchant_account = :merchant_account "
+            f"AND {of} AND removed_at IS NULL"
         )
+        values = {
+            **psp_account._asdict(),
+            "now": now,
+            "token": token,
+            "guest_reference": guest_reference,
+        }
+        found = self._transaction.execute(
+            f"SELECT guest_id FROM payment_accounts {condition}", values
+        ).fetchall()
+        for guest_id in sorted({guest_id for (guest_id,) in found}):
+            self._transaction.lock("accounts", guest_id)
+        self._transaction.execute(f"UPDATE payment_accounts SET due_at = :now {condition}", values)
 
     @override
     def take_due(
