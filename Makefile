@@ -18,8 +18,12 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3
 # The port of the demo's API; its shop has the next one.
 PORT ?= 8000
 
-# Extras for `make install`: granian, jwt, postgresql, redis, stripe.
+# Extras for `make install`.
 EXTRAS ?=
+LOCKED_EXTRAS := granian jwt postgresql redis stripe
+ifneq ($(filter-out $(LOCKED_EXTRAS),$(EXTRAS)),)
+$(error EXTRAS takes some of these, with spaces between, in quotes: $(LOCKED_EXTRAS))
+endif
 
 # How many times the generated inputs of `make test` does `make fuzz` try.
 TIMES ?= 50
@@ -147,8 +151,6 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	done
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
-
-LOCKED_EXTRAS = granian jwt postgresql redis stripe
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \

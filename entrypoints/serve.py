@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from errno import EACCES, EADDRINUSE
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
@@ -65,8 +66,10 @@ def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
+        is_taken = error.errno in (EADDRINUSE, EACCES)
+        advice = f"{option} takes another" if is_taken else "name an address of this machine"
         raise ServeError(
-            f"cannot listen on {host} port {port}: {error.strerror}; {option} takes another"
+            f"cannot listen on {host} port {port}: {error.strerror}; {advice}"
         ) from error
     return listening
 

@@ -431,6 +431,19 @@ def test_shell_commands_can_be_run(body: str) -> None:
                     json.loads(value)
 
 
+@pytest.mark.parametrize("extras", ["oracle", "jwt,redis"])
+def test_make_names_the_extras_that_there_are(extras: str) -> None:
+    made = subprocess.run(
+        ["make", "-n", "install", f"EXTRAS={extras}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert made.returncode == 2
+    assert "with spaces between, in quotes: granian jwt postgresql redis stripe" in made.stderr
+
+
 def parse(command: click.Command, words: Sequence[str]) -> None:
     """Have a command read its arguments, without running it."""
     if isinstance(command, click.Group):

@@ -83,6 +83,6 @@ class AuditTrail(Protocol):
     ) -> Sequence[AuditEntry]:
         """Return the entries that can be decoded, newest first.
 
-        Only those from `since` on, about one thing, and by a caller or a user of this name.
+        Only those from `since` on, about one thing, and by an actor, or a caller or user of this name.
         """
         ...

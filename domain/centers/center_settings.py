@@ -80,7 +80,7 @@ def _parse_contact(value: str) -> str:
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:
         raise InvalidField(
             "contact",
-            "tel:+49301234567, mailto:desk@spa.example, or an https address, of at most "
+            "tel:+49301234567 without blanks, mailto:desk@spa.example, or an https address, of at most "
             f"{_MAX_CONTACT_LENGTH} characters",
         )
     return value

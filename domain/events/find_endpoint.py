@@ -11,7 +11,7 @@ class EndpointNotFound(LookupError):
     """No endpoint has this id, or it is removed."""
 
     def __init__(self) -> None:
-        super().__init__("no endpoint has this id")
+        super().__init__("no endpoint has this id, which must be whole")
 
 
 def existing_endpoint(unit: UnitOfWork, endpoint_id: str) -> EventEndpoint:

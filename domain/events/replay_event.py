@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.audit.entry import Action, Details
 from domain.audit.note_act import NoteAct
@@ -58,6 +58,13 @@ class ReplayEvent:
         return self.storage.transact(replay)
 
 
+class Replayed(NamedTuple):
+    """How many events are on record, and how many deliveries of them are made due."""
+
+    events: int
+    deliveries: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEventsSince:
     """Use case: send the events since some time again, to one endpoint, or to all that take them.
@@ -70,8 +77,8 @@ class ReplayEventsSince:
     clock: Clock
     note_act: NoteAct
 
-    def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> int:
-        """Make the deliveries due at once, and return how many there are."""
+    def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
+        """Make the deliveries due at once."""
         now = self.clock.now()
         with self.storage.read() as unit:
             only = None if endpoint_id is None else existing_endpoint(unit, endpoint_id).endpoint_id
@@ -95,10 +102,11 @@ class ReplayEventsSince:
             return count
 
         self.storage.transact(note)
-        return sum(
+        deliveries = sum(
             self.storage.transact(partial(replay, event_ids[at : at + EVENTS_AT_ONCE]))
             for at in range(0, len(event_ids), EVENTS_AT_ONCE)
         )
+        return Replayed(len(event_ids), deliveries)
 
 
 def _replay(

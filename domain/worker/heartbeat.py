@@ -50,6 +50,11 @@ class SeenWorker:
         """Whether it has not been seen for a minute, or only in a time to come."""
         return is_missed(self.age)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is missing, and did not stop."""
+        return self.is_missing and self.state is not WorkerState.STOPPED
+
 
 def is_missed(age: timedelta) -> bool:
     """Return whether a last heartbeat of this age is over a minute old, or as far ahead."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Final, TextIO
+from datetime import date, timedelta
+from typing import Any, Final, TextIO
 
 import click
+from typing_extensions import override
 
 from domain.cards.account import AccountFilter
 from domain.cards.find_account import account_with
 from domain.cards.read_consent import consents_of
 from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentTooLong
 from domain.centers.set_consent import NoTextShipped
-from domain.identifiers import MerchantAccount
+from domain.fields import parse_uuid
+from domain.identifiers import AccountId, MerchantAccount
 from domain.outside import time_before
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
     Duration,
+    cell_of,
     center_option,
     echo_records,
     guest_option,
@@ -31,7 +34,26 @@ COLUMNS: Final = (
 """What commands show of a card."""
 WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
-_MONTH: Final = click.DateTime(formats=["%Y-%m"])
+
+class _Month(click.ParamType[date]):
+    """A month, as its first day."""
+
+    name = "month"
+
+    @override
+    def convert(
+        self,
+        value: Any,  # as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> date:
+        try:
+            return date.fromisoformat(f"{value}-01")
+        except ValueError:
+            self.fail("it must be YYYY-MM, such as 2026-12", param, ctx)
+
+
+_MONTH: Final = _Month()
 
 
 @click.group()
@@ -61,8 +83,8 @@ def list_(
     guest_id: str | None,
     center_id: str | None,
     merchant_account: MerchantAccount | None,
-    expires_from: datetime | None,
-    expires_before: datetime | None,
+    expires_from: date | None,
+    expires_before: date | None,
     added_within: timedelta | None,
     limit: int,
     as_json: bool,
@@ -82,8 +104,8 @@ def list_(
             guest_id=guest,
             center_id=center,
             merchant_account=merchant_account,
-            expires_from=expires_from and expires_from.date(),
-            expires_before=expires_before and expires_before.date(),
+            expires_from=expires_from,
+            expires_before=expires_before,
             added_since=None if added_within is None else time_before(now, added_within),
             only_active=True,
         )
@@ -105,7 +127,14 @@ def remove(*, account_id: str, as_json: bool) -> None:
       cardonfile card remove 607486b1-232f-43c7-906b-540453a04b21
     """
     with installation() as container:
-        removed = container.remove_account()(None, account_id=account_id)
+        known_id = AccountId(parse_uuid("account_id", account_id))
+        with container.storage().read() as unit:
+            known = unit.accounts.get(known_id)
+        if known is None:
+            raise click.ClickException(f"no card has the id {known_id}")
+        if known.removed_at is not None:
+            raise click.ClickException(f"the card was removed at {cell_of(known.removed_at)}")
+        removed = container.remove_account()(None, account_id=known_id)
         echo_records(WITH_REMOVED, [removed], as_json=as_json)
 
 

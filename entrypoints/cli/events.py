@@ -127,7 +127,7 @@ def send_test(endpoint_id: str) -> None:
         try:
             status = container.send_test_event()(endpoint_id)
         except EventNotSent as error:
-            raise click.ClickException(f"no response: {error}") from None
+            raise click.ClickException(f"the event was not taken: {error}") from None
         took = f"{status} after {time.monotonic() - began:.2f} seconds"
         if status // 100 != 2:
             raise click.ClickException(f"the endpoint responded {took}, and not with 2xx")
@@ -213,8 +213,12 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
     with installation() as container:
         if event_id is not None:
             count = container.replay_event()(event_id)
+            if count == 0:
+                raise click.ClickException(f"no endpoint takes {event_id} now, so it is not sent")
             click.echo(f"{event_id} will be sent to {count} endpoint{'' if count == 1 else 's'}")
         elif within is not None:
             since = time_before(container.clock().now(), within)
-            count = container.replay_events_since()(since, endpoint_id=endpoint_id)
-            click.echo(f"deliveries that will be made: {count}")
+            done = container.replay_events_since()(since, endpoint_id=endpoint_id)
+            click.echo(
+                f"events on record: {done.events}, deliveries that will be made: {done.deliveries}"
+            )

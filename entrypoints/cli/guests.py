@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from domain.audit.entry import Action
+from domain.billing import is_email_address
 from domain.cards.account import AccountFilter
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
 from domain.guests.guest import parse_guest_id
 from domain.identifiers import GuestId
-from domain.pagination import MAX_SIZE
+from domain.pagination import MAX_SIZE, PageRequest
 from domain.sessions.session import SessionFilter
 from entrypoints.cli import cards, sessions
 from entrypoints.cli.installation import installation
-from entrypoints.cli.terminal import cell_of, echo_json, echo_record, json_option
+from entrypoints.cli.terminal import cell_of, echo_json, echo_record, echo_records, json_option
 
 
 @click.group()
@@ -31,11 +32,22 @@ def guest() -> None:
 def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
     """Show a guest's cards, also removed ones, and latest sessions.
 
+    ID may be an e-mail address instead. If several guests have it, their ids are listed.
+
     \b
     Example:
       cardonfile guest show 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11
     """
     with installation() as container:
+        if is_email_address(guest_id):
+            with container.storage().read() as unit:
+                found = unit.guests.with_email(guest_id, PageRequest(size=MAX_SIZE)).items
+            if not found:
+                raise GuestNotFound
+            if len(found) > 1:
+                echo_records(("id",), found, as_json=as_json, limit=MAX_SIZE)
+                return
+            guest_id = found[0].id
         known_id = GuestId(parse_uuid("guest_id", guest_id))
         with container.storage().read() as unit:
             known = unit.guests.get(known_id)

@@ -93,7 +93,7 @@ def _show(found: Status, *, as_json: bool) -> None:
     echo_record(
         {"release": version("cardonfile"), "migration": known()[-1]},
         as_json=as_json,
-        workers=((*worker, "state", "missing=is_missing", "since", "seen_ago=age"), found.workers),
+        workers=((*worker, "state", "missing=is_gone", "since", "seen_ago=age"), found.workers),
         due=(("due", "items", "since"), due),
         unanswered=(("unanswered", "items", "since"), unanswered),
         readings=(("readings", "items", "of"), readings),

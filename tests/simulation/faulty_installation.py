@@ -288,7 +288,7 @@ class FaultyInstallation(Installation):
         self.known.endpoints.replayed.update(
             event_id for of_endpoint in self.check().deliveries.values() for event_id in of_endpoint
         )
-        return self.container.replay_events_since()(since)
+        return self.container.replay_events_since()(since).deliveries
 
     # Faults, and their effects.
 

@@ -39,7 +39,7 @@ class SqlAuditTrail(Repository, AuditTrail):
         conditions = {
             "happened_at >= :since": since,
             "about = :about": about,
-            "actor IN ('caller:' || :by, 'user:' || :by)": by,
+            "actor IN (:by, 'caller:' || :by, 'user:' || :by)": by,
         }
         return _ENTRIES.find_readable(
             self._transaction,

@@ -21,6 +21,7 @@ def test_the_latest_entries_come_first(storage: Storage) -> None:
         assert unit.audit_trail.latest(since=NOW + MINUTE) == (third,)
         assert unit.audit_trail.latest(about=first.about) == (second, first)
         assert unit.audit_trail.latest(by="web-shop") == (third, first)
+        assert unit.audit_trail.latest(by="caller:web-shop") == (first,)
         assert unit.audit_trail.latest(by="web-shop", limit=1) == (third,)
         assert unit.audit_trail.latest(by="%") == ()
         assert unit.audit_trail.latest(since=NOW + MINUTE, about=first.about) == ()

@@ -418,7 +418,7 @@ class TestReplay:
         installation.stored_card(OTHER_GOOD_CARD)
         installation.reconcile_until_idle()
 
-        assert installation.container.replay_events_since()(since) == 1
+        assert installation.container.replay_events_since()(since) == (1, 1)
         installation.reconcile_until_idle()
         assert list(receiver.times.values()) == [1, 2]
 
@@ -432,7 +432,7 @@ class TestReplay:
         with EventReceiver() as later:
             second = added(installation, later.url)
             replay = installation.container.replay_events_since()
-            assert replay(since, endpoint_id=second.endpoint_id) == 2
+            assert replay(since, endpoint_id=second.endpoint_id) == (2, 2)
             installation.reconcile_until_idle()
             assert list(later.times.values()) == [1, 1]
         assert list(receiver.times.values()) == [1, 1]
@@ -456,7 +456,7 @@ class TestReplay:
             f"UPDATE event_deliveries SET event = '{{}}' WHERE event_id = '{first.event.event_id}'",
         )
 
-        assert installation.container.replay_events_since()(since) == 1
+        assert installation.container.replay_events_since()(since) == (2, 1)
 
     def test_refuses_an_event_that_is_not_there(self, installation: Installation) -> None:
         with pytest.raises(EventNotFound):

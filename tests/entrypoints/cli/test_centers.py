@@ -406,8 +406,8 @@ class TestCenterSet:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            (("--contact", "desk"), "--contact must be tel:+49301234567, mailto:"),
-            (("--contact", ""), "--contact must be tel:+49301234567, mailto:"),
+            (("--contact", "desk"), "--contact must be tel:+49301234567 without blanks, mailto:"),
+            (("--contact", ""), "--contact must be tel:+49301234567 without blanks, mailto:"),
             (("--color", "#ffd700"), "--color must be dark enough for white text"),
             (("--logo", "/dev/null"), "--logo must be a PNG or WebP picture of at most 100 KB"),
         ],

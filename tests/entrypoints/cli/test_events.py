@@ -96,8 +96,14 @@ def test_an_endpoint_is_told_from_its_addition_to_its_removal(cardonfile: Comman
 
     removed = cardonfile.succeeds("events", "remove", endpoint)
     assert removed == f"removed {endpoint}, {receiver.url}\n"
-    assert cardonfile.refuses("events", "remove", endpoint) == "no endpoint has this id"
-    assert cardonfile.refuses("events", "roll-secret", "x") == "no endpoint has this id"
+    assert (
+        cardonfile.refuses("events", "remove", endpoint)
+        == "no endpoint has this id, which must be whole"
+    )
+    assert (
+        cardonfile.refuses("events", "roll-secret", "x")
+        == "no endpoint has this id, which must be whole"
+    )
     for unknown in ("evt_1", "evt_\udcff", f"evt_{CENTER_ID}"):
         assert cardonfile.refuses("events", "replay", unknown) == "no event has this id"
 
@@ -112,9 +118,11 @@ def test_a_test_event_shows_the_response(cardonfile: CommandLine) -> None:
         refused = cardonfile.refuses("events", "test", endpoint, **LOOPBACK)
         assert refused.startswith("the endpoint responded 401 after 0.")
         assert refused.endswith(", and not with 2xx")
-        not_public = "no response: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
+        not_public = "the event was not taken: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
         assert cardonfile.refuses("events", "test", endpoint) == not_public
-    assert cardonfile.refuses("events", "test", "x") == "no endpoint has this id"
+    assert (
+        cardonfile.refuses("events", "test", "x") == "no endpoint has this id, which must be whole"
+    )
 
 
 def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLine) -> None:
@@ -127,14 +135,24 @@ def test_an_endpoint_gets_earlier_events_of_its_new_types(cardonfile: CommandLin
     assert updated == f"{first['endpoint']} takes account.stored\n"
 
     replayed = cardonfile.succeeds("events", "replay", "--since", "1h")
-    assert replayed == "deliveries that will be made: 2\n"
+    assert replayed == "events on record: 1, deliveries that will be made: 2\n"
     only = ("events", "replay", "--since", "1h", "--endpoint")
-    assert cardonfile.succeeds(*only, second["endpoint"]) == "deliveries that will be made: 1\n"
-    assert cardonfile.refuses(*only, "x") == "no endpoint has this id"
+    assert cardonfile.succeeds(*only, second["endpoint"]).endswith("will be made: 1\n")
+    assert cardonfile.refuses(*only, "x") == "no endpoint has this id, which must be whole"
     actions = [
         each["action"] for each in json.loads(cardonfile.succeeds("audit", "list", "--json"))
     ]
     assert actions[:3] == ["events.replayed", "events.replayed", "endpoint.updated"]
+
+
+def test_an_event_that_no_endpoint_takes_is_not_sent_again(cardonfile: CommandLine) -> None:
+    cardonfile.run("events", "add", "https://a.example", "--type", "account.stored")
+    a_card_is_stored(cardonfile)
+    (delivery,) = json.loads(cardonfile.succeeds("events", "deliveries", "--json"))
+    cardonfile.succeeds("events", "update", delivery["endpoint"], "--type", "session.failed")
+
+    refused = cardonfile.refuses("events", "replay", delivery["event"])
+    assert refused == f"no endpoint takes {delivery['event']} now, so it is not sent"
 
 
 @pytest.mark.parametrize("wrong", [(), ("evt_1", "--since", "1h"), ("evt_1", "--endpoint", "x")])

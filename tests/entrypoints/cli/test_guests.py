@@ -117,6 +117,17 @@ def test_a_guest_is_shown_without_a_name(on_file: CommandLine) -> None:
     assert noted(on_file) == []
 
 
+def test_a_guest_is_found_by_an_address_in_any_case(on_file: CommandLine) -> None:
+    address = "ZOE@guests.example"
+    assert on_file.succeeds("guest", "show", address) == on_file.succeeds("guest", "show", GUEST_ID)
+    assert on_file.refuses("guest", "show", "x@guests.example") == "Guest not found"
+    with on_file.storage.write() as unit:
+        unit.guests.put_many([a_guest(id=OTHER_GUEST_ID)])
+        unit.commit()
+    several = on_file.succeeds("guest", "show", address).split()
+    assert several == ["ID", *sorted((GUEST_ID, OTHER_GUEST_ID))]
+
+
 def test_a_name_that_is_shown_is_noted(on_file: CommandLine) -> None:
     options = ("guest", "show", GUEST_ID, "--json")
     shown, without = (json.loads(on_file.succeeds(*options, *p)) for p in (["--personal"], []))

@@ -122,6 +122,13 @@ class TestServe:
         assert complaint.startswith(f"cannot listen on 127.0.0.1 port {taken_port}")
         assert complaint.endswith("CARDONFILE_METRICS takes another")
 
+    @pytest.mark.parametrize("host", ["nobody.invalid", "192.0.2.1"])
+    def test_a_host_of_another_machine_is_refused(self, cardonfile: CommandLine, host: str) -> None:
+        complaint = cardonfile.refuses(
+            *("serve", "--host", host), CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:8000"
+        )
+        assert complaint.endswith("; name an address of this machine")
+
     @pytest.mark.parametrize("host", ["", "h\u00f6st"])
     def test_a_host_that_is_none_is_refused(self, cardonfile: CommandLine, host: str) -> None:
         assert "--host must be" in cardonfile.refuses("serve", "--host", host)

@@ -10,6 +10,7 @@ import pytest
 from adapters.psp.findings import ok, unknown
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.events.event import EventType
+from domain.worker.heartbeat import WorkerState
 from tests.builders import (
     a_configuration,
     a_session,
@@ -25,10 +26,12 @@ from tests.entrypoints.conftest import CommandLine
 MINUTE: Final = timedelta(minutes=1)
 
 
-def is_seen(cardonfile: CommandLine, *workers: int) -> None:
+def is_seen(
+    cardonfile: CommandLine, *workers: int, state: WorkerState = WorkerState.RUNNING
+) -> None:
     with cardonfile.storage.write() as unit:
         for number in workers:
-            unit.workers.leave_heartbeat(a_worker(number), datetime.now(UTC))
+            unit.workers.leave_heartbeat(a_worker(number), datetime.now(UTC), state)
         unit.commit()
 
 
@@ -51,12 +54,13 @@ def test_everything_that_waits_is_shown(cardonfile: CommandLine) -> None:
         unit.access_tokens.add(an_access_token(issued_at=now, expires_at=now + MINUTE))
         unit.commit()
     is_seen(cardonfile, 1)
+    is_seen(cardonfile, 3, state=WorkerState.STOPPED)
     workers_age(cardonfile.storage, 2 * MINUTE)
     is_seen(cardonfile, 2)
 
     shown = json.loads(cardonfile.succeeds("status", "--json"))
     states = [(each["pid"], each["state"], each["missing"]) for each in shown.pop("workers")]
-    assert states == [(1, "running", True), (2, "running", False)]
+    assert sorted(states) == [(1, "running", True), (2, "running", False), (3, "stopped", False)]
     assert shown.pop("due")[0] == {"due": "sessions", "items": 1, "since": f"{since:%FT%TZ}"}
     account = "/".join(a_configuration().psp_account)
     unanswered = {"unanswered": account, "items": 1, "since": f"{since:%FT%TZ}"}
