@@ -285,13 +285,21 @@ class FakePsp:
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        """Return the card of a token of this guest as it is now, or that it is gone."""
+        """Return the card of a token of this guest as it is now, or that it is gone.
+
+        Raises CallRefused for one that it never had.
+        """
         found = self._database.read(
             f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
             " WHERE token = ? AND merchant_account = ? AND guest_reference = ?)",
             (token, token, merchant_account, guest_reference),
         )
         card = _decode(found[0]["page"]).card if found else None
+        if card is None and not self._database.read(
+            "SELECT 1 FROM gone_cards WHERE token = ? AND merchant_account = ?",
+            (token, merchant_account),
+        ):
+            raise CallRefused("no such card")
         return CardReading(card=card, read_at=self.clock.now())
 
     def forget_guest(

@@ -330,8 +330,9 @@ class CurrentMethod(LiveOrTest):
 
     id: _Id
     type: str
+    # A card counts as gone only if the response says so.
+    customer: Owner | None
     card: CardDetails | None = None
-    customer: Owner | None = None
 
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
         """Return the card as it is now. Raises ProviderUnavailable if this is another one."""

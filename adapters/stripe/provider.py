@@ -201,15 +201,10 @@ class StripeProvider(PaymentProvider):
     ) -> CardReading:
         asked_at = self._clock.now()
         with self._call(merchant_account) as call:
-            try:
-                method = call.ask(
-                    CurrentMethod,
-                    call.v1.payment_methods.retrieve,
-                    token,
-                    {"expand": ["customer"]},
-                )
-            except NotFound:
-                return CardReading(card=None, read_at=asked_at)
+            # Stripe deletes no PaymentMethod: 404 means another account or mode, and is a refusal.
+            method = call.ask(
+                CurrentMethod, call.v1.payment_methods.retrieve, token, {"expand": ["customer"]}
+            )
         # Stripe does not say when a card was changed.
         return method.reading(guest_reference, token, at=call.time or asked_at)
 

@@ -144,8 +144,10 @@ class PaymentProvider(Protocol):
     ) -> CardReading:
         """Return a stored card as it is now, or that it is gone. Changes nothing.
 
-        It keeps its token and its guest. A token that is unknown or discarded, or whose guest was
-        deleted, is gone. Called only if the PSP can do this, as its capabilities say.
+        It keeps its token and its guest. It is gone only if the PSP says that it had the card: the
+        token was discarded, or its guest deleted. A token that the PSP does not know is no evidence,
+        because the keys may be another merchant's: raise ProviderRefused. Called only if the PSP can
+        do this, as its capabilities say.
         """
         raise ProviderUnavailable("this PSP does not tell of stored cards")
 

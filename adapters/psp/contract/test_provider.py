@@ -713,17 +713,20 @@ class TestReadCard:
 
         assert session.read(card).card is None
 
-    def test_one_is_gone_for_who_never_had_it(self, session: Session) -> None:
+    def test_one_that_the_psp_does_not_know_is_not_gone(self, session: Session) -> None:
         card = session.collect().card
+        unknown = [replace(card, token=CardToken(card.token + suffix)) for suffix in UNKNOWN]
+        nobodys = replace(card, guest_reference=GuestReference("guest_of_nobody"))
 
-        for suffix in UNKNOWN:
-            unknown = replace(card, token=CardToken(card.token + suffix))
-            assert session.read(unknown).card is None
-        elsewhere = session.adapter.read_card(OTHER, card.guest_reference, card.token)
-        assert elsewhere.card is None
-        another = replace(card, guest_reference=GuestReference("guest_of_nobody"))
-        with suppress(ProviderUnavailable):
-            assert session.read(another).card is None
+        for each in (*unknown, nobodys):
+            with pytest.raises((ProviderRefused, ProviderUnavailable)):
+                session.read(each)
+        # As with keys of another merchant.
+        with pytest.raises((ProviderRefused, ProviderUnavailable)):
+            session.adapter.read_card(OTHER, card.guest_reference, card.token)
+        session.discard(card)
+        with pytest.raises((ProviderRefused, ProviderUnavailable)):
+            session.adapter.read_card(OTHER, card.guest_reference, card.token)
 
 
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:

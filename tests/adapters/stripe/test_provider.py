@@ -31,7 +31,7 @@ from domain.psps.hosted_page import (
     Pending,
 )
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
-from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS
+from tests.adapters.stripe.conftest import CALM, DECLINED, GOOD, KEYS, OTHER
 from tests.adapters.stripe.under_test import StripeUnderTest
 from tests.fake_stripe.server import FakeStripeServer, Trouble
 from tests.fake_stripe.stripe import TEST_SECRET
@@ -455,6 +455,32 @@ def test_the_card_of_a_deleted_customer_counts_as_discarded(
         provider.discard(MAIN, page.guest_reference, token)
 
     assert lines == [{"event": "stripe_discard_ended", "log_level": "warning", "account": MAIN}]
+
+
+class TestACardOnFile:
+    @pytest.fixture
+    def token(self, provider: StripeProvider, server: FakeStripeServer) -> CardToken:
+        server.stripe.submit_card(provider.start(REQUEST).reference, GOOD)
+        (token,) = map(CardToken, server.stripe.main.methods)
+        return token
+
+    def test_is_not_gone_with_keys_of_another_account(
+        self, provider: StripeProvider, server: FakeStripeServer, token: CardToken
+    ) -> None:
+        guest = GuestReference(only_customer(server)["id"])
+
+        with pytest.raises(ProviderRefused) as raised:
+            provider.read_card(OTHER, guest, token)
+
+        assert raised.value.details.code == "resource_missing"
+
+    def test_is_not_gone_because_a_response_lacks_its_customer(
+        self, provider: StripeProvider, server: FakeStripeServer, token: CardToken
+    ) -> None:
+        guest = GuestReference(server.stripe.main.methods[token].pop("customer"))
+
+        with pytest.raises(ProviderUnavailable):
+            provider.read_card(MAIN, guest, token)
 
 
 class TestFaults:

@@ -40,7 +40,7 @@ class AcmeCard(msgspec.Struct, rename=NAMES):
 
 class AcmeReading(msgspec.Struct):
     as_of: AwareTime
-    card: AcmeCard
+    card: AcmeCard | None  # None once it was deleted; one that Acme never had is 404
 
 
 class AcmePage(msgspec.Struct):
@@ -139,12 +139,10 @@ class AcmeProvider(PaymentProvider):
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        asked_at = self._clock.now()
-        try:
-            with self._acme(merchant_account) as acme:
-                found = acme.ask(READING, "GET", self._path(guest_reference, token))
-        except NotFound:
-            return CardReading(card=None, read_at=asked_at)
+        with self._acme(merchant_account) as acme:
+            found = acme.ask(READING, "GET", self._path(guest_reference, token))
+        if found.card is None:
+            return CardReading(card=None, read_at=found.as_of)
         if found.card.token != token:
             raise ProviderUnavailable("the response is about another card")
         return CardReading(card=self._card(guest_reference, found.card), read_at=found.as_of)

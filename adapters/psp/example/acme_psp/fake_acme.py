@@ -32,6 +32,8 @@ class Merchant:
     keys: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     """The guest of each token."""
+    deleted: dict[str, str] = field(default_factory=dict)
+    """The same of each that was deleted."""
 
 
 class FakeAcme:
@@ -70,12 +72,12 @@ class FakeAcme:
                     page["status"] = "closed"
                 return json_response(self._shown(page))
             case "GET", ["guests", guest, "cards", token]:
-                if merchant.tokens.get(token) == guest:
-                    card = self.page_with(token)["card"]
+                if {**merchant.deleted, **merchant.tokens}.get(token) == guest:
+                    card = self.page_with(token)["card"] if token in merchant.tokens else None
                     return json_response({"as_of": self._now().isoformat(), "card": card})
             case "DELETE", ["guests", guest, "cards", token]:
                 if merchant.tokens.get(token) == guest:
-                    del merchant.tokens[token]
+                    merchant.deleted[token] = merchant.tokens.pop(token)
                     return Response(204)
         return json_response({"error": "not found"}, 404)
 
