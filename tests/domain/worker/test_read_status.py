@@ -7,7 +7,7 @@ from domain.events.event import DeliveryCounts
 from domain.identifiers import MerchantAccount, PspAccount
 from domain.retries import Waiting
 from domain.worker.heartbeat import WorkerState
-from tests.builders import CENTER_ID, PROVIDER, a_worker, an_account, an_event_endpoint
+from tests.builders import CENTER_ID, PROVIDER, a_guest, a_worker, an_account, an_event_endpoint
 from tests.installation import MERCHANT, Installation, Trouble
 
 MINUTE = timedelta(minutes=1)
@@ -38,6 +38,18 @@ def test_a_worker_is_missing_a_minute_after_it_was_seen(installation: Installati
     assert not status.is_worker_missing
     installation.clock.advance(MINUTE)
     assert installation.container.read_status()().is_worker_missing
+
+
+def test_an_erasure_that_waits_is_shown_until_it_is_done(installation: Installation) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    erased_at = installation.clock.now()
+    installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+    installation.container.finish_erasures()()
+    assert installation.container.read_status()().due["erasures"] == (1, erased_at)
+
+    installation.clock.advance(timedelta(hours=1))
+    installation.container.finish_erasures()()
+    assert installation.container.read_status()().due["erasures"] == (0, None)
 
 
 def test_work_of_each_kind_is_due_until_it_is_done(installation: Installation) -> None:
