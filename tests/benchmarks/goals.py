@@ -73,7 +73,7 @@ def goals(results: Results, growth: Results) -> Iterator[Goal]:
             for has_metrics in (True, False)
         )
         yield Goal(
-            what=f"Add-card a second with metrics against without, {server}",
+            what=f"Add-card a second, metrics on against off, {server}",
             measured=ratios(on, off),
             target=0.97,
             at_least=True,
@@ -121,7 +121,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
         at_least=True,
     )
     yield Goal(
-        what="Requests refused or cut off at 64 connections, all rounds",
+        what="Requests that failed at 64 connections, all rounds",
         measured=[sum(loads(results, "failed", OURS, connections=64))],
         target=0,
         unit="",
@@ -212,7 +212,7 @@ def _of_one_process(results: Results) -> Iterator[Goal]:
 def _of_the_worker(results: Results) -> Iterator[Goal]:
     for database, workers, target in ((SQLITE, 1, 20), (POSTGRESQL, 1, 20), (POSTGRESQL, 2, 40)):
         yield Goal(
-            what=f"Sessions settled a second, {database}, workers: {workers}, calls of 300 ms",
+            what=f"Sessions settled a second, {database}, workers: {workers}",
             measured=results.figures(
                 "settlements", "per_second", database=database, workers=workers
             ),
@@ -222,7 +222,7 @@ def _of_the_worker(results: Results) -> Iterator[Goal]:
             decimals=1,
         )
     yield Goal(
-        what="From a card typed to a card stored without a browser, 10 a second, 99th percentile",
+        what="From card typed to stored, no browser, 10 a second, 99th percentile",
         measured=[each / 1000 for each in results.figures("settled", "p99_ms")],
         target=2,
         unit=" s",

@@ -59,7 +59,7 @@ def page() -> str:
         f"""\
 # Benchmarks
 
-What add-card, lists, imports and the start cost, compared with programs that do the same work on the same machine, from
+What add-card, lists, imports and the start cost, beside programs that do the same work on the same machine, from
 [results.json](benchmarks/results.json) and [growth.json](benchmarks/growth.json).
 
 ```sh
@@ -67,11 +67,11 @@ make bench
 make bench-growth
 ```
 
-The first takes about 25 minutes; the second about 10, and 15 GB of disk. Both need Linux, `wrk` and `sqlite3`. `ROUNDS=9`
-and `SECONDS=10` set how many rounds and how long.
+They take about 25 and 10 minutes, the second also 15 GB of disk, and need Linux, `wrk` and `sqlite3`. `ROUNDS=9` and
+`SECONDS=10` set how many rounds and how long.
 
-Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are computed within a round; brackets
-contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
+Figures are medians of {results.rounds} rounds; each round measures every program in turn. Ratios are those within a round; brackets
+have the lowest and highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else ""}
 
 ## Goals
 
@@ -79,7 +79,7 @@ contain the lowest and the highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUND
 
 ## What is compared
 
-Each program authenticates the caller by the hash of a token, looks up center and guest, stores a session under a random id, commits,
+Each program authenticates the caller by a token's hash, looks up center and guest, stores a session under a random id, commits,
 and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {results.machine.versions["SQLite"]} with
 `journal_mode=WAL` and `synchronous=FULL`. PostgreSQL runs on the same machine with `fsync` and `synchronous_commit` on.
 
@@ -88,8 +88,8 @@ and returns the same JSON. Each has {GUESTS:,} guests, one center, and SQLite {r
 - **Flask**: gunicorn with {FLASK_THREADS} threads, its best number, scoped sessions and a pool of up to 15 connections; no access log.
 - **floor**: a Falcon responder on granian with {GRANIAN_THREADS} blocking threads, plain `sqlite3` and a write lock: lookups and insert, no validation, no log.
 
-Flask and the floor are in `tests/benchmarks/peers/`. A *burner* is a process that never rests, on the same cores. Clients that
-*pipeline* send {REQUESTS} requests each without waiting for a response.
+The last two are in `tests/benchmarks/peers/`. A *burner* is a process that never rests, on the same cores. Clients that
+*pipeline* send {REQUESTS} requests each without waiting.
 
 ## The machine
 
@@ -97,8 +97,8 @@ Flask and the floor are in `tests/benchmarks/peers/`. A *burner* is a process th
 
 ## Add-card
 
-One process, SQLite. `wrk` sends a connection's next request after the last response. CPU is the server's, in seconds per 1,000
-requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connections and responses after more than 2 seconds.
+One process, SQLite. `wrk` sends a connection's next request after the last response. CPU is the server's, per 1,000 requests.
+"Failed" counts, over all rounds, statuses other than 2xx, lost connections and responses after more than 2 seconds.
 
 {_table(["Server", "Connections", *_LOAD], _loads(results, CONNECTIONS[1:]))}
 
@@ -110,7 +110,7 @@ requests. "Failed" counts, over all rounds, other statuses than 2xx, lost connec
 
 ## The whole flow
 
-From add-card to the stored card on granian: five requests, with the fake PSP in the same process. {GUESTS_AT_ONCE} guests at once.
+From add-card to the stored card on granian: five requests, the fake PSP in the same process, {GUESTS_AT_ONCE} guests at once.
 
 {_table(["Database", "Processes", "Cards a second", "Failed"], _flows(results))}
 
@@ -119,26 +119,26 @@ From add-card to the stored card on granian: five requests, with the fake PSP in
 For the [goals](#goals), {SESSIONS} cards are typed at a PSP whose calls take {CALL_SECONDS:.1f} s, all browsers are closed, and
 `cardonfile work` settles.
 
-With {CARDS_A_SECOND} cards a second at the fake PSP and no returning browser, a card is stored {settled["p50_ms"]:.0f} ms after it was typed
+With {CARDS_A_SECOND} cards a second at the fake PSP and no browser, a card is stored {settled["p50_ms"]:.0f} ms after it was typed
 (median of {settled["cards"]}).
 
 ## Pages of products
 
-10 of 1,000,000 products and their total, without HTTP, from the same SQLite file; in milliseconds.
+10 of 1,000,000 products and their total, without HTTP; in milliseconds.
 
 {_table(["Page", OUR_PAGES, OFFSET, "Ratio"], _pages(results))}
 
 ## Import
 
 {ROWS:,} guests from a CSV file into an empty table. `cardonfile import` checks the file first, and pauses 5 ms after every 500 rows, so
-that a running service can write. `.import` of SQLite's shell does none of that.
+that a running service can write; SQLite's shell does neither.
 
 {_table(["How", "Seconds", "Peak memory, MB"], _imports(results))}
 
 ## Start and memory
 
 From the start of the process to its first add-card, and memory (RSS, all its processes) a second later. cardonfile and the floor
-run from an environment with the dependencies of the service alone.
+run with the service's dependencies alone.
 
 {_table(["Server", "First answer, s", "Memory at rest, MB"], _starts(results))}
 
@@ -154,7 +154,7 @@ run from an environment with the dependencies of the service alone.
 _CAVEATS: Final = """\
 ## What the figures do not say
 
-- Load, servers and databases share one machine. A network between them would hide much of the difference.
+- A network between load, servers and databases would hide much of the difference.
 - The load is closed: a slow server gets fewer requests.
 - Flask and the floor have one route, and log, limit and check less than a real service.
 - PostgreSQL has its default settings.
@@ -172,7 +172,7 @@ def _growth(growth: Results) -> str:
 ## Growth
 
 Add-card with many stored sessions, one process, SQLite, 16 connections. One session in four has collected a card. {growth.rounds} rounds, on
-{growth.machine.processor}, {growth.machine.cores} cores: compare with the tables above only if the machine is the same.
+{growth.machine.processor}, {growth.machine.cores} cores: not to be compared with tables of another machine.
 
 {_table(["Sessions", "Database, MB", *_LOAD], rows)}
 """
@@ -184,7 +184,7 @@ def _table(header: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> str:
 
 
 def _goal(goal: Goal) -> Cells:
-    target = f"at {'least' if goal.at_least else 'most'} {goal.target:g}{goal.unit}"
+    target = f"{'≥' if goal.at_least else '≤'} {goal.target:g}{goal.unit}"
     if goal.wanted is not None:
         target += f", wanted {goal.wanted:g}{goal.unit}"
     met = "yes" if goal.reaches(goal.target) else "**no**"
