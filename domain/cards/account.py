@@ -112,6 +112,12 @@ class Account(Card):
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
         """Return this account with the card as it is at the PSP."""
+        if card.fingerprint == card.token and (card.card_logo, card.last_four) == (
+            self.card_logo,
+            self.last_four,
+        ):
+            # The PSP does not tell the fingerprint, now.
+            card = replace(card, fingerprint=self.fingerprint)
         is_same = self.expires_with(card)
         # A clock that is ahead must not keep later readings from being applied.
         read = replace(self, **asdict(card), read_at=min(read_at, now), unanswered_since=None)
@@ -142,9 +148,10 @@ class Account(Card):
         times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
         return replace(told, due_at=min(filter(None, times), default=None))
 
-    def read_too_early(self, now: datetime) -> Account:
-        """Note that a reading is not later than what is stored. The card is read again soon."""
-        return replace(self, due_at=now + MIN_BACKOFF)
+    def read_too_early(self, read_at: datetime, now: datetime) -> Account:
+        """Note that a reading is not later than what is stored. It is read again once one can be."""
+        wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
+        return replace(self, due_at=now + wait)
 
     def psp_unavailable(self, now: datetime) -> Account:
         """Note that the PSP did not respond. It is asked again with growing waits."""

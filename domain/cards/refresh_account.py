@@ -21,6 +21,7 @@ from domain.identifiers import ProviderName, PspAccount
 from domain.outside import Clock
 from domain.psps.card import CardReading
 from domain.psps.payment_provider import ProviderRefused, Providers, ProviderUnavailable
+from domain.retries import CLOCKS_DIFFER_BY
 from domain.storage import Storage, WriteUnit, take_due
 
 GONE: Final = "gone_at_psp"
@@ -51,15 +52,16 @@ def judge_reading(
     """
     if reading is None:
         return Verdict(kept=account.psp_unavailable(now))
-    if reading.read_at <= account.is_true_at:
-        return Verdict(kept=account.read_too_early(now))
+    # What is stored may be from a clock that was ahead, and would hide every reading.
+    if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
+        return Verdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
         heir = replace(others[-1], is_default=True) if others else None
         is_orphan = heir is not None and not has_default(others)
         return Verdict(kept=heir if is_orphan else None, removed=account.removed(now), reason=GONE)
     read = account.read(reading.card, read_at=reading.read_at, now=now)
     twin = next((each for each in others if each.is_same_card(read, read.psp_account)), None)
-    is_updated = replace(account, **asdict(reading.card)) != account
+    is_updated = any(getattr(read, name) != getattr(account, name) for name in asdict(reading.card))
     if twin is None:
         return Verdict(kept=read, is_updated=is_updated)
     stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
@@ -123,15 +125,14 @@ class RefreshAccount:
             except PaymentAccountNotFound:
                 self._never_again(unit, account)
                 return None
-            if current.token != account.token:
+            if (current.token, current.due_at) != (account.token, account.due_at):
+                # It was renewed, a webhook has come, or another process has taken it: it is read
+                # again, and what was read here may be older.
                 return current
             if can_read:
                 verdict = judge_reading(current, others, reading, now)
             else:
                 verdict = Verdict(kept=current.waiting(now))
-            if verdict.kept is not None and current.due_at != account.due_at:
-                # A webhook has come meanwhile.
-                verdict = replace(verdict, kept=replace(verdict.kept, due_at=current.due_at))
             self._store(unit, verdict, now)
             unit.commit()
             return verdict.kept

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -262,9 +264,16 @@ class TestMeanwhile:
         assert renewed.due_at == installation.clock.now() + READ_FIRST_AFTER
 
     # Shows I13.
+    @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=2)])
     def test_another_process_that_takes_over_is_not_undone(
-        self, installation: Installation, account: Account
+        self,
+        installation: Installation,
+        account: Account,
+        monkeypatch: pytest.MonkeyPatch,
+        ahead: timedelta,
     ) -> None:
+        psps_clock = SimpleNamespace(now=lambda: installation.clock.now() + ahead)
+        monkeypatch.setattr(installation.psp, "clock", psps_clock)
         refresh = installation.container.refresh_account()
 
         def take_over() -> None:
@@ -320,9 +329,45 @@ def test_a_reading_that_is_not_later_changes_nothing(seconds: int) -> None:
     assert verdict.kept == replace(account, due_at=NOW + MIN_BACKOFF)
 
 
+def card_of(account: Account, **changes: Any) -> Card:
+    card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
+    return replace(card, **changes)
+
+
+def test_a_reading_that_lags_waits_as_long() -> None:
+    account = an_account(read_at=NOW)
+    reading = CardReading(card=None, read_at=NOW - timedelta(hours=2))
+
+    kept = judge_reading(account, [], reading, NOW).kept
+
+    assert kept == replace(account, due_at=NOW + timedelta(hours=2))
+
+
+def test_a_card_that_was_collected_by_a_clock_that_was_ahead_is_read() -> None:
+    account = an_account(consented_at=NOW + MONTH)
+
+    verdict = judge_reading(account, [], CardReading(card=None, read_at=NOW), NOW)
+
+    assert verdict.removed is not None
+
+
+@pytest.mark.parametrize(("last_four", "is_other"), [("4242", False), ("4444", True)])
+def test_a_fingerprint_that_the_psp_does_not_tell_stays_while_the_card_looks_the_same(
+    last_four: str, is_other: bool
+) -> None:
+    account = an_account(consented_at=NOW - MONTH)
+    card = card_of(account, fingerprint=account.token, last_four=last_four)
+
+    verdict = judge_reading(account, [], CardReading(card=card, read_at=NOW), NOW)
+
+    assert verdict.kept is not None
+    assert verdict.kept.fingerprint == (account.token if is_other else account.fingerprint)
+    assert verdict.is_updated is is_other
+
+
 def test_a_clock_that_was_ahead_does_not_hide_later_changes() -> None:
     account = an_account(consented_at=NOW - MONTH)
-    card = Card(**{each.name: getattr(account, each.name) for each in fields(Card)})
+    card = card_of(account)
     ahead = CardReading(card=card, read_at=NOW + 10 * MONTH)
 
     kept = judge_reading(account, [], ahead, NOW).kept
