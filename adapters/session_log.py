@@ -1,4 +1,4 @@
-"""The log of the life of sessions, and of erasures."""
+"""The log of the life of sessions, of erasures, and of cards that PSPs lose."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 import structlog
 from typing_extensions import override
 
+from domain.cards.account import Account
 from domain.erasure.erasure import ErasureLog
 from domain.identifiers import GuestId
 from domain.sessions.session_log import SessionLog, SessionStep
@@ -30,6 +31,19 @@ class LinesOfSessions(SessionLog):
                     provider=session.configuration.provider,
                     **({} if reason is None else {"reason": reason}),
                 )
+
+
+def log_lost_card(account: Account, reason: str) -> None:
+    """Log an account that was removed because of what its PSP says. Never raises."""
+    with suppress(Exception):
+        log.warning(
+            "card_lost",
+            reason=reason,
+            guest_id=account.guest_id,
+            account_id=account.account_id,
+            provider=account.provider,
+            account=account.merchant_account,
+        )
 
 
 class LinesOfErasures(ErasureLog):

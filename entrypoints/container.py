@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import falcon
 from dependency_injector.containers import DeclarativeContainer
-from dependency_injector.providers import Dependency, Factory, ThreadSafeSingleton
+from dependency_injector.providers import Dependency, Factory, Object, ThreadSafeSingleton
 from limits.storage import Storage as CountStorage
 
 from adapters.catalogs import shipped_consents
@@ -40,7 +40,7 @@ from adapters.psp_calls.circuit_breaker import CircuitBreakers
 from adapters.psp_calls.guarded_provider import GuardedProvider
 from adapters.psp_calls.merchants import MerchantCheck
 from adapters.psp_calls.outages import OutageLog
-from adapters.session_log import LinesOfErasures, LinesOfSessions
+from adapters.session_log import LinesOfErasures, LinesOfSessions, log_lost_card
 from adapters.system import RandomIds, SystemClock, operating_system_user
 from domain.access.issue_token import IssueToken
 from domain.access.revoke_token import RevokeToken
@@ -334,6 +334,7 @@ class Container(DeclarativeContainer):
         psps=settings.provided.psps,
         clock=clock,
         note_event=note_event,
+        log_lost=Object(log_lost_card),
     )
     event_sender = ThreadSafeSingleton(
         HttpEventSender,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -79,7 +79,8 @@ class RefreshAccount:
     """Use case: read at its PSP an account that was taken, and apply what is read.
 
     The reading is applied to the account as it is when it is read again under lock, and only if it is
-    later, by the PSP's clock, than what is stored. Clients are told of a change. While the PSP does not respond, the
+    later, by the PSP's clock, than what is stored. Clients are told of a change; `log_lost` is called
+    with an account that was removed, and why, once that is committed. While the PSP does not respond, the
     account is due again later. One whose PSP cannot read cards waits.
     """
 
@@ -88,6 +89,7 @@ class RefreshAccount:
     psps: Mapping[ProviderName, LoadedPsp]
     clock: Clock
     note_event: NoteEvent
+    log_lost: Callable[[Account, str], None]
 
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Account | None:
         """Take an account that is due; None when none is. Merchant accounts take turns.
@@ -119,25 +121,28 @@ class RefreshAccount:
                 reading = None
         now = self.clock.now()
 
-        def apply(unit: WriteUnit) -> Account | None:
+        def apply(unit: WriteUnit) -> Verdict:
             try:
                 current, others = lock_account(unit, account)
             except PaymentAccountNotFound:
                 self._never_again(unit, account)
-                return None
+                return Verdict()
             if (current.token, current.due_at) != (account.token, account.due_at):
                 # It was renewed, a webhook has come, or another process has taken it: it is read
                 # again, and what was read here may be older.
-                return current
+                return Verdict(kept=current)
             if can_read:
                 verdict = judge_reading(current, others, reading, now)
             else:
                 verdict = Verdict(kept=current.waiting(now))
             self._store(unit, verdict, now)
             unit.commit()
-            return verdict.kept
+            return verdict
 
-        return self.storage.transact(apply)
+        verdict = self.storage.transact(apply)
+        if verdict.removed is not None and verdict.reason is not None:
+            self.log_lost(verdict.removed, verdict.reason)
+        return verdict.kept
 
     def _can_read(self, account: Account) -> bool:
         psp = self.psps.get(account.provider)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.fake_psp import signatures
 from adapters.fake_psp.plugin import NAME as FAKE
@@ -125,8 +126,12 @@ class TestACardThatIsGone:
     def test_is_removed(self, installation: Installation, account: Account) -> None:
         installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
 
-        read_after(installation)
+        with capture_logs() as lines:
+            read_after(installation)
 
+        assert [(line["reason"], line["account_id"]) for line in lines] == [
+            ("gone_at_psp", account.account_id)
+        ]
         assert installation.accounts() == ()
         assert told(installation) == [("account.removed", "gone_at_psp")]
         assert read_after(installation, MONTH) == 0
