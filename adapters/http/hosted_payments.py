@@ -13,6 +13,7 @@ from math import ceil
 from typing import Final, TypeAlias
 
 import falcon
+import structlog
 
 from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
@@ -31,8 +32,11 @@ from domain.hosted_payments.link import (
     LinkUnknown,
 )
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
+from domain.identifiers import SHOWN_OF_TOKENS
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.session import ASK_AGAIN_AFTER
+
+log = structlog.get_logger()
 
 _LINK_TOKEN: Final = parameter(
     "token_id", "query", "The session, from the response to add-card.", required=True
@@ -191,7 +195,9 @@ class HostedPayments:
 
     def go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Note it, and redirect to the shop. The link works until the session ends."""
-        _redirect(resp, self.cancel_hosted_page(token_id=Query(req).only("token_id")))
+        token_id = Query(req).only("token_id")
+        _redirect(resp, self.cancel_hosted_page(token_id=token_id))
+        log.info("guest_went_back", session=token_id[:SHOWN_OF_TOKENS])
 
     def _showing(self, problem: Problem) -> _ErrorHandler:
         def show(req: falcon.Request, resp: falcon.Response, _: Exception, __: object) -> None:

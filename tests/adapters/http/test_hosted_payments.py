@@ -55,6 +55,16 @@ def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = 
     return result.headers["location"]
 
 
+def test_a_guest_who_goes_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
+    session = api.installation.add_card()
+
+    with capture_logs() as lines:
+        sent_back(api, session, "cancel")
+
+    (line,) = (each for each in lines if each["event"] == "guest_went_back")
+    assert line["session"] == session.prefix
+
+
 def shown(result: Result) -> tuple[str, str, str | None]:
     """Return the center and the problem that a page names, and where its link leads."""
     text = re.sub("</?bdi.*?>", "", unescape(result.text))
