@@ -19,7 +19,7 @@ from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.centers import CENTER_ID, CENTERS
 from adapters.http.examples import ACCOUNT_IDS, DATES
-from adapters.http.guests import GUEST, GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
+from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import (
     PAGING,
     PAGING_PARAMETERS,
@@ -180,7 +180,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="List a guest's cards on file",
         description="Active cards, oldest first.",
         parameters=(
-            GUEST_ID,
+            GUEST_WITH_CARD,
             parameter("center_id", "query", "Only cards of this center."),
             *PAGING,
         ),

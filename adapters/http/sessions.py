@@ -15,7 +15,7 @@ from adapters.first_reads import prepare
 from adapters.http.authentication import Authentication
 from adapters.http.cards import ACCOUNTS
 from adapters.http.examples import CLINIC_ID, SPA_ID, TOKEN_IDS, Example, sample
-from adapters.http.guests import GUEST_ID, GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
+from adapters.http.guests import GUEST_REFUSALS, GUEST_WITH_CARD, SAME_GUEST
 from adapters.http.operations import (
     PAGING,
     PAGING_PARAMETERS,
@@ -311,7 +311,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             "in 24 hours per guest, caller and center: after a 429, tell the guest to try again later."
         ),
         parameters=(
-            GUEST_ID,
+            GUEST_WITH_CARD,
             parameter(
                 "Idempotency-Key",
                 "header",
@@ -369,7 +369,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="List a guest's card-addition sessions",
         description="Newest first.",
         parameters=(
-            GUEST_ID,
+            GUEST_WITH_CARD,
             parameter(
                 "status",
                 "query",
