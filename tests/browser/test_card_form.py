@@ -138,6 +138,17 @@ def test_the_button_is_in_the_first_screen_of_a_phone(demo: Demo, open_page: Ope
     assert_fits(page)
 
 
+def test_a_test_card_that_was_clicked_says_what_it_does(demo: Demo, open_page: OpenPage) -> None:
+    page = open_page(viewport=PHONE)
+    open_form(page, demo)
+
+    page.get_by_role("button", name="4000 0000 0000 0002").click()
+
+    expect(page.get_by_text("4000 0000 0000 0002: The bank declines it")).to_be_visible()
+    assert_fits(page)
+    assert_accessible(page)
+
+
 def test_a_message_stands_at_its_field_however_long_the_one_beside_it_is(
     demo: Demo, open_page: OpenPage
 ) -> None:

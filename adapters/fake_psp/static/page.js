@@ -187,6 +187,11 @@ if (cardForm) {
   chips.addEventListener("click", (event) => {
     const year = (Number(cardForm.dataset.thisMonth.slice(2, 4)) + 3) % 100;
     const filled = [[number, event.target.dataset.number], [expiry, `12 / ${year}`], [cvc, "123"]];
+    if (event.target.title) {
+      const chosen = document.getElementById("chosen");
+      chosen.hidden = false;
+      chosen.textContent = event.target.title;
+    }
     for (const [field, text] of event.target.dataset.number ? filled : []) {
       field.value = text;
       for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind));
