@@ -28,20 +28,19 @@ from entrypoints.serve import ServeError, Server, listen, on_stop_signals, refus
 from entrypoints.settings import OFF, LogLevel, Setting, Settings
 
 HOST: Final = "127.0.0.1"
-_SHOP_MAY: Final = frozenset({Permission.GUESTS_VIEW, Permission.GUESTS_ADD})
 
 
 def run_demo(port: int) -> None:
     """Serve the API on `port` and the demo shop on the next one, until SIGTERM or SIGINT.
 
-    Port 0 takes two free ports. The service is a process of its own. The records are in a database
-    of this port, unless CARDONFILE_DATABASE_URL names another one, and are kept between runs.
-    Raises ServeError, SettingsError, and what `migrate` raises.
+    Port 0 takes two free ports. The records are kept in a database of this port, unless
+    CARDONFILE_DATABASE_URL is set. Raises ServeError, SettingsError, and what `migrate` raises.
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
         raise ServeError(f"the demo is for test cards: unset {live}, a live key")
-    with listen(HOST, port) as for_api, listen(HOST, port + 1 if port else 0) as for_shop:
+    at = partial(listen, HOST, option="--port, or make demo PORT=9000,")
+    with at(port) as for_api, at(port + 1 if port else 0) as for_shop:
         api_port, shop_port = (each.getsockname()[1] for each in (for_api, for_shop))
         api_origin, shop_origin = f"http://{HOST}:{api_port}", f"http://{HOST}:{shop_port}"
         environment = _environment(api_port)
@@ -55,7 +54,8 @@ def run_demo(port: int) -> None:
         store_sample(container.storage())
         refuse_missing_psps(container)
         issue_token = partial(container.issue_token(), lifetime=timedelta(hours=24))
-        shop_token = issue_token(caller="demo-shop", permissions=_SHOP_MAY)
+        shop_may = frozenset({Permission.GUESTS_VIEW, Permission.GUESTS_ADD})
+        shop_token = issue_token(caller="demo-shop", permissions=shop_may)
         token = issue_token(caller="demo-visitor", permissions=frozenset(Permission))
         endpoint = _add_endpoint(container, shop_origin + EVENTS)
         timeline = Timeline()
@@ -92,13 +92,16 @@ def run_demo(port: int) -> None:
 
 def _environment(port: int) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if value}
-    # Two demos at once share nothing.
-    own_database = f"sqlite:///cardonfile-demo-{port}.db"
     # Events are sent to the shop, which is on this machine.
     networks = ",".join(filter(None, (given.get(Setting.EVENT_NETWORKS), "127.0.0.0/8")))
-    # A visitor tries every test card, also those that are refused.
-    own: dict[str, str] = {Setting.DATABASE_URL: own_database, Setting.CARD_TESTING_LIMITS: OFF}
-    return {**own, **given, Setting.EVENT_NETWORKS: networks}
+    return {
+        # Two demos at once share nothing.
+        Setting.DATABASE_URL: f"sqlite:///cardonfile-demo-{port}.db",
+        # A visitor tries every test card, also those that are refused.
+        Setting.CARD_TESTING_LIMITS: OFF,
+        **given,
+        Setting.EVENT_NETWORKS: networks,
+    }
 
 
 def _add_endpoint(container: Container, url: str) -> EventEndpoint:
@@ -126,12 +129,12 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   Token   {token}    (for 24 hours)
   Docs    {docs}
 
-In the shop, add a card, and have something go wrong: the card arrives, once.
-These are the test cards:
+In the shop, add a card, and have something go wrong: the card arrives, once. Test cards:
 
 {cards}
 
 Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
+What you have go wrong is logged below as errors: they are expected.
 Stop with Ctrl-C."""

@@ -42,6 +42,9 @@ _ACCOUNT: Final = MerchantAccount("default")
 BILLING_INFO: Final = {"address": "1 Main Street", "zipcode": "98101", "country_code": "US"}
 """Where every guest lives, as the API takes it."""
 
+EVE: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example.com"}
+"""Every guest of the shop."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCenter:
@@ -83,6 +86,9 @@ SPA: Final = SampleCenter(
         ("Body scrub", "Sea salt and almond oil", "66.00"),
     ),
 )
+
+EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
+"""What the shop sends to add a card of hers."""
 
 SALON: Final = SampleCenter(
     center=Center(id=CenterId("5a000000-0000-4000-8000-000000000002"), name="Corner Hair Salon"),

@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from subprocess import PIPE, Popen
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 import structlog
@@ -31,7 +31,7 @@ from adapters.fake_psp.plugin import NAME, PLUGIN
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import DueEvent, FakePsp, PspPage
 from adapters.system import RandomIds, SystemClock
-from domain.identifiers import SHOWN_OF_TOKENS, CardToken
+from domain.identifiers import SHOWN_OF_TOKENS
 from entrypoints.container import build
 from entrypoints.logs import configure_logs
 from entrypoints.psps import InstalledPsp
@@ -39,15 +39,11 @@ from entrypoints.serve import ServeError, Service, announce
 from entrypoints.settings import LogFormat, Settings
 
 HANG: Final = timedelta(seconds=6)
-WAIT_SECONDS: Final = 3
-"""How long a call waits for a PSP that hangs, and a browser for its end."""
-COLLECTED: Final = "psp_collected"
-
-Line: TypeAlias = dict[str, Any]  # JSON of the log; docs/operations.md describes the fields
+WAIT_SECONDS: Final = 3  # How long a call waits for a PSP that hangs, and a browser for its end.
 
 
 class Fault(StrEnum):
-    """What goes wrong once the PSP has a card. Each is also the event of its line in the log."""
+    """What goes wrong once the PSP has a card. Each is also the event of a line in the log."""
 
     CLOSE = "psp_keeps_browser"
     LOSE = "psp_loses_webhook"
@@ -64,8 +60,8 @@ class Supervisor:
 
     listening: socket.socket
     environment: Mapping[str, str]
-    read: Callable[[Line], None]
-    _faults: frozenset[str] = frozenset()
+    read: Callable[[dict[str, Any]], None]
+    _faults: dict[str, frozenset[str]] = field(default_factory=dict)
     _process: Popen[bytes] | None = None
     _is_stopping: bool = False
 
@@ -82,14 +78,11 @@ class Supervisor:
                 # Ctrl-C reaches the demo alone, which stops the service last.
                 process_group=0,
             ) as self._process:
-                self.switch(self._faults)
+                for session, faults in (*self._faults.items(),):
+                    self.switch(session, faults)
                 for text in self._process.stderr or ():
                     self._read(text)
-            if self._process.returncode < 0:
-                self.read({"event": Fault.KILL, "pid": self._process.pid})
-                # Once: the next process stores the card.
-                self._faults -= {Fault.KILL}
-            elif not self._is_stopping:
+            if self._process.returncode >= 0 and not self._is_stopping:
                 raise ServeError("the service has ended; the lines above say why")
 
     def stop(self) -> None:
@@ -98,13 +91,14 @@ class Supervisor:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
-    def switch(self, names: Collection[str]) -> None:
-        """Have these faults happen to the next card, and no others. Other names are left out."""
-        self._faults = frozenset(names) & frozenset(Fault)
+    def switch(self, session: str, names: Collection[str]) -> None:
+        """Have these faults happen to the card of this session. Other names are left out."""
+        self._faults[session] = frozenset(names) & frozenset(Fault)
         # One that was killed reads nothing; the next is told at its start.
         with suppress(OSError, ValueError):
             if self._process is not None and self._process.stdin is not None:
-                os.write(self._process.stdin.fileno(), f"{' '.join(self._faults)}\n".encode())
+                told = " ".join((session, *self._faults[session]))
+                os.write(self._process.stdin.fileno(), f"{told}\n".encode())
         if self._is_stopping:
             self.stop()
 
@@ -115,18 +109,16 @@ class Supervisor:
             line = {"level": "error"}
         if line["level"] == "error":
             click.echo(text, nl=False, err=True)
+        if line.get("event") == Fault.KILL:
+            # Once: the next process stores the card.
+            self._faults[line["session"]] -= {Fault.KILL}
         self.read(line)
 
 
 class FaultyPsp(FakePsp):
-    """A fake PSP that fails on demand. `faults` has the names of the faults that are on."""
+    """A fake PSP that fails on demand, by the faults of each session, whose token is cut short."""
 
-    faults: frozenset[str] = frozenset()
-    _newest: PspPage | None = None
-
-    def switch(self, faults: frozenset[str]) -> None:
-        """Have these faults happen to the next card, and no others."""
-        self.faults, self._newest = faults, None
+    faults: Mapping[str, Collection[str]] = {}
 
     @override
     def try_card(self, reference: str, entry: CardEntry) -> PspPage:
@@ -137,50 +129,60 @@ class FaultyPsp(FakePsp):
         return self._tried(super().answer_challenge(reference, confirmed=confirmed))
 
     def _tried(self, page: PspPage) -> PspPage:
+        faults = self._faults_of(page.request.token_id)
+        if page.refusal is not None:
+            _log("psp_declined", page.request.token_id)
         if page.collected_at is not None:
-            self._newest = page
-            _log(COLLECTED, page.request.token_id)
-            if Fault.CLOSE in self.faults:
-                _log(Fault.CLOSE, page.request.token_id)
+            for event in ("psp_collected", Fault.HANG, Fault.CLOSE):
+                if event in {"psp_collected", *faults}:
+                    _log(event, page.request.token_id)
+            if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
-                self._kill_if_on()
+                self.page(page.reference)
+                # A window that the shop cannot close does not come back either.
+                raise PspUnavailable
         return page
 
     @override
-    def holds(self, token: CardToken) -> bool:
-        """Called when the service asks what became of a page with a card."""
-        page = self._newest
-        if page and page.collected_at and page.card and page.card.token == token:
-            self._kill_if_on()
-            if Fault.HANG in self.faults and self.clock.now() < page.collected_at + HANG:
-                _log(Fault.HANG, page.request.token_id)
+    def page(self, reference: str) -> PspPage:
+        """Called when the service asks what became of a page, to store its card."""
+        page = super().page(reference)
+        faults = self._faults_of(page.request.token_id)
+        if page.collected_at is not None:
+            if Fault.KILL in faults:
+                _log(Fault.KILL, page.request.token_id, pid=os.getpid())
+                os.kill(os.getpid(), signal.SIGKILL)
+            if Fault.HANG in faults and self.clock.now() < page.collected_at + HANG:
                 time.sleep(WAIT_SECONDS)
                 raise PspUnavailable
-        return super().holds(token)
-
-    def _kill_if_on(self) -> None:
-        """End this process at the worst moment: the PSP has a card, and nothing is stored here."""
-        if Fault.KILL in self.faults:
-            os.kill(os.getpid(), signal.SIGKILL)
+        return page
 
     @override
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
-        # A process that is going to be killed leaves its webhooks to the next one.
-        event = None if Fault.KILL in self.faults else super().take_due_event(now, until=until)
+        event = super().take_due_event(now, until=until)
         if event is None:
             return None
-        if Fault.HANG in self.faults and event.age < HANG:
+        told = json.loads(event.body)["events"][0]
+        faults = self._faults_of(told.get("token_id", ""))
+        if Fault.KILL in faults and told["type"] == "page.completed":
+            # A process that is going to be killed leaves its webhooks to the next one.
+            self.postpone_event(event, now)
+        elif Fault.HANG in faults and event.age < HANG:
             self.postpone_event(event, now + HANG - event.age)
-        elif Fault.LOSE in self.faults:
-            _log(Fault.LOSE, json.loads(event.body)["events"][0]["token_id"])
+        elif Fault.LOSE in faults:
+            _log(Fault.LOSE, told["token_id"])
             self.remove_event(event)
         else:
+            _log("psp_webhook", told.get("token_id", ""))
             return event
         return None
 
+    def _faults_of(self, token_id: str) -> Collection[str]:
+        return self.faults.get(token_id[:SHOWN_OF_TOKENS], ())
 
-def _log(event: str, token_id: str) -> None:
-    structlog.get_logger().info(event, session=token_id[:SHOWN_OF_TOKENS])
+
+def _log(event: str, token_id: str, **fields: int) -> None:
+    structlog.get_logger().info(event, session=token_id[:SHOWN_OF_TOKENS], **fields)
 
 
 def main() -> None:
@@ -198,8 +200,9 @@ def main() -> None:
 
     def obey() -> None:
         # Unbuffered: Python cannot end while a thread reads from a buffer.
-        while lines := os.read(sys.stdin.fileno(), 1024).decode().splitlines():
-            psp.switch(frozenset(lines[-1].split()))
+        while lines := os.read(sys.stdin.fileno(), 65536).decode().splitlines():
+            for session, *faults in map(str.split, lines):
+                psp.faults = {**psp.faults, session: faults}
         service.stop()
 
     threading.Thread(target=obey, daemon=True).start()

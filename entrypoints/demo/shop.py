@@ -23,20 +23,15 @@ from uuid import uuid4
 import falcon
 from jinja2 import Environment, FileSystemLoader
 
-from domain.events.event import ENDPOINT_TYPES
+from domain.identifiers import SHOWN_OF_TOKENS
 from domain.sessions.session_log import Step
-from entrypoints.demo.sample import BILLING_INFO, SPA
-from entrypoints.demo.service import COLLECTED, Fault
+from entrypoints.demo.sample import EVE, EVES_CARD, SPA
 
 EVENTS: Final = "/events"
 BACK: Final = "/back"
 
 _HERE: Final = Path(__file__).parent
-_TEMPLATES: Final = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
-_OF_LOG: Final = (Step.CREATED, Step.OPENED, Step.PAGE_MADE, Step.STORED, COLLECTED, "serving")
-_SHOWN: Final = {*_OF_LOG, *Fault, *ENDPOINT_TYPES}
-_GUEST: Final = {"first_name": "Eve", "last_name": "Example", "email": "eve@example.com"}
-_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
+_PAGES: Final = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
 
 Json: TypeAlias = dict[str, Any]  # JSON from the API; docs/http-api.md describes the fields
 
@@ -68,9 +63,8 @@ class CardApi:
             connection.close()
         if response.status != 200:
             # Tell your guests in words of your own, by the header Error-Type.
-            raise falcon.HTTPError(
-                response.status, title=(answer.get("error") or answer)["message"]
-            )
+            told = answer.get("error") or answer
+            raise falcon.HTTPError(response.status, title=told["message"])
         return answer
 
 
@@ -95,26 +89,25 @@ def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:
 
 @dataclass
 class Timeline:
-    """The lines of the log about the newest session, and its events, each with its `seconds`.
+    """The lines of the log about each session, and its events. `page.html` says what they mean."""
 
-    `session` is what the log shows of its token. `page.html` says what the lines mean.
-    """
-
-    session: str = ""
-    guest_id: str = ""
-    lines: list[Json] = field(default_factory=list)
-    _began_at: float = 0.0
+    _newest: str = ""
+    _lines: dict[str, list[Json]] = field(default_factory=dict)
 
     def read(self, line: Json) -> None:
-        """Note a line, if it is to be shown. A new session begins a new time line."""
-        event = line.get("event")
+        """Note a line about a session; a start of the service is about the newest one."""
+        now, event = time.monotonic(), line.get("event")
+        session = self._newest if event == "serving" else line.get("session", "")
         if event == Step.CREATED:
-            self.session, self.guest_id = line["session"], line["guest_id"]
-            self.lines, self._began_at = [], time.monotonic()
-        is_webhook = line.get("route") == "/webhooks/{provider}" and line["status"] == 200
-        is_of_session = bool(self.session) and line.get("session", self.session) == self.session
-        if (is_webhook or event in _SHOWN) and is_of_session:
-            self.lines.append({**line, "seconds": time.monotonic() - self._began_at})
+            self._newest, self._lines[session] = session, []
+        if session in self._lines:
+            lines = self._lines[session]
+            lines.append({**line, "at": now, "seconds": now - (lines[0]["at"] if lines else now)})
+
+    def of(self, guest_id: str | None) -> list[Json]:
+        """Return the lines of this guest's session, or of the newest one."""
+        found = [it for it in self._lines.values() if it and guest_id in (None, it[0]["guest_id"])]
+        return found[-1] if found else []
 
 
 @dataclass
@@ -122,7 +115,7 @@ class Shop:
     """The page of the demo, and the address for events. A real shop keeps events in a database.
 
     `secret` signs events. `origin` is the shop's own, `payments_origin` that of the API's links,
-    `docs` the address of the API's page. `switch` takes the names of the switches that are on.
+    `docs` the address of the API's page. `switch` takes a session and the switches that are on.
     """
 
     api: CardApi
@@ -131,7 +124,7 @@ class Shop:
     origin: str
     payments_origin: str
     docs: str
-    switch: Callable[[Collection[str]], None]
+    switch: Callable[[str, Collection[str]], None]
     _events: dict[str, Json] = field(default_factory=dict)
 
     def app(self) -> falcon.App[falcon.Request, falcon.Response]:
@@ -166,24 +159,24 @@ class Shop:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the page, or the one for a guest who is back. A script asks for what is new."""
-        timeline, cards = self.timeline, []
+        lines, cards = self.timeline.of(req.get_param("visit")), None
         with suppress(falcon.HTTPError):
-            if any("verified" in line for line in timeline.lines):
-                cards = self.api("GET", timeline.guest_id, "accounts")["accounts"]
+            if any("verified" in line for line in lines):
+                cards = self.api("GET", lines[0]["guest_id"], "accounts")["accounts"]
+        shown = {"back_at": SPA.center.name if req.path == BACK else "", "cards": cards}
+        page = _PAGES.get_template("page.html")
         resp.content_type = falcon.MEDIA_HTML
-        resp.text = _TEMPLATES.get_template("page.html").render(
-            shop=self, is_back=req.path == BACK, lines=timeline.lines, cards=cards, visit=uuid4()
-        )
+        resp.text = page.render(shown, docs=self.docs, lines=lines, visit=uuid4())
 
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
         """Start to add a card, and redirect the guest's browser to the hosted page."""
         form = req.get_media()
-        self.switch(form)
         # Made with the form: one that is sent twice adds one guest, and starts one session.
         guest_id = key = str(form.get("visit"))
-        self.api("PUT", guest_id, body=_GUEST)
-        request = {**_CARD, "redirect_uri": self.origin + BACK}
+        self.api("PUT", guest_id, body=EVE)
+        request = {**EVES_CARD, "redirect_uri": f"{self.origin}{BACK}?visit={guest_id}"}
         session = self.api("POST", guest_id, "accounts", body=request, key=key)
+        self.switch(session["token_id"][:SHOWN_OF_TOKENS], form)
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
 
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -193,6 +186,6 @@ class Shop:
         except ValueError:
             raise falcon.HTTPBadRequest(title="This event is not signed as it should") from None
         if self._events.setdefault(req.headers_lower["webhook-id"], event) is event:
-            session = event["data"]["token_id"][: len(self.timeline.session)]
+            session = event["data"]["token_id"][:SHOWN_OF_TOKENS]
             self.timeline.read({"event": event["type"], "session": session, "verified": True})
         resp.status = falcon.HTTP_204

@@ -1,22 +1,23 @@
-// Opens the guest's window, and shows what is new. Without JavaScript, reload the page.
+// Opens the guest's window over its place, and shows what is new. Without JavaScript, reload the page.
 "use strict";
 
 const add = document.getElementById("add");
 
 add?.addEventListener("submit", () => {
-  // Over the place that the page leaves free for it.
   const left = window.screenX + window.outerWidth - 390 - 24;
-  window.open("", add.target, `popup,width=390,height=780,left=${left},top=${window.screenY + 170}`);
+  const height = document.getElementById("place").offsetHeight || 780;
+  window.open("", add.target, `popup,width=390,height=${height},left=${left},top=${window.screenY + 170}`);
   // Once the form has been sent: the next card is another visit.
   setTimeout(() => { add.elements.visit.value = crypto.randomUUID(); });
 });
 
 const show = (fresh) => {
-  for (const shown of document.querySelectorAll("#summary, #cards")) {
+  for (const shown of document.querySelectorAll("#summary, #cards, #over")) {
     const now = fresh.getElementById(shown.id);
     if (shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
   }
   const steps = document.getElementById("steps");
+  if (document.getElementById("over")?.textContent) setTimeout(() => window.close(), 5000);
   if (!steps) return;
   const now = fresh.getElementById("steps");
   if (steps.dataset.session !== now.dataset.session) steps.replaceChildren();
@@ -31,7 +32,7 @@ const show = (fresh) => {
 
 const look = async () => {
   try {
-    const response = await fetch("/");
+    const response = await fetch(location.href);
     show(new DOMParser().parseFromString(await response.text(), "text/html"));
     setTimeout(look, 400);
   } catch {

@@ -58,6 +58,7 @@ def test_a_card_is_there_in_the_next_run(tmp_path: Path) -> None:
         type_card(demo.add_card()["hosted_payment_uri"], "5555555555554444")
         wait_until(lambda: "Signature verified" in send(demo.shop))
     assert "  4000 0000 0000 0002    The bank declines it\n" in demo.printed
+    assert "errors: they are expected" in demo.printed
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
@@ -88,7 +89,7 @@ def test_a_taken_port_is_refused_in_one_sentence() -> None:
     assert ran.exit_code == 1
     assert ran.output == (
         f"Error: cannot listen on {HOST} port {port}: Address already in use; "
-        "--port takes another\n"
+        "--port, or make demo PORT=9000, takes another\n"
     )
 
 

@@ -1,25 +1,34 @@
-"""The demo's PSP: its faults happen to the next card."""
+"""The demo's PSP: its faults happen to the card of the session that they are set for."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.fake_psp.database import PspUnavailable
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
-from domain.identifiers import CardToken
-from entrypoints.demo.service import Fault, FaultyPsp
+from domain.identifiers import SHOWN_OF_TOKENS, TokenId
+from domain.psps.hosted_page import HostedPageRequest
+from entrypoints.demo.service import HANG, Fault, FaultyPsp
 from tests.adapters.fake_psp.conftest import BASE_URL, card_entry, hosted_page_request
 
 
 @pytest.fixture
-def psp(tmp_path: Path) -> FaultyPsp:
-    return FaultyPsp(tmp_path / "psp.db", base_url=BASE_URL, clock=SettableClock(), ids=SeededIds())
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+def psp(tmp_path: Path, clock: SettableClock) -> FaultyPsp:
+    return FaultyPsp(tmp_path / "psp.db", base_url=BASE_URL, clock=clock, ids=SeededIds())
 
 
 @pytest.fixture
@@ -31,36 +40,86 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return killed
 
 
-def collected(psp: FaultyPsp, session: int) -> CardToken:
-    reference = psp.start_page(hosted_page_request(session=session)).reference
-    card = psp.try_card(reference, card_entry()).card
-    assert card is not None
-    return card.token
+def a_request(session: int) -> HostedPageRequest:
+    token_id = TokenId(f"{session:08}-0000-4000-8000-000000000000")
+    return replace(hosted_page_request(), token_id=token_id)
 
 
-def test_the_service_is_killed_when_it_asks_about_the_next_card(
+def collected(psp: FaultyPsp, session: int) -> str:
+    """Have the PSP collect a card, and return the reference of its page."""
+    reference = psp.start_page(a_request(session)).reference
+    psp.try_card(reference, card_entry())
+    return reference
+
+
+def shown(session: int) -> str:
+    """Return what a log shows of the token of this session."""
+    return a_request(session).token_id[:SHOWN_OF_TOKENS]
+
+
+def test_the_service_is_killed_when_it_asks_about_the_card_of_the_session(
     psp: FaultyPsp, killed: list[tuple[int, int]]
 ) -> None:
-    earlier = collected(psp, 1)
-    psp.switch(frozenset({Fault.KILL}))
-    assert psp.holds(earlier)
-    token = collected(psp, 2)
-    assert psp.holds(earlier)
+    psp.faults = {shown(1): [Fault.KILL]}
+    mine, other = collected(psp, 1), collected(psp, 2)
+    assert psp.page(other).card
     assert killed == []
 
-    psp.holds(token)
+    psp.page(mine)
 
     assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_psp_hangs_when_it_is_asked_about_the_next_card(psp: FaultyPsp) -> None:
-    psp.switch(frozenset({Fault.HANG}))
-    earlier = collected(psp, 1)
-    psp.switch(frozenset({Fault.HANG}))
-    assert psp.holds(earlier)
-    token = collected(psp, 2)
-    assert psp.holds(earlier)
+def test_the_psp_is_silent_about_the_card_of_the_session(
+    psp: FaultyPsp, clock: SettableClock
+) -> None:
+    psp.faults = {shown(1): [Fault.HANG]}
+    with capture_logs() as lines:
+        mine, other = collected(psp, 1), collected(psp, 2)
+    assert psp.page(other).card
 
     with pytest.raises(PspUnavailable):
-        psp.holds(token)
+        psp.page(mine)
+
+    # Also if nobody asks meanwhile.
+    assert (Fault.HANG, shown(1)) in [(line["event"], line["session"]) for line in lines]
+    clock.advance(HANG)
+    assert psp.page(mine).card
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_lost_browser_is_not_sent_back(psp: FaultyPsp) -> None:
+    psp.faults = {shown(1): [Fault.CLOSE]}
+
+    with pytest.raises(PspUnavailable):
+        collected(psp, 1)
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_webhook_is_lost_for_its_session_alone(psp: FaultyPsp, clock: SettableClock) -> None:
+    psp.faults = {shown(1): [Fault.LOSE]}
+    collected(psp, 1)
+    collected(psp, 2)
+
+    with capture_logs() as lines:
+        taken = [psp.take_due_event(clock.now(), until=clock.now() + HANG) for _ in range(3)]
+
+    assert [event and json.loads(event.body)["events"][0]["token_id"] for event in taken] == [
+        None,
+        a_request(2).token_id,
+        None,
+    ]
+    assert [(line["event"], line["session"]) for line in lines] == [
+        (Fault.LOSE, shown(1)),
+        ("psp_webhook", shown(2)),
+    ]
+
+
+def test_a_declined_card_is_logged_with_its_session(psp: FaultyPsp) -> None:
+    reference = psp.start_page(a_request(1)).reference
+
+    with capture_logs() as lines:
+        psp.try_card(reference, card_entry("4000000000000002"))
+
+    assert [(line["event"], line["session"]) for line in lines] == [("psp_declined", shown(1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Collection, Iterator
@@ -22,7 +23,7 @@ from domain.events.event import Secrets
 from domain.identifiers import TokenId
 from domain.sessions.session import CardSession
 from entrypoints.demo.sample import store_sample
-from entrypoints.demo.service import Fault, Line
+from entrypoints.demo.service import Fault
 from entrypoints.demo.shop import BACK, EVENTS, CardApi, Shop, Timeline
 from tests.builders import an_event_delivery
 from tests.installation import Installation
@@ -33,6 +34,7 @@ PAYMENTS: Final = "http://127.0.0.1:8000"
 DOCS: Final = f"{PAYMENTS}/docs"
 SECRET: Final = Secrets.of("secret of the shop").current
 VISIT: Final = str(uuid4())
+AT_BACK: Final = f"{BACK}?visit={VISIT}"
 
 
 class _Silent(WSGIRequestHandler):
@@ -46,9 +48,12 @@ class ShopUnderTest:
 
     def __init__(self, api: CardApi) -> None:
         self.timeline = Timeline()
-        self.switched: list[Collection[str]] = []
-        shop = Shop(api, self.timeline, SECRET, ORIGIN, PAYMENTS, DOCS, self.switched.append)
+        self.switched: list[tuple[str, set[str]]] = []
+        shop = Shop(api, self.timeline, SECRET, ORIGIN, PAYMENTS, DOCS, self._switch)
         self.client = TestClient(shop.app(), headers={"Host": HOST})
+
+    def _switch(self, session: str, names: Collection[str]) -> None:
+        self.switched.append((session, {*names} - {"visit"}))
 
     def get(self, path: str = "/", **headers: str) -> Result:
         return self.client.simulate_get(path, headers=headers)
@@ -64,7 +69,7 @@ class ShopUnderTest:
 
     def logs(self, session: CardSession, event: str, **fields: object) -> None:
         """Log a line about a session, as the service does."""
-        known: Line = {"session": session.prefix, "guest_id": session.guest_id}
+        known = {"session": session.prefix, "guest_id": session.guest_id}
         self.timeline.read({"event": event, **known, **fields})
 
     def gets_event(
@@ -96,6 +101,11 @@ def shop(installation: Installation, token: str) -> Iterator[ShopUnderTest]:
         thread.join()
 
 
+def steps(page: Result) -> list[str]:
+    """Return the titles of the steps on the shop's page."""
+    return re.findall(r"<li[^>]*><strong>([^<]*)", page.text)
+
+
 def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISIT) -> CardSession:
     """Press the button, and open the hosted page."""
     link = shop.press(visit=visit).headers["Location"]
@@ -113,14 +123,17 @@ def test_the_button_leads_to_the_hosted_page(
     assert sent.status_code == 303
     assert sent.headers["Location"].startswith(f"{PAYMENTS}/hosted-payments?token_id=")
     assert again.headers["Location"] == sent.headers["Location"]
-    assert a_session(shop, installation).redirect_uri == ORIGIN + BACK
+    assert a_session(shop, installation).redirect_uri == ORIGIN + AT_BACK
 
 
-def test_the_switches_of_the_form_are_on_from_now_on(shop: ShopUnderTest) -> None:
-    shop.press(Fault.LOSE, Fault.KILL)
-    shop.press()
+def test_the_switches_of_a_form_are_on_for_its_session_alone(
+    shop: ShopUnderTest, installation: Installation
+) -> None:
+    link = shop.press(Fault.LOSE, Fault.KILL).headers["Location"]
+    other = a_session(shop, installation, visit=str(uuid4()))
 
-    assert [set(on) - {"visit"} for on in shop.switched] == [{Fault.LOSE, Fault.KILL}, set()]
+    first = link.partition("token_id=")[2][: len(other.prefix)]
+    assert shop.switched == [(first, {Fault.LOSE, Fault.KILL}), (other.prefix, set())]
 
 
 def test_the_time_line_is_that_of_the_newest_session(
@@ -128,7 +141,7 @@ def test_the_time_line_is_that_of_the_newest_session(
 ) -> None:
     first = a_session(shop, installation)
     shop.logs(first, Fault.HANG)
-    assert "No response" in shop.get().text
+    assert "Silent" in shop.get().text
 
     second = a_session(shop, installation, visit=str(uuid4()))
     shop.logs(first, Fault.LOSE)
@@ -136,8 +149,70 @@ def test_the_time_line_is_that_of_the_newest_session(
 
     page = shop.get().text
     assert "Card stored" in page
-    assert "No response" not in page
+    assert "Silent" not in page
     assert "Webhook lost" not in page
+
+
+def test_a_webhook_is_shown_in_the_time_line_of_its_own_session(
+    shop: ShopUnderTest, installation: Installation
+) -> None:
+    first = a_session(shop, installation)
+    second = a_session(shop, installation, visit=str(uuid4()))
+    # As the service logs every webhook, which may be about several sessions.
+    shop.timeline.read({"event": "request", "route": "/webhooks/{provider}", "status": 200})
+    shop.logs(first, "psp_webhook")
+    assert "Webhook" not in steps(shop.get())
+
+    shop.logs(second, "psp_webhook")
+
+    assert "Webhook" in steps(shop.get())
+
+
+@pytest.mark.parametrize(
+    ("event", "title", "state"),
+    [
+        ("page_made", "Page made", "The card page is open. No card has been sent yet."),
+        ("psp_declined", "Card declined", "The card was declined. Another one can be tried."),
+        ("psp_collected", "Card collected", "We are checking your card."),
+        ("guest_went_back", "Gone back", "You went back without adding a card."),
+    ],
+)
+def test_the_shop_says_how_far_the_card_is(
+    shop: ShopUnderTest,
+    installation: Installation,
+    event: str,
+    title: str,
+    state: str,
+) -> None:
+    session = a_session(shop, installation)
+    assert "No card has been sent yet." in shop.get().text
+
+    shop.logs(session, event)
+    a_session(shop, installation, visit=str(uuid4()))
+
+    page = shop.get(f"/?visit={VISIT}")
+    assert steps(page)[-1] == title
+    assert state in page.text
+    assert state in shop.get(AT_BACK).text
+
+
+def test_a_card_that_was_removed_is_not_said_to_be_on_file(
+    shop: ShopUnderTest, installation: Installation
+) -> None:
+    session = a_session(shop, installation)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+    shop.gets_event(session)
+    assert "Your card is on file." in shop.get().text
+
+    (card,) = installation.accounts(session.guest_id)
+    installation.use_cases.remove_account(
+        installation.caller, guest_id=card.guest_id, account_id=card.account_id
+    )
+
+    page = shop.get().text
+    assert "Your card was removed." in page
+    assert "Cards of this guest on file: 0" in page
 
 
 def test_a_verified_event_is_shown_once_with_the_card(
@@ -146,7 +221,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
     session = a_session(shop, installation)
     installation.type_card(session)
     installation.return_to_shop(session)
-    assert "Cards of this guest on file: 0" in shop.get().text
+    assert "Cards of this guest on file" not in shop.get().text
 
     assert [shop.gets_event(session).status_code for _ in range(2)] == [204, 204]
 
@@ -154,7 +229,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
     assert page.count("account.stored") == 1
     assert "Cards of this guest on file: 1" in page
     assert "ending in 4242" in page
-    assert "Your card is on file." in shop.get(BACK).text
+    assert "Your card is on file." in shop.get(AT_BACK).text
 
 
 @pytest.mark.parametrize(
@@ -169,11 +244,12 @@ def test_a_guest_who_is_back_reads_how_it_ended(
     shop: ShopUnderTest, installation: Installation, event: str, shown: str
 ) -> None:
     session = a_session(shop, installation)
-    assert "We are checking your card." in shop.get(BACK).text
+    installation.type_card(session)
+    installation.return_to_shop(session)
 
     shop.logs(session, event, verified=True)
 
-    assert shown in shop.get(BACK).text
+    assert shown in shop.get(AT_BACK).text
 
 
 @pytest.mark.parametrize(
