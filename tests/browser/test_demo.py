@@ -19,8 +19,8 @@ from tests.demo import Demo, running_demo
 # on a slow machine after two minutes.
 ARRIVES_MILLISECONDS: Final = 150_000
 WIDTHS: Final = (1280, 900, 390, 320)
-SCREEN: Final = ViewportSize(width=1280, height=900)
-GUESTS_WINDOW: Final = ViewportSize(width=390, height=780)
+SCREEN: Final = ViewportSize(width=1280, height=800)
+GUESTS_WINDOW: Final = ViewportSize(width=390, height=680)
 CLOSE, LOSE, HANG, KILL = (
     "Close the browser",
     "Lose the webhook",
