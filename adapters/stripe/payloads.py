@@ -332,12 +332,15 @@ class CurrentMethod(LiveOrTest):
     type: str
     # A card counts as gone only if the response says so.
     customer: Owner | None
+    customer_account: str | None = None
     card: CardDetails | None = None
 
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
         """Return the card as it is now. Raises ProviderUnavailable if this is another one."""
         if self.id != token or (self.customer is not None and self.customer.id != customer):
             raise ProviderUnavailable("the response is about another card")
+        if self.customer is None and self.customer_account is not None:
+            raise ProviderUnavailable("the card is saved to an account of Stripe's")
         if self.customer is None or self.customer.deleted:
             return CardReading(card=None, read_at=at)
         if self.type != CARD or self.card is None:

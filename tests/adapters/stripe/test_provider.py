@@ -482,6 +482,15 @@ class TestACardOnFile:
         with pytest.raises(ProviderUnavailable):
             provider.read_card(MAIN, guest, token)
 
+    def test_is_not_gone_while_it_is_saved_to_an_account_instead_of_a_customer(
+        self, provider: StripeProvider, server: FakeStripeServer, token: CardToken
+    ) -> None:
+        guest = GuestReference(only_customer(server)["id"])
+        server.stripe.main.methods[token] |= {"customer": None, "customer_account": "acct_guest"}
+
+        with pytest.raises(ProviderUnavailable):
+            provider.read_card(MAIN, guest, token)
+
 
 class TestFaults:
     """F20 to F24: what may go wrong between the service and Stripe, beyond the contract suite."""
