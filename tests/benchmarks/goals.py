@@ -73,7 +73,7 @@ def goals(results: Results, growth: Results) -> Iterator[Goal]:
             for has_metrics in (True, False)
         )
         yield Goal(
-            what=f"Add-card a second, metrics on against off, {server}",
+            what=f"Throughput, metrics on against off, {server}",
             measured=ratios(on, off),
             target=0.97,
             at_least=True,
@@ -104,7 +104,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
 
     for name, target, wanted in ((FLASK, 3.0, 4.0), (FLOOR, 0.75, 0.9)):
         yield Goal(
-            what=f"Add-card a second, 16 connections, against {name}",
+            what=f"Throughput, 16 connections, against {name}",
             measured=ratios(per_second(OURS), per_second(name)),
             target=target,
             wanted=wanted,
@@ -115,7 +115,7 @@ def _of_add_card(results: Results) -> Iterator[Goal]:
             what = f"Its 99th percentile against {name}"
             yield Goal(what=what, measured=ratios(*p99), target=0.1)
     yield Goal(
-        what="Add-card a second, 64 connections against 16",
+        what="Throughput, 64 connections against 16",
         measured=ratios(per_second(OURS, 64), per_second(OURS)),
         target=1.0,
         at_least=True,
@@ -139,13 +139,13 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     per_second = {count: figures("per_second", ON_WAITRESS, count) for count in (16, 64)}
     for count, each in per_second.items():
         yield Goal(
-            what=f"Add-card a second, `cardonfile serve`, {count} connections, against Flask{where}",
+            what=f"Throughput, `cardonfile serve`, {count} connections, against Flask{where}",
             measured=ratios(each, figures("per_second", FLASK, count)),
             target=1.9,
             at_least=True,
         )
     yield Goal(
-        what=f"Add-card a second, `cardonfile serve`, 64 connections against 16{where}",
+        what=f"Throughput, `cardonfile serve`, 64 connections against 16{where}",
         measured=ratios(per_second[64], per_second[16]),
         target=0.85,
         at_least=True,

@@ -75,6 +75,8 @@ have the lowest and highest.{_FEW_ROUNDS if results.rounds < ENOUGH_ROUNDS else 
 
 ## Goals
 
+Throughput is in add-cards a second.
+
 {_table(["What", "Target", "Measured", "Met"], map(_goal, goals(results, growth)))}
 
 ## What is compared
