@@ -25,7 +25,7 @@ _TABLES: Final = (
     "guests (reference TEXT PRIMARY KEY, merchant_account TEXT NOT NULL)",
     "pages (reference TEXT PRIMARY KEY, idempotency_key TEXT NOT NULL UNIQUE, page TEXT NOT NULL)",
     "cards (token TEXT PRIMARY KEY, merchant_account TEXT NOT NULL, guest_reference TEXT NOT NULL)",
-    "gone_cards (token TEXT PRIMARY KEY, merchant_account TEXT NOT NULL)",
+    "lost_cards (hash TEXT PRIMARY KEY)",
     (
         "events (id TEXT PRIMARY KEY, body TEXT NOT NULL, created_at REAL NOT NULL,"
         " due_at REAL NOT NULL, tries INTEGER NOT NULL)"
@@ -60,10 +60,6 @@ class PspDatabase:
         with self.write() as db:
             for table in _TABLES:
                 db.execute(f"CREATE TABLE IF NOT EXISTS {table} STRICT")
-            db.execute(
-                "CREATE TRIGGER IF NOT EXISTS card_gone AFTER DELETE ON cards BEGIN "
-                "INSERT OR REPLACE INTO gone_cards VALUES (old.token, old.merchant_account); END"
-            )
             for name in _KEYS:
                 db.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (name, ids.secret()))
             db.execute(f"CREATE INDEX IF NOT EXISTS pages_card ON pages ({CARD_ON_PAGE})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -276,9 +276,9 @@ class FakePsp:
     ) -> None:
         """Discard a token of this guest at this merchant account. It may be called twice."""
         with self._database.write() as db:
-            db.execute(
-                "DELETE FROM cards"
-                " WHERE token = ? AND merchant_account = ? AND guest_reference = ?",
+            _lose_cards(
+                db,
+                "token = ? AND merchant_account = ? AND guest_reference = ?",
                 (token, merchant_account, guest_reference),
             )
 
@@ -296,8 +296,7 @@ class FakePsp:
         )
         card = _decode(found[0]["page"]).card if found else None
         if card is None and not self._database.read(
-            "SELECT 1 FROM gone_cards WHERE token = ? AND merchant_account = ?",
-            (token, merchant_account),
+            "SELECT 1 FROM lost_cards WHERE hash = ?", (_hash(token, merchant_account),)
         ):
             raise CallRefused("no such card")
         return CardReading(card=card, read_at=self.clock.now())
@@ -311,9 +310,7 @@ class FakePsp:
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
-            db.execute(
-                "DELETE FROM cards WHERE guest_reference = ? AND merchant_account = ?", guest
-            )
+            _lose_cards(db, "guest_reference = ? AND merchant_account = ?", guest)
             db.execute("DELETE FROM guests WHERE reference = ? AND merchant_account = ?", guest)
             found = rows(
                 db,
@@ -427,7 +424,7 @@ class FakePsp:
         """Reissue or lose the card of an event, if it is about one that is still stored."""
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:
-            db.execute("DELETE FROM cards WHERE token = ?", (event.card,))
+            _lose_cards(db, "token = ?", (event.card,))
         for page in (_decode(row["page"]) for row in found if event.type == REISSUED):
             card = page.card and replace(
                 page.card,
@@ -478,6 +475,22 @@ def _refused(page: PspPage, refusal: CardRefusal) -> PspPage:
 
 def _closed(page: PspPage) -> PspPage:
     return replace(page, state=PageState.CLOSED, card=None, typed={})
+
+
+def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> None:
+    """Delete cards, and keep a hash of each, which names nobody."""
+    gone = rows(
+        db,
+        f"DELETE FROM cards WHERE {condition} RETURNING token, merchant_account",  # noqa: S608 - constants
+        values,
+    )
+    for row in gone:
+        hashed = _hash(str(row["token"]), str(row["merchant_account"]))
+        db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
+
+
+def _hash(token: str, merchant_account: str) -> str:
+    return hashlib.sha256(f"{merchant_account}/{token}".encode()).hexdigest()
 
 
 def _forgotten(page: PspPage) -> PspPage:
