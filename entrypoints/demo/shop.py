@@ -115,7 +115,7 @@ class Shop:
     """The page of the demo, and the address for events. A real shop keeps events in a database.
 
     `secret` signs events. `origin` is the shop's own, `payments_origin` that of the API's links,
-    `docs` the address of the API's page. `switch` takes a session and the switches that are on.
+    `docs` the address of the API's page. `switch` takes a session and the switches `on`.
     """
 
     api: CardApi
@@ -125,6 +125,7 @@ class Shop:
     payments_origin: str
     docs: str
     switch: Callable[[str, Collection[str]], None]
+    on: Collection[str] = ()
     _events: dict[str, Json] = field(default_factory=dict)
 
     def app(self) -> falcon.App[falcon.Request, falcon.Response]:
@@ -166,11 +167,11 @@ class Shop:
         shown = {"back_at": SPA.center.name if req.path == BACK else "", "cards": cards}
         page = _PAGES.get_template("page.html")
         resp.content_type = falcon.MEDIA_HTML
-        resp.text = page.render(shown, docs=self.docs, lines=lines, visit=uuid4())
+        resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())
 
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
         """Start to add a card, and redirect the guest's browser to the hosted page."""
-        form = req.get_media()
+        form = self.on = req.get_media()
         # Made with the form: one that is sent twice adds one guest, and starts one session.
         guest_id = key = str(form.get("visit"))
         self.api("PUT", guest_id, body=EVE)

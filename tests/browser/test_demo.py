@@ -102,6 +102,7 @@ def test_the_browser_is_closed_by_a_page_that_was_loaded_again(demo: Demo, page:
     page.goto(demo.shop)
     guest = open_guests_window(page, CLOSE)
     page.reload()
+    expect(page.get_by_role("switch", checked=True)).to_have_accessible_name(CLOSE)
     guest.get_by_role("button", name="Add card").click()
 
     assert "Browser lost" in expect_card_once(page)
