@@ -55,10 +55,12 @@ class Demo:
         """The address of the API's page, with that token."""
         return self._printed_after("Docs")
 
-    def call(self, path: str, body: object = None, *, method: str | None = None) -> Any:  # JSON
-        """Call the API about Ada's cards, with the printed token."""
+    def call(
+        self, path: str, body: object = None, *, method: str | None = None, guest_id: str = ADA
+    ) -> Any:  # JSON
+        """Call the API about a guest's cards, with the printed token."""
         request = Request(
-            f"{self.api}/api/v1/guests/{ADA}/accounts{path}",
+            f"{self.api}/api/v1/guests/{guest_id}/accounts{path}",
             data=json.dumps(body).encode() if body else None,
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
             method=method,
