@@ -6,7 +6,7 @@ The verdict says what becomes of the session, of the guest's account and of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -58,7 +58,8 @@ class Verdict:
     """What is stored after an outcome.
 
     `session` replaces the current one. `added` is a new account, `renewed` replaces the account
-    with its id; `consent` is what the guest agreed to for either. `unkept` is the token to discard:
+    with its id; `consent` is what the guest agreed to for either. `doubted` is the account of a card
+    that was typed again: it is read at once, as the PSP may have lost it. `unkept` is the token to discard:
     the collected one, or the one that the renewed account held until now. `withdrawn` is the discard
     of a token that is kept after all.
     """
@@ -66,6 +67,7 @@ class Verdict:
     session: CardSession
     added: Account | None = None
     renewed: Account | None = None
+    doubted: Account | None = None
     consent: GivenConsent | None = None
     unkept: UnkeptToken | None = None
     withdrawn: Discard | None = None
@@ -147,9 +149,13 @@ def judge_card(
     refusal = _refusal(session, collected, on_file, same)
     if refusal is not None:
         is_on_file = isinstance(refusal, PaymentMethodAlreadyExists)
-        existing = same.account_id if same is not None and is_on_file else None
-        failed = session.failed(refusal, now, existing=existing)
-        return Verdict(session=failed, unkept=_token(session, collected))
+        existing = same if is_on_file else None
+        failed = session.failed(refusal, now, existing=existing.account_id if existing else None)
+        return Verdict(
+            session=failed,
+            doubted=existing and replace(existing, due_at=now),
+            unkept=_token(session, collected),
+        )
     shown = session.current_attempt.request.consent
     consent = GivenConsent(
         account_id=account_id if same is None else same.account_id,

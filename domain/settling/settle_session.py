@@ -149,6 +149,8 @@ class SettleSession:
             unit.accounts.add(verdict.added)
         if verdict.renewed is not None:
             unit.accounts.update(verdict.renewed)
+        if verdict.doubted is not None:
+            unit.accounts.update(verdict.doubted)
         unkept = verdict.unkept
         is_discarded = unkept is not None and note_discard(unit, unkept, now=now)
         if verdict.withdrawn is not None:

@@ -136,6 +136,18 @@ class TestACardThatIsGone:
         assert told(installation) == [("account.removed", "gone_at_psp")]
         assert read_after(installation, MONTH) == 0
 
+    def test_is_noticed_as_soon_as_it_is_typed_again(
+        self, installation: Installation, account: Account
+    ) -> None:
+        installation.psp.discard(account.merchant_account, account.guest_reference, account.token)
+        installation.clock.advance(MIN_BACKOFF)
+        again = installation.session_with_card(redirect_uri=OTHER_VISIT)
+        installation.return_to_shop(again)
+
+        assert installation.read_cards() == 1
+
+        assert installation.accounts() == ()
+
     # Shows I9.
     def test_leaves_the_default_to_the_newest_other(
         self, installation: Installation, account: Account

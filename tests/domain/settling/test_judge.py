@@ -8,7 +8,7 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, NOW, a_page_request, a_uuid
 from domain.billing import AvsResult
-from domain.cards.account import READ_FIRST_AFTER
+from domain.cards.account import READ_FIRST_AFTER, Account
 from domain.cards.consent import GivenConsent
 from domain.cards.discard import UnkeptToken
 from domain.centers.payment_configuration import CardsPerGuest
@@ -82,19 +82,23 @@ def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored
     )
 
 
-def is_refused(verdict: Verdict, refusal: Refusal, *, existing: AccountId | None = None) -> bool:
-    """Return whether the session failed, its token is discarded, and nothing else happens."""
+def is_refused(verdict: Verdict, refusal: Refusal, *, existing: Account | None = None) -> bool:
+    """Return whether the session failed, its token is discarded, and no more happens.
+
+    An existing account is read at its PSP.
+    """
     failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
     session = replace(
         OPENED,
         status=SessionStatus.FAILED,
         failure=failure,
-        existing_account_id=existing,
+        existing_account_id=existing.account_id if existing else None,
         ended_at=LATER,
         due_at=None,
         configuration=verdict.session.configuration,
     )
-    return verdict == Verdict(session=session, unkept=TOKEN)
+    doubted = replace(existing, due_at=LATER) if existing else None
+    return verdict == Verdict(session=session, doubted=doubted, unkept=TOKEN)
 
 
 class TestStoring:
@@ -159,13 +163,13 @@ class TestRenewing:
         same = replace(SAME_CARD, expiry_month=9, expiry_year=2035)
 
         verdict = judged(accounts=[OTHER_CARD, same])
-        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same.account_id)
+        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same)
 
     def test_a_stale_result_is_refused(self) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
         verdict = judged(accounts=[renewed_since])
-        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since.account_id)
+        assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since)
 
     def test_a_result_of_the_same_second_is_not_stale(self) -> None:
         """PSPs report the time in seconds, and a guest may correct an expiry date at once."""

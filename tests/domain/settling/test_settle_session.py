@@ -143,7 +143,7 @@ def test_the_same_card_twice_ends_the_second_session(installation: Installation)
     assert done.status is SessionStatus.FAILED
     assert done.failure == failure_of(PaymentMethodAlreadyExists())
     assert done.account_id is None
-    assert installation.accounts() == (account,)
+    assert installation.accounts() == (replace(account, due_at=installation.clock.now()),)
     installation.reconcile_until_idle()
     assert installation.tokens_at_psp() == {account.token}
 
