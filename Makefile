@@ -28,8 +28,8 @@ endif
 # How many times the generated inputs of `make test` does `make fuzz` try.
 TIMES ?= 50
 
-# Processes that share the tests. They often wait, so three keep two cores busy.
-WORKERS ?= 3
+# Processes that share the tests. They often wait, so five keep two cores busy.
+WORKERS ?= 5
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
