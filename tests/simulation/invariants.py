@@ -310,6 +310,11 @@ class Invariants:
                 step = f"from {before.status} to {now.status}"
                 require(is_allowed, "I3", f"session {token_id} went {step}")
 
+    def _is_lost(self, page: PspPage) -> bool:
+        """Return whether the PSP has lost the card of a page."""
+        account = page.request.merchant_account
+        return page.card is not None and (account, token_of(account, page.card)) in self._known.lost
+
     def _cancelling_decides_by_the_time(self, snapshot: Snapshot) -> None:
         for token_id in sorted(self._known.cancelled):
             is_noted = snapshot.sessions[token_id].cancelled_at
@@ -331,7 +336,8 @@ class Invariants:
                     require(session.status != "completed", "I3", f"{name} stored a later card")
                 elif session.status == "expired" and (before is None or before.status == "open"):
                     is_excused = page.reference in self._known.was_late or _is_dead(page, snapshot)
-                    require(is_excused, "I3", f"{name} lost an earlier card")
+                    is_there = not is_excused and not self._is_lost(page)
+                    require(not is_there, "I3", f"{name} lost an earlier card")
 
     def _cards_belong_where_they_were_typed(self, snapshot: Snapshot) -> None:
         for account in snapshot.accounts.values():
