@@ -213,7 +213,7 @@ class JsonWebTokens(Identity):
         named = _words(_claim(claims, self.permissions_claim))
         return Caller(
             name=CallerName(caller),
-            permissions=frozenset(each for each in Permission if each in named),
+            permissions=frozenset(permission for permission in Permission if permission in named),
             centers=self._centers(claims),
         )
 

@@ -46,7 +46,7 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
     checks: dict[str, Check] = {"settings": partial(_settings, environment), **_CHECKS}
     checks |= {name: partial(_psp, name=name) for name in container.settings().psps}
     found = _made(container, {"database": _database}, SECONDS)
-    if all(each.diagnosis is Diagnosis.OK for each in found):
+    if all(finding.diagnosis is Diagnosis.OK for finding in found):
         checks |= _CHECKS_OF_RECORDS
     else:
         found.append(unknown("records", "not looked at while the database cannot be used"))
@@ -199,7 +199,7 @@ def _psp(container: Container, name: ProviderName) -> Iterable[Finding]:
     def find(account: MerchantAccount, _: Container) -> list[Finding]:
         of_account = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"/{account}"
         found = check(adapter, account, f"{base_url}/webhooks/{name}{of_account}")
-        return [each._replace(about=f"{name}/{account} {each.about}") for each in found]
+        return [finding._replace(about=f"{name}/{account} {finding.about}") for finding in found]
 
     accounts = {f"{name}/{each}": partial(find, each) for each in psp.accounts() or ()}
     return _made(container, accounts, SECONDS - 1)
@@ -250,7 +250,7 @@ def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
 def _backup(container: Container) -> Iterator[Finding]:
     with container.storage().read() as unit:
         entries = unit.audit_trail.latest(about="backup")
-    made = [each.happened_at for each in entries if each.action is Action.BACKUP_COMPLETED]
+    made = [entry.happened_at for entry in entries if entry.action is Action.BACKUP_COMPLETED]
     advice = "run `cardonfile backup` every day"
     if made:
         age = container.clock().now() - made[0]

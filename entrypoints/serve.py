@@ -317,7 +317,9 @@ def centers_that_redirect_anywhere(container: Container) -> int:
     if container.settings().is_on_loopback:
         return 0
     with container.storage().read() as unit:
-        return sum(not each.redirect_origins for each in unit.configurations.all())
+        return sum(
+            not configuration.redirect_origins for configuration in unit.configurations.all()
+        )
 
 
 def refuse_missing_psps(container: Container) -> None:

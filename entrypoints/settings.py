@@ -273,7 +273,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     cardonfile are left out. Raises SettingsError when a PSP cannot be loaded.
     """
     plugins = load_psps(environment.get(Setting.PSPS))
-    settings = {str(each) for each in Setting}
+    settings = {str(setting) for setting in Setting}
     for plugin in plugins.values():
         settings.update(plugin.settings)
         if plugin.account_settings is not None:
@@ -328,7 +328,7 @@ def parse_database_url(
 def _psps(named: str | None, surroundings: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
     plugins = load_psps(named)
     for name in plugins:
-        if any(each.startswith(_prefix_of(name)) for each in Setting):
+        if any(setting.startswith(_prefix_of(name)) for setting in Setting):
             raise SettingsError(
                 f"{Setting.PSPS}: a PSP cannot be called {name}: its settings would be the service's"
             )
@@ -373,7 +373,7 @@ def _one_of(kind: type[Kind], value: str, name: str) -> Kind:
 def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
     expected = "IP addresses or networks", "10.0.0.5 or 10.20.0.0/16"
     networks = tuple(map(_plain, _networks(given, Setting.TRUSTED_PROXY, *expected)))
-    if not all(each.prefixlen for each in networks):
+    if not all(network.prefixlen for network in networks):
         raise SettingsError(
             f"{Setting.TRUSTED_PROXY} must not be every address: all clients could forge theirs"
         )
@@ -431,7 +431,7 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
             for counted, at_most in zip(Counted, found.groups()[1:], strict=True)
             if at_most != OFF
         ]
-    defaults = [each for each in DEFAULT_LIMITS if each.per not in set_by_operator]
+    defaults = [limit for limit in DEFAULT_LIMITS if limit.per not in set_by_operator]
     return (*defaults, *chain.from_iterable(set_by_operator.values()))
 
 

@@ -123,7 +123,7 @@ class HttpEventSender(EventSender):
         return self._is_allowed(address)
 
     def _is_allowed(self, address: Address) -> bool:
-        return is_public(address) or any(address in each for each in self._allowed_networks)
+        return is_public(address) or any(address in network for network in self._allowed_networks)
 
 
 def _not_public(host: str) -> str:

@@ -34,7 +34,7 @@ class Files:
     """The files of a folder. Unlike those of a static route, requests for them are logged by a route."""
 
     def __init__(self, folder: Path) -> None:
-        self._contents = {each.name: each.read_bytes() for each in folder.iterdir()}
+        self._contents = {file.name: file.read_bytes() for file in folder.iterdir()}
 
     def on_get(self, _: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Respond with a file. Raises HTTPNotFound."""

@@ -53,7 +53,7 @@ def create_app(
             RequestIds(ids=ids),
             SecurityHeaders(is_https=links.base_url.startswith("https://")),
             # Probes come every few seconds. What they find wrong is logged where it is found.
-            AccessLog(unlogged={each.path for each in PROBES}, observe=observe),
+            AccessLog(unlogged={probe.path for probe in PROBES}, observe=observe),
             Paths(),
         ]
     )

@@ -47,4 +47,4 @@ class TrustedProxy:
             return False
         # A socket on `::` shows its IPv4 clients as `::ffff:10.0.0.5`.
         plain = read.ipv4_mapped or read if isinstance(read, IPv6Address) else read
-        return any(plain in each for each in self._networks)
+        return any(plain in network for network in self._networks)

@@ -46,8 +46,8 @@ class StoredGauges(Collector):
 
 
 def _gauges(status: Status, now: datetime) -> Iterator[GaugeMetricFamily]:
-    workers = [each for each in status.workers if each.state is WorkerState.RUNNING]
-    running = sum(not each.is_missing for each in workers)
+    workers = [worker for worker in status.workers if worker.state is WorkerState.RUNNING]
+    running = sum(not worker.is_missing for worker in workers)
     yield _gauge("workers", "Workers seen within a minute.", [((), running)])
     expiring = len(status.expiring)
     yield _gauge("tokens_expiring", "Access tokens that expire in 14 days.", [((), expiring)])

@@ -303,7 +303,7 @@ class Connections:
             connection = pool.getconn(AWAY_SECONDS if was_away else None)
         except psycopg.OperationalError:
             # While another thread has a responsive connection, the pool is only exhausted.
-            if not any(each.is_responsive for each in tuple(self._in_use)):
+            if not any(connection.is_responsive for connection in tuple(self._in_use)):
                 self._is_away = True
             raise ServiceUnavailable from self._unavailable()
         finally:

@@ -25,7 +25,7 @@ def check(call: Call, *, mode: str, urls: tuple[str, ...], now: datetime) -> Seq
 
     def webhooks() -> Finding:
         listed = call.ask(WebhookEndpoints, call.v1.webhook_endpoints.list, {"limit": 100})
-        ours = [each for each in listed.data if each.url.rstrip("/") in urls]
+        ours = [endpoint for endpoint in listed.data if endpoint.url.rstrip("/") in urls]
         events = {each for one in ours if one.status == "enabled" for each in one.enabled_events}
         missing = set() if EVERY_EVENT in events else EVENTS - events
         if not ours and is_loopback(urls[0]):

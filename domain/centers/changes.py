@@ -23,7 +23,7 @@ def changes(
 
 def in_words(record_type: type[Record], record: Record | None) -> dict[str, str]:
     """Return the fields of a record, each with its value in words."""
-    names = (each.name for each in fields(record_type))
+    names = (field.name for field in fields(record_type))
     return {name: _in_words(getattr(record, name, None)) for name in names}
 
 

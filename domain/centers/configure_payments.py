@@ -20,7 +20,7 @@ from domain.languages import DEFAULT_LANGUAGE
 from domain.psps.capabilities import Capabilities
 from domain.storage import RecordUnreadable, Storage, WriteUnit
 
-_FIELDS: Final = {each.name for each in fields(PaymentConfiguration)}
+_FIELDS: Final = {field.name for field in fields(PaymentConfiguration)}
 
 
 class LoadedPsp(Protocol):

@@ -24,4 +24,4 @@ def existing_center(unit: UnitOfWork, center_id: str, *, field: str = "center_id
 
 def existing_centers(unit: UnitOfWork, centers: Collection[str]) -> frozenset[CenterId]:
     """Return the ids of several. Raises the same errors, for the field `centers`."""
-    return frozenset(existing_center(unit, each, field="centers").id for each in centers)
+    return frozenset(existing_center(unit, center_id, field="centers").id for center_id in centers)

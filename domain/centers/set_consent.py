@@ -65,7 +65,7 @@ class SetConsent:
         def change(unit: WriteUnit) -> ConsentSet:
             center = existing_center(unit, center_id)
             tag = _parsed(language)
-            before = {each.language: each for each in unit.consent_texts.of(center.id)}
+            before = {consent.language: consent for consent in unit.consent_texts.of(center.id)}
             if text is None:
                 not_shown_by = None
                 unit.consent_texts.remove(center.id, tag)

@@ -73,7 +73,9 @@ class CancelSessionsOfCaller:
         with self.storage.read() as unit:
             found = unit.sessions.open_of(CallerName(caller))
             # Those of an identity provider have no token here.
-            if not found and caller not in {each.caller.name for each in unit.access_tokens.all()}:
+            if not found and caller not in {
+                token.caller.name for token in unit.access_tokens.all()
+            }:
                 expected = "one that `cardonfile token list` shows, or that has open sessions"
                 raise InvalidField("caller", expected)
 

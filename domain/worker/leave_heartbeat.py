@@ -62,5 +62,5 @@ class IsWorkerMissing:
     def __call__(self) -> bool:
         now = self.clock.now()
         with self.storage.read() as unit:
-            are_missing = all(each.is_missing for each in unit.workers.seen(now))
+            are_missing = all(worker.is_missing for worker in unit.workers.seen(now))
         return are_missing and is_missed(now - self.watching_since)

@@ -45,7 +45,7 @@ class Status:
     @property
     def is_worker_missing(self) -> bool:
         """Whether no worker has been seen for a minute."""
-        return all(each.is_missing for each in self.workers)
+        return all(worker.is_missing for worker in self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def token() -> None:
 @click.option(
     "--permission",
     "permissions",
-    type=click.Choice([each.value for each in Permission]),
+    type=click.Choice([permission.value for permission in Permission]),
     multiple=True,
     required=True,
     help="What the caller may do; may be repeated.",

@@ -201,7 +201,7 @@ def show(*, center_id: str, as_json: bool) -> None:
 )
 @click.option(
     "--clear",
-    type=click.Choice([each.name for each in fields(CenterSettings)]),
+    type=click.Choice([field.name for field in fields(CenterSettings)]),
     multiple=True,
     help="Set it as it was at first; repeat it to name several.",
 )

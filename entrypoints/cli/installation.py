@@ -93,6 +93,6 @@ def installation(
 def _parameter_of(field: str) -> str:
     """Return how the user writes a parameter of this command: `--account` or `CENTER_ID`."""
     parameters = click.get_current_context().command.params
-    parameter = next(each for each in parameters if each.name == field)
+    parameter = next(parameter for parameter in parameters if parameter.name == field)
     is_option = isinstance(parameter, click.Option)
     return parameter.opts[0] if is_option else parameter.human_readable_name

@@ -124,4 +124,4 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
     found = examine(os.environ)
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)
-    context.exit(any(each.diagnosis is Diagnosis.PROBLEM for each in found))
+    context.exit(any(finding.diagnosis is Diagnosis.PROBLEM for finding in found))

@@ -41,7 +41,7 @@ def run_demo(port: int) -> None:
         raise ServeError(f"the demo is for test cards: unset {live}, a live key")
     at = partial(listen, HOST, option="--port, or make demo PORT=9000,")
     with at(port) as for_api, at(port + 1 if port else 0) as for_shop:
-        api_port, shop_port = (each.getsockname()[1] for each in (for_api, for_shop))
+        api_port, shop_port = (listening.getsockname()[1] for listening in (for_api, for_shop))
         api_origin, shop_origin = f"http://{HOST}:{api_port}", f"http://{HOST}:{shop_port}"
         environment = _environment(api_port)
         settings = Settings.read(environment, host=HOST, port=api_port)

@@ -100,7 +100,7 @@ def private(
         yield private
     # `caplog.text` would hold the records of the teardown.
     written = [record.getMessage() for record in caplog.get_records("call")]
-    streams, warned = capfd.readouterr(), [str(each.message) for each in recwarn]
+    streams, warned = capfd.readouterr(), [str(warning.message) for warning in recwarn]
     for where in (lines, written, streams, warned, *map(_told_by, raised)):
         assert [each for each in private if _holds(str(where), each)] == [], where
     for error in raised:

@@ -251,7 +251,7 @@ class TestPage:
             assert consent.text in psp.read_page(page)
 
     @pytest.mark.parametrize("avs", [True, False])
-    @pytest.mark.parametrize("name", [each.name for each in fields(BillingInfo)])
+    @pytest.mark.parametrize("name", [field.name for field in fields(BillingInfo)])
     def test_each_field_of_the_billing_address_may_stand_alone(
         self, psp: PspUnderTest, session: Session, name: str, avs: bool
     ) -> None:
@@ -339,7 +339,7 @@ class TestOutcome:
 
 def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Sequence[Evidence]:
     now = psp.clock.now()
-    return [Evidence(origin=origin, content=each, received_at=now) for each in contents]
+    return [Evidence(origin=origin, content=content, received_at=now) for content in contents]
 
 
 @needs(Ability.STAND_IN)
@@ -493,8 +493,8 @@ class TestCard:
 
         outcomes = at_once(len(sessions), lambda number: sessions[number].outcome())
 
-        assert outcomes == [each.outcome() for each in sessions]
-        assert [isinstance(each, CardCollected) for each in outcomes] == [True, False] * 3
+        assert outcomes == [session.outcome() for session in sessions]
+        assert [isinstance(outcome, CardCollected) for outcome in outcomes] == [True, False] * 3
 
 
 @needs(Ability.STAND_IN, Ability.COUNTS_REFUSALS)
@@ -833,7 +833,7 @@ class TestSignature:
     def test_by_another_secret_it_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
-        forged = [signed(psp, delivery.body, secret=each) for each in ("a guess", OTHER_SECRET)]
+        forged = [signed(psp, delivery.body, secret=secret) for secret in ("a guess", OTHER_SECRET)]
         forged.append(replace(delivery, merchant_account=OTHER))
 
         assert_rejected(adapter, forged)
@@ -845,7 +845,7 @@ class TestSignature:
         body = delivery.body
         altered = (body + b" ", body.replace(b"a", b"b"), body[:-1], b"")
 
-        assert_rejected(adapter, (replace(delivery, body=each) for each in altered))
+        assert_rejected(adapter, (replace(delivery, body=body) for body in altered))
 
     def test_one_that_is_missing_or_malformed_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
@@ -854,7 +854,7 @@ class TestSignature:
         for value in ("", "x", "=", ",", "é", "\x00", "," * 9_999):
             malformed += ({**delivery.headers, name: value} for name in delivery.headers)
 
-        assert_rejected(adapter, (replace(delivery, headers=each) for each in malformed))
+        assert_rejected(adapter, (replace(delivery, headers=headers) for headers in malformed))
 
     # Shows S13.
     def test_one_that_is_damaged_anywhere_is_rejected_or_means_the_same(

@@ -115,11 +115,13 @@ class FakeAcme:
 
     def page(self, id_: str) -> Json:
         """Return a page of any merchant."""
-        return next(each.pages[id_] for each in self.merchants.values() if id_ in each.pages)
+        return next(
+            merchant.pages[id_] for merchant in self.merchants.values() if id_ in merchant.pages
+        )
 
     def page_with(self, token: str) -> Json:
         """Return the page on which a card was typed."""
-        pages = [page for each in self.merchants.values() for page in each.pages.values()]
+        pages = [page for merchant in self.merchants.values() for page in merchant.pages.values()]
         return next(page for page in pages if page.get("card", {}).get("token") == token)
 
     def update_card(self, token: str, number: str, expiry: tuple[int, int]) -> None:

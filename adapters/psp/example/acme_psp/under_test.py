@@ -110,7 +110,7 @@ class AcmeUnderTest(RemotePspUnderTest):
         )
 
     def count_pages(self) -> int:
-        return sum(len(each.pages) for each in self.acme.merchants.values())
+        return sum(len(merchant.pages) for merchant in self.acme.merchants.values())
 
     def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
         return frozenset(map(GuestReference, self._merchant(merchant_account).guests))
