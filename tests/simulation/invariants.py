@@ -538,7 +538,8 @@ def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:
 def _require_card_of(session: SessionRow, snapshot: Snapshot, reissued: set[str]) -> None:
     """Raise Broken unless the account of a completed session holds the card that was typed.
 
-    A card that its bank has reissued is another one at the PSP, until it is read.
+    A card that its bank has reissued is another one at the PSP, until it is read, and so may the one
+    be that has renewed the account.
     """
     name = f"session {session.token_id}"
     account = snapshot.accounts.get(session.account_id or "")
@@ -554,7 +555,7 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, reissued: set[str]
     )
     require(is_at_home, "I5", f"the card of {name} is at another guest, center or merchant account")
     is_same = page.card and (
-        page.card.fingerprint == account.fingerprint or page.card.token in reissued
+        page.card.fingerprint == account.fingerprint or {page.card.token, account.token} & reissued
     )
     require(is_same, "I5", f"account {account.account_id} holds another card than {name}")
     is_newest = page.collected_at and account.consented_at >= page.collected_at

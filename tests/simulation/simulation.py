@@ -532,7 +532,7 @@ class Simulation:
             entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
             updated = update_card(self._psp, card.token, entry)
             self._known.versions[token] = [*versions, version_of(updated)]
-            self._known.reissued.add(card.token)
+            self._known.reissued |= {card.token, token}
             self._log(f"the bank reissues {self._names[token]} as {number[-4:]} {month}/{year}")
         if choices.randrange(3):
             event = CardEvent(
