@@ -479,7 +479,10 @@ def _ended(
 def _polled(session: CardSession, now: datetime) -> CardSession:
     attempt = session.current_attempt
     next_poll = min(next_poll_at(attempt.request.begun_at, now), session.expires_at)
-    return session.postponed(min(next_poll, attempt.page.ends_at) if attempt.page else next_poll)
+    # A page may be pending after its end while the link lives on.
+    if attempt.page is not None and attempt.page.ends_at > now:
+        next_poll = min(next_poll, attempt.page.ends_at)
+    return session.postponed(next_poll)
 
 
 def next_poll_at(opened_at: datetime, now: datetime) -> datetime:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import timedelta
 from typing import Final
 
+from adapters.psp.contract.samples import NOW
 from domain.sessions.session import CardSession, SessionStatus
-from tests.builders import a_session, an_attempt
+from tests.builders import a_page, a_session, an_attempt
 
 TELLS_OF_THE_GUEST: Final = {"redirect_uri", "billing_info", "reference", "attempt"}
 TELLS_WHAT_HAPPENED: Final = {
@@ -29,3 +31,14 @@ def test_an_erasure_knows_every_field() -> None:
     changed = {name for name in names if getattr(session, name) != getattr(blank, name)}
     assert changed == TELLS_OF_THE_GUEST
     assert names - changed == TELLS_WHAT_HAPPENED
+
+
+def test_a_page_that_is_pending_after_its_end_is_not_due_at_once() -> None:
+    page = replace(a_page(), ends_at=NOW + timedelta(minutes=30))
+    session = a_session(attempt=an_attempt(page=page), expires_at=NOW + timedelta(days=3))
+    now = NOW + timedelta(hours=5)
+
+    due_at = session.still_pending(now).due_at
+
+    assert due_at is not None
+    assert now < due_at <= now + timedelta(minutes=10)
