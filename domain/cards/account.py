@@ -180,6 +180,14 @@ def has_default(accounts: Iterable[Account]) -> bool:
     return any(account.is_default for account in accounts)
 
 
+def heir_among(others: Sequence[Account]) -> Account | None:
+    """Return the account that becomes the default when the one beside these is removed.
+
+    It is the newest; none is needed if one of them is the default already.
+    """
+    return replace(others[-1], is_default=True) if others and not has_default(others) else None
+
+
 class Accounts(Protocol):
     """Cards on file."""
 

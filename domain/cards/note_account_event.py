@@ -7,7 +7,7 @@ from datetime import datetime
 from domain.cards.account import Account
 from domain.centers.configure_payments import is_live
 from domain.events.event import CardSummary, Event, EventType
-from domain.events.note_event import NoteEvent
+from domain.events.note_event import NoteEvent, new_event_id
 from domain.identifiers import TokenId
 from domain.storage import WriteUnit
 
@@ -32,7 +32,7 @@ def note_account_event(
     note_event(
         unit,
         Event(
-            event_id=note_event.new_id(),
+            event_id=new_event_id(note_event.ids),
             type=event_type,
             occurred_at=now,
             guest_id=account.guest_id,

@@ -9,7 +9,7 @@ from typing import Final
 
 from domain.cards.account import READ_BEFORE_NOTICE, Account
 from domain.cards.note_account_event import note_account_event
-from domain.centers.configure_payments import LoadedPsp
+from domain.centers.configure_payments import LoadedPsp, reads_cards
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.identifiers import ProviderName
@@ -80,7 +80,7 @@ class NoticeExpiry:
 
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
         """Return whether the card must be read before this notice."""
-        psp, due_at = self.psps.get(account.provider), account.last_day - timedelta(days=days)
+        due_at = account.last_day - timedelta(days=days)
         is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
-        can_read = psp is not None and psp.capabilities.reads_cards
+        can_read = reads_cards(self.psps, account.psp_account)
         return can_read and not is_fresh and now < due_at + WAIT_FOR_PSP

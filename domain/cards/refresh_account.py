@@ -8,12 +8,12 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from domain.cards.account import READ_LEASE, Account, has_default
+from domain.cards.account import READ_LEASE, Account, heir_among
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import lock_account
 from domain.cards.note_account_event import note_account_event
-from domain.centers.configure_payments import LoadedPsp
+from domain.centers.configure_payments import LoadedPsp, reads_cards
 from domain.errors import PaymentAccountNotFound
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
@@ -56,9 +56,7 @@ def judge_reading(
     if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
         return Verdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
-        heir = replace(others[-1], is_default=True) if others else None
-        is_orphan = heir is not None and not has_default(others)
-        return Verdict(kept=heir if is_orphan else None, removed=account.removed(now), reason=GONE)
+        return Verdict(kept=heir_among(others), removed=account.removed(now), reason=GONE)
     read = account.read(reading.card, read_at=reading.read_at, now=now)
     twin = next((each for each in others if each.is_same_card(read, read.psp_account)), None)
     is_updated = any(getattr(read, name) != getattr(account, name) for name in asdict(reading.card))
@@ -111,7 +109,7 @@ class RefreshAccount:
         # Nobody's card is read who was erased, or that was removed, since it was taken.
         if account is None or account.due_at != taken.due_at:
             return account
-        can_read, reading = self._can_read(account), None
+        can_read, reading = reads_cards(self.psps, account.psp_account), None
         if can_read and account.removed_at is None:
             try:
                 reading = self.providers[account.provider].read_card(
@@ -143,10 +141,6 @@ class RefreshAccount:
         if verdict.removed is not None and verdict.reason is not None:
             self.log_lost(verdict.removed, verdict.reason)
         return verdict.kept
-
-    def _can_read(self, account: Account) -> bool:
-        psp = self.psps.get(account.provider)
-        return psp is not None and psp.capabilities.reads_cards
 
     def _store(self, unit: WriteUnit, verdict: Verdict, now: datetime) -> None:
         """Store a verdict, and note what clients are told."""

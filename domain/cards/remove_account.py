@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.account import Account, has_default
+from domain.cards.account import Account, heir_among
 from domain.cards.discard import UnkeptToken
 from domain.cards.discard_tokens import note_discard
 from domain.cards.find_account import account_with, active_account, lock_account
@@ -48,8 +48,9 @@ class RemoveAccount:
             account, others = lock_account(unit, found)
             removed = account.removed(now)
             unit.accounts.update(removed)
-            if others and not has_default(others):
-                unit.accounts.update(replace(others[-1], is_default=True))
+            heir = heir_among(others)
+            if heir is not None:
+                unit.accounts.update(heir)
             note_discard(unit, UnkeptToken.of(account), now=now)
             note_account_event(unit, self.note_event, EventType.ACCOUNT_REMOVED, removed, now=now)
             details = {"guest": removed.guest_id, "center": removed.center_id}

@@ -73,6 +73,12 @@ def is_live(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool
     return None if psp is None else psp.is_live(account.merchant_account)
 
 
+def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
+    """Return whether the PSP of a merchant account is set up here, and tells of stored cards."""
+    psp = psps.get(account.provider)
+    return psp is not None and psp.capabilities.reads_cards
+
+
 class PspNotReady(LookupError):
     """The installation cannot take cards for this merchant account; `missing` is why."""
 

@@ -16,6 +16,11 @@ from domain.outside import Ids
 from domain.storage import WriteUnit
 
 
+def new_event_id(ids: Ids) -> EventId:
+    """Return the id of a new event."""
+    return EventId(f"evt_{ids.uuid()}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteEvent:
     """Step: note an event for each endpoint that takes it. The caller commits."""
@@ -31,7 +36,3 @@ class NoteEvent:
                         event=event, endpoint_id=endpoint.endpoint_id, due_at=event.occurred_at
                     )
                 )
-
-    def new_id(self) -> EventId:
-        """Return the id of a new event."""
-        return EventId(f"evt_{self.ids.uuid()}")

@@ -8,7 +8,8 @@ from typing import Final
 from domain.events.event import Event, EventType
 from domain.events.event_sender import EventSender
 from domain.events.find_endpoint import existing_endpoint
-from domain.identifiers import CenterId, EventId, GuestId, TokenId
+from domain.events.note_event import new_event_id
+from domain.identifiers import CenterId, GuestId, TokenId
 from domain.outside import Clock, Ids
 from domain.storage import Storage
 
@@ -33,7 +34,7 @@ class SendTestEvent:
             endpoint = existing_endpoint(unit, endpoint_id)
         now = self.clock.now()
         event = Event(
-            event_id=EventId(f"evt_{self.ids.uuid()}"),
+            event_id=new_event_id(self.ids),
             type=EventType.TEST,
             occurred_at=now,
             guest_id=GuestId(NOBODY),

@@ -7,7 +7,7 @@ from typing import Final
 
 from domain.centers.configure_payments import is_live
 from domain.events.event import Event, EventType
-from domain.events.note_event import NoteEvent
+from domain.events.note_event import NoteEvent, new_event_id
 from domain.sessions.session import CardSession, SessionStatus
 from domain.storage import WriteUnit
 
@@ -32,7 +32,7 @@ def note_end_of_session(
     note_event(
         unit,
         Event(
-            event_id=note_event.new_id(),
+            event_id=new_event_id(note_event.ids),
             type=event_type,
             occurred_at=now,
             guest_id=after.guest_id,
