@@ -17,7 +17,7 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.connection import connect
 from domain.audit.entry import Action
-from domain.erasure.finish_erasures import MAX_PER_CALL
+from domain.erasure.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable, UserNotAuthorized
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
@@ -216,14 +216,22 @@ def test_a_guest_for_whom_the_psp_refused_a_page_is_forgotten_there(
     assert forgotten == ["guest-9"]
 
 
-def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
+def erased_where_the_psp_cannot_forget(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[CardSession, FinishErasures]:
+    """Return an expired session with a card, of a guest who is erased, and what finishes that now."""
     session = expired_session_with_card(installation)
     monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
     finish_erasures = replace(installation.container.finish_erasures(), psps={})
     erase(installation)
     installation.clock.advance(timedelta(minutes=5))
+    return session, finish_erasures
+
+
+def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_guests(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
     finish_erasures()
     assert is_done(installation)
     assert len(installation.tokens_at_psp()) == 1
@@ -238,11 +246,7 @@ def test_a_card_that_turns_up_later_is_discarded_where_the_psp_cannot_forget_gue
 def test_what_a_psp_tells_later_does_not_stay(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = expired_session_with_card(installation)
-    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
-    finish_erasures = replace(installation.container.finish_erasures(), psps={})
-    erase(installation)
-    installation.clock.advance(timedelta(minutes=5))
+    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
     finish_erasures()
     assert is_done(installation)
     receive_webhook(installation)
@@ -262,11 +266,7 @@ def test_what_a_psp_tells_later_does_not_stay(
 def test_what_a_psp_tells_at_the_last_moment_does_not_stay(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = expired_session_with_card(installation)
-    monkeypatch.setattr(installation.provider, "forget_guest", lambda *_: None)
-    finish_erasures = replace(installation.container.finish_erasures(), psps={})
-    erase(installation)
-    installation.clock.advance(timedelta(minutes=5))
+    session, finish_erasures = erased_where_the_psp_cannot_forget(installation, monkeypatch)
 
     def settle_meanwhile() -> bool:
         receive_webhook(installation)
