@@ -13,7 +13,7 @@ from domain.access.token import AccessToken
 from domain.outside import time_after
 from domain.permissions import Permission
 from entrypoints.cli.installation import installation, reading
-from entrypoints.cli.terminal import Duration, echo_records, json_option, listed
+from entrypoints.cli.terminal import duration, echo_records, json_option, listed
 
 _COLUMNS: Final = (
     *("prefix", "caller=caller.name", "permissions", "centers"),
@@ -47,7 +47,7 @@ def token() -> None:
     "--ttl",
     "lifetime",
     metavar="TTL",
-    type=Duration(),
+    type=duration,
     default="24h",
     show_default=True,
     help="How long the token is valid: a number and s, m, h or d, from 1m to 3650d.",
@@ -77,7 +77,7 @@ def issue(
 @click.option(
     "--expires-within",
     metavar="TIME",
-    type=Duration(),
+    type=duration,
     help="Only valid tokens that expire in this time, such as 14d.",
 )
 @json_option

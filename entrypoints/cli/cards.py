@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import click
-from typing_extensions import override
 
 from domain.cards.account import AccountFilter
 from domain.cards.find_account import account_with
@@ -18,9 +17,9 @@ from domain.identifiers import AccountId, MerchantAccount
 from domain.outside import time_before
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
-    Duration,
     cell_of,
     center_option,
+    duration,
     echo_records,
     guest_option,
     json_option,
@@ -35,25 +34,12 @@ COLUMNS: Final = (
 WITH_REMOVED: Final = (*COLUMNS, "removed=removed_at")
 
 
-class _Month(click.ParamType[date]):
-    """A month, as its first day."""
-
-    name = "month"
-
-    @override
-    def convert(
-        self,
-        value: Any,  # as click has it
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> date:
-        try:
-            return date.fromisoformat(f"{value}-01")
-        except ValueError:
-            self.fail("it must be YYYY-MM, such as 2026-12", param, ctx)
-
-
-_MONTH: Final = _Month()
+def _month(value: str) -> date:
+    """Read a month, as its first day. Raises click.BadParameter."""
+    try:
+        return date.fromisoformat(f"{value}-01")
+    except ValueError:
+        raise click.BadParameter("it must be YYYY-MM, such as 2026-12") from None
 
 
 @click.group()
@@ -68,13 +54,13 @@ def card() -> None:
     "--account", "merchant_account", metavar="NAME", help="Only at this merchant account."
 )
 @click.option(
-    "--expires-from", type=_MONTH, metavar="YYYY-MM", help="Only those that expire in it or later."
+    "--expires-from", type=_month, metavar="YYYY-MM", help="Only those that expire in it or later."
 )
 @click.option(
-    "--expires-before", type=_MONTH, metavar="YYYY-MM", help="Only those that expire before it."
+    "--expires-before", type=_month, metavar="YYYY-MM", help="Only those that expire before it."
 )
 @click.option(
-    "--added-since", "added_within", type=Duration(), metavar="AGO", help="Only those added since."
+    "--added-since", "added_within", type=duration, metavar="AGO", help="Only those added since."
 )
 @limit_option
 @json_option

@@ -13,8 +13,8 @@ from domain.sessions.session import SessionFilter, SessionStatus
 from domain.sessions.trace_session import Step, session_named, steps_of
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
-    Duration,
     center_option,
+    duration,
     echo_record,
     echo_records,
     guest_option,
@@ -111,7 +111,7 @@ def show(*, token: str, as_json: bool) -> None:
 @click.option(
     "--since",
     "within",
-    type=Duration(),
+    type=duration,
     metavar="AGO",
     default="7d",
     show_default=True,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 import msgspec
-from typing_extensions import override
 
 from domain.identifiers import CenterId
 from domain.pagination import ALL
@@ -17,23 +16,15 @@ from domain.pagination import ALL
 Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-class Duration(click.ParamType[timedelta]):
-    """A number and s, m, h or d, such as 90m, 24h or 30d."""
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-    name = "duration"
-    _units: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-    @override
-    def convert(
-        self,
-        value: Any,  # as click has it
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> timedelta:
-        match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
-        if match is None:
-            self.fail("it must look like 90m, 24h or 30d", param, ctx)
-        return timedelta(**{self._units[match[2]]: int(match[1])})
+def duration(value: str) -> timedelta:
+    """Read a number and s, m, h or d, such as 90m, 24h or 30d. Raises click.BadParameter."""
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", value)
+    if match is None:
+        raise click.BadParameter("it must look like 90m, 24h or 30d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 json_option: Final[Decorator] = click.option(
@@ -44,7 +35,7 @@ limit_option: Final[Decorator] = click.option(
 )
 since_option: Final[Decorator] = click.option(
     *("--since", "within"),
-    type=Duration(),
+    type=duration,
     metavar="AGO",
     help="Only what is newer than this time, such as 12h or 30d.",
 )
