@@ -29,8 +29,8 @@ class NoticeExpiry:
 
     Each once, however often this is called and by how many processes. A card that was stored or
     renewed later than 30 days before gets the second only. If this was not called in time, the
-    notice is late, and none is sent of a card that has expired. It waits until the card has been read at
-    its PSP in the days before, for 3 days at most: the bank may have renewed it. Raises
+    notice is late, and none is sent of a card that has expired. It waits until the card has been read
+    at its PSP in the days before, for 3 days at most: the bank may have renewed it. Raises
     ServiceUnavailable.
     """
 

@@ -78,8 +78,8 @@ class RefreshAccount:
 
     The reading is applied to the account as it is when it is read again under lock, and only if it is
     later, by the PSP's clock, than what is stored. Clients are told of a change; `log_lost` is called
-    with an account that was removed, and why, once that is committed. While the PSP does not respond, the
-    account is due again later. One whose PSP cannot read cards waits.
+    with an account that was removed, and why, once that is committed. While the PSP does not respond,
+    the account is due again later. One whose PSP cannot read cards waits.
     """
 
     storage: Storage

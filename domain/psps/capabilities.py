@@ -14,9 +14,10 @@ class Capabilities:
     """What a PSP can do, as its plugin states it, and whose its pages are.
 
     `max_consent_length` is the most characters of consent that its page shows, as `consent_length`
-    counts them. `forgets_guests` is whether it can delete a guest, `reads_cards` whether it tells of a
-    stored card as it is now. `public_name` is the name by which guests know it, and `page_host` the host of its pages, or None for this service's own. `locales`
-    are the languages that its page has (RFC 5646), English among them.
+    counts them. `forgets_guests` is whether it can delete a guest, `reads_cards` whether it tells of
+    a stored card as it is now. `public_name` is the name by which guests know it, and `page_host` the
+    host of its pages, or None for this service's own. `locales` are the languages that its page has
+    (RFC 5646), English among them.
     """
 
     max_consent_length: int

@@ -167,8 +167,8 @@ class PaymentProvider(Protocol):
         """Verify a webhook over its raw bytes, and return a notice for each session in it.
 
         Also for each stored card that was changed or lost, if `read_card` tells of it. Events that
-        concern neither return an empty sequence. Raises WebhookRejected when the
-        webhook cannot be trusted. Makes no call to the PSP.
+        concern neither return an empty sequence. Raises WebhookRejected when the webhook cannot be
+        trusted. Makes no call to the PSP.
         """
         ...
 

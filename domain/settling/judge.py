@@ -59,9 +59,9 @@ class Verdict:
 
     `session` replaces the current one. `added` is a new account, `renewed` replaces the account
     with its id; `consent` is what the guest agreed to for either. `doubted` is the account of a card
-    that was typed again: it is read at once, as the PSP may have lost it. `unkept` is the token to discard:
-    the collected one, or the one that the renewed account held until now. `withdrawn` is the discard
-    of a token that is kept after all.
+    that was typed again: it is read at once, as the PSP may have lost it. `unkept` is the token to
+    discard: the collected one, or the one that the renewed account held until now. `withdrawn` is the
+    discard of a token that is kept after all.
     """
 
     session: CardSession

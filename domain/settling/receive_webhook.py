@@ -23,8 +23,8 @@ class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
     Cards on file that it names are due to be read. The same webhook may come any number of times.
-    Events of unknown or settled sessions and of unknown cards change nothing. Raises WebhookRejected, and ProviderUnavailable when the PSP is not configured or has
-    no keys for the account.
+    Events of unknown or settled sessions and of unknown cards change nothing. Raises WebhookRejected,
+    and ProviderUnavailable when the PSP is not configured or has no keys for the account.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""The jobs of the background worker: to settle a session, discard a token, read a card, or deliver an event.
+"""The jobs of the background worker: settle a session, discard a token, read a card, send an event.
 
 Whoever runs them takes one at a time, each under a lease: `reconcile.py` one after the other, and
 `entrypoints/worker/job_runner.py` in several threads.

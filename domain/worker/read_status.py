@@ -32,7 +32,8 @@ class Status:
 
     `workers` are those seen within a day. `due` is what a worker should do now, since when it should.
     `unanswered` are sessions, discards and cards whose PSP has not responded.
-    `readings` are the cards that were read at each merchant account within a minute, of READINGS_PER_MINUTE. `expiring` are the access tokens that expire in 14 days.
+    `readings` are the cards that were read at each merchant account within a minute, of
+    READINGS_PER_MINUTE. `expiring` are the access tokens that expire in 14 days.
     """
 
     workers: Sequence[SeenWorker]

@@ -14,6 +14,7 @@ from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentTooLong
 from domain.centers.set_consent import NoTextShipped
 from domain.fields import parse_uuid
 from domain.identifiers import AccountId, MerchantAccount
+from domain.languages import DEFAULT_LANGUAGE
 from domain.outside import time_before
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
@@ -179,7 +180,8 @@ def set_(*, center_id: str, language: str, text: TextIO | None, none: bool) -> N
         except (NoTextShipped, ConsentTooLong) as refused:
             raise click.ClickException(str(refused)) from refused
         if done.text is None:
-            now = "English as it is shipped" if language.lower() == "en" else f"no {language}"
+            is_english = language.lower() == DEFAULT_LANGUAGE
+            now = "English as it is shipped" if is_english else f"no {language}"
             click.echo(f"guests of {done.center.name} read {now}")
             return
         click.echo(f"guests of {done.center.name} agree to this, version {done.text.version}:")
