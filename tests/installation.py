@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -39,6 +39,7 @@ from domain.identifiers import (
     GuestId,
     GuestReference,
     MerchantAccount,
+    ProviderName,
     TokenId,
 )
 from domain.pagination import PageRequest
@@ -57,6 +58,7 @@ from domain.sessions.add_card import AddCardRequest
 from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Result, WriteUnit
 from entrypoints.container import Container, build
+from entrypoints.psps import InstalledPsp
 from entrypoints.settings import OFF, Settings
 from tests.bank import update_card
 from tests.builders import CENTER_ID, a_center, a_guest
@@ -74,6 +76,22 @@ CHALLENGED_CARD: Final = "4000000000003220"
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
+
+
+def psps_that(
+    psps: Mapping[ProviderName, InstalledPsp],
+    **capabilities: Any,  # as replace takes them
+) -> Mapping[ProviderName, InstalledPsp]:
+    """Return the PSPs with other capabilities."""
+    return {
+        name: replace(
+            psp,
+            plugin=replace(
+                psp.plugin, capabilities=replace(psp.plugin.capabilities, **capabilities)
+            ),
+        )
+        for name, psp in psps.items()
+    }
 
 
 class Trouble(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """The number of what follows. It grows when a name of NAMES is renamed, goes, or means another thing.
 
 A plugin states the number that it was written for, and not this constant.

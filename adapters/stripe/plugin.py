@@ -109,7 +109,7 @@ def _live_setting(settings: StripeSettings) -> str | None:
 
 
 PLUGIN: Final = PspPlugin(
-    interface=1,
+    interface=2,
     name=NAME,
     capabilities=Capabilities(
         max_consent_length=MAX_CONSENT_LENGTH,

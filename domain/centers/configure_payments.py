@@ -103,7 +103,8 @@ class ConfigurePayments:
 
     With None the center takes no cards any more. Sessions that have begun keep the setup that they
     began with. Raises PspNotReady, InvalidField as `changed` does, for a center id that is not a UUID,
-    and for a stored setup that cannot be read unless every field is named; CenterNotFound,
+    for what the PSP cannot do, and for a stored setup that cannot be read unless every field is named;
+    CenterNotFound,
     or ConsentTooLong for a text in any language of the center; `shipped` has the English one. May be
     called twice.
     """
@@ -137,6 +138,8 @@ class ConfigurePayments:
             else:
                 self._require_psp(now.psp_account)
                 capabilities = self.psps[now.provider].capabilities
+                if now.avs and not capabilities.checks_addresses:
+                    raise InvalidField("avs", f"off: {now.provider} checks no billing addresses")
                 for text in (self.shipped[DEFAULT_LANGUAGE], *unit.consent_texts.of(center.id)):
                     require_room(text, center, now.provider, capabilities)
                 unit.configurations.put(center.id, now)

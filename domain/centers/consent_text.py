@@ -67,10 +67,14 @@ def require_room(
     text: ConsentText, center: Center, provider: ProviderName, capabilities: Capabilities
 ) -> None:
     """Raise ConsentTooLong if the page of a PSP has the language, and not room for the whole text."""
-    length = capabilities.consent_length(text.at(center).text)
-    longest = capabilities.max_consent_length
-    if length > longest and capabilities.has_page_in(text.language):
-        raise ConsentTooLong(text.language, provider, length=length, longest=longest)
+    consent = text.at(center)
+    if capabilities.has_page_in(text.language) and not capabilities.has_room_for(consent):
+        raise ConsentTooLong(
+            text.language,
+            provider,
+            length=capabilities.consent_length(consent.text),
+            longest=capabilities.max_consent_length,
+        )
 
 
 class ConsentTexts(Protocol):

@@ -17,7 +17,7 @@ from domain.psps.hosted_page import Consent
 from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
-_ENGLISH_ONLY: Final = Capabilities(max_consent_length=0)
+_ENGLISH_ONLY: Final = Capabilities()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

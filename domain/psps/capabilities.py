@@ -13,14 +13,19 @@ from domain.psps.hosted_page import Consent
 class Capabilities:
     """What a PSP can do, as its plugin states it, and whose its pages are.
 
-    `max_consent_length` is the most characters of consent that its page shows, as `consent_length`
-    counts them. `forgets_guests` is whether it can delete a guest, `reads_cards` whether it tells of
-    a stored card as it is now. `public_name` is the name by which guests know it, and `page_host` the
-    host of its pages, or None for this service's own. `locales` are the languages that its page has
-    (RFC 5646), English among them.
+    `shows_consent` is whether its page shows our text of consent, `max_consent_length` the most
+    characters of it, as `consent_length` counts them. If it shows none, a page of ours asks for
+    consent before it. `checks_addresses` is whether it tells what the bank says of a billing address,
+    `closes_pages` whether it can end a page early. `forgets_guests` is whether it can delete a guest,
+    `reads_cards` whether it tells of a stored card as it is now. `public_name` is the name by which
+    guests know it, and `page_host` the host of its pages, or None for this service's own. `locales`
+    are the languages that its page has (RFC 5646), English among them.
     """
 
-    max_consent_length: int
+    shows_consent: bool = True
+    max_consent_length: int = 0
+    checks_addresses: bool = True
+    closes_pages: bool = True
     forgets_guests: bool = False
     reads_cards: bool = False
     public_name: str | None = None
@@ -33,6 +38,14 @@ class Capabilities:
         return look_up(language, self.locales) is not None
 
     def shows(self, consent: Consent) -> bool:
-        """Return whether the page has the language of the text, and shows all of it."""
-        is_whole = self.consent_length(consent.text) <= self.max_consent_length
-        return is_whole and self.has_page_in(consent.language)
+        """Return whether the page has the language of the text, and room for all of it.
+
+        A page of ours has room for any text.
+        """
+        return self.has_page_in(consent.language) and self.has_room_for(consent)
+
+    def has_room_for(self, consent: Consent) -> bool:
+        """Return whether all of a text is shown, by the page of the PSP or by ours."""
+        return (
+            not self.shows_consent or self.consent_length(consent.text) <= self.max_consent_length
+        )

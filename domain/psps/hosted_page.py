@@ -179,11 +179,18 @@ class Pending(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardCollected(RefusalsOnPage):
-    """The PSP holds a card that can be charged; `avs` is the bank's result for the address."""
+    """The PSP holds a card that can be charged; `avs` is the bank's result for the address.
+
+    `charge_reference` is what a later charge must name beside the token, such as the id of the first
+    payment; None if the PSP needs none. `authenticated` is whether the guest's bank has authenticated
+    the guest (3-D Secure); None if the PSP does not tell.
+    """
 
     card: Card
     avs: AvsResult
     collected_at: datetime
+    charge_reference: str | None = None
+    authenticated: bool | None = None
 
     @property
     def guest_reference(self) -> GuestReference:
@@ -253,7 +260,12 @@ def is_credible(outcome: Outcome, page: HostedPage) -> bool:
     is_of_guest = outcome.guest_reference == page.guest_reference and _are_words(outcome.token)
     if not is_of_guest or outcome.collected_at.year not in _YEARS:
         return False
-    return isinstance(outcome, NoCardCollected) or _is_credible_card(outcome.card)
+    if isinstance(outcome, NoCardCollected):
+        return True
+    charge_reference = outcome.charge_reference
+    return _is_credible_card(outcome.card) and (
+        charge_reference is None or _are_words(charge_reference)
+    )
 
 
 def is_credible_reading(
@@ -335,10 +347,11 @@ class WebhookDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookNotice:
-    """What a verified webhook concerns.
+    """What a webhook concerns.
 
     A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
-    or the `guest_reference` of all, which are then read again.
+    or the `guest_reference` of all, which are then read again. A PSP that signs no webhooks has them
+    not `signed`: anybody may have sent it, so it is never evidence, and only a reason to ask the PSP.
     """
 
     merchant_account: MerchantAccount
@@ -347,3 +360,4 @@ class WebhookNotice:
     page_reference: str | None = None
     card_token: CardToken | None = None
     guest_reference: GuestReference | None = None
+    signed: bool = True

@@ -37,7 +37,7 @@ from domain.psps.capabilities import Capabilities
 
 ACCOUNTS = AccountSettings(psp="acme", required=("API_KEY",))
 PLUGIN = PspPlugin(
-    interface=1,
+    interface=2,
     name="acme",
     capabilities=Capabilities(max_consent_length=1000),
     account_settings=ACCOUNTS,

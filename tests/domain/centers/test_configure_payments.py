@@ -24,7 +24,7 @@ from domain.errors import InvalidField
 from domain.identifiers import MerchantAccount, ProviderName
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_center, a_shipped_consent
-from tests.installation import Installation
+from tests.installation import Installation, psps_that
 
 KEYS_OF_SPAIN = {
     "CARDONFILE_STRIPE_SPAIN_SECRET_KEY": "sk_test_x",
@@ -174,6 +174,18 @@ def test_the_consent_must_fit_on_the_page_of_the_psp(installation: Installation)
 
     assert configured(installation) == fitting.now
     use_case(CENTER_ID, None)
+
+
+def test_addresses_are_not_verified_where_the_psp_cannot(installation: Installation) -> None:
+    before = configured(installation)
+    psps = psps_that(Settings.read({}).psps, checks_addresses=False)
+    use_case = replace(configure_payments(installation), psps=psps)
+
+    with pytest.raises(InvalidField, match=r"^avs must be off: fake checks no billing addresses$"):
+        use_case(CENTER_ID, at("fake") | {"avs": True})
+
+    assert configured(installation) == before
+    use_case(CENTER_ID, at("fake"))
 
 
 @pytest.mark.parametrize("change", [at("fake"), None], ids=str)

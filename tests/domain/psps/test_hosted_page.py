@@ -77,6 +77,12 @@ def test_a_card_with_a_field_out_of_bounds_is_not(
     assert not is_credible(replace(COLLECTED, card=replace(CARD, **changes)), PAGE)
 
 
+@pytest.mark.parametrize("reference", NO_TEXT)
+def test_a_charge_reference_that_is_no_word_is_not(reference: str) -> None:
+    assert is_credible(replace(COLLECTED, charge_reference="tr_1"), PAGE)
+    assert not is_credible(replace(COLLECTED, charge_reference=reference), PAGE)
+
+
 @pytest.mark.parametrize("time", NO_YEAR)
 def test_a_time_out_of_bounds_is_not(time: datetime) -> None:
     assert not is_credible(replace(COLLECTED, collected_at=time), PAGE)
