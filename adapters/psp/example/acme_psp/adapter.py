@@ -79,14 +79,14 @@ class AcmeProvider(PaymentProvider):
             require_secrets(keys.webhook_secrets)
         self._accounts, self._clock = accounts, clock
 
-    def _acme(self, account: MerchantAccount) -> JsonApi:
+    def _api(self, account: MerchantAccount) -> JsonApi:
         keys = keys_of(self._accounts, account)
         return JsonApi(keys.url, headers={"Authorization": f"Bearer {keys.api_key}"})
 
     def start(self, request: pages.HostedPageRequest) -> pages.HostedPage:
         key = {"Idempotency-Key": request.idempotency_key}
-        with self._acme(request.merchant_account) as acme:
-            page = acme.ask(PAGE, "POST", "/pages", json=self._body(request), headers=key)
+        with self._api(request.merchant_account) as api:
+            page = api.ask(PAGE, "POST", "/pages", json=self._body(request), headers=key)
         return self._page(request, page)
 
     def _body(self, request: pages.HostedPageRequest) -> Mapping[str, object]:
@@ -114,8 +114,8 @@ class AcmeProvider(PaymentProvider):
         self, request: pages.HostedPageRequest, page: pages.HostedPage, evidence: object
     ) -> pages.Outcome:
         try:
-            with self._acme(request.merchant_account) as acme:
-                found = acme.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
+            with self._api(request.merchant_account) as api:
+                found = api.ask(PAGE, "GET", f"/pages/{quote(page.reference, safe='')}")
         except NotFound:
             return pages.PageClosed()
         if found.id != page.reference or (found.card and not found.typed_at):
@@ -130,8 +130,8 @@ class AcmeProvider(PaymentProvider):
         return pages.Pending()
 
     def close(self, request: pages.HostedPageRequest, page: pages.HostedPage) -> None:
-        with suppress(NotFound), self._acme(request.merchant_account) as acme:
-            acme.ask(PAGE, "POST", f"/pages/{quote(page.reference, safe='')}/close")
+        with suppress(NotFound), self._api(request.merchant_account) as api:
+            api.ask(PAGE, "POST", f"/pages/{quote(page.reference, safe='')}/close")
 
     def _card(self, guest: GuestReference, card: AcmeCard) -> Card:
         return Card(guest_reference=guest, **msgspec.structs.asdict(card))
@@ -139,8 +139,8 @@ class AcmeProvider(PaymentProvider):
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        with self._acme(merchant_account) as acme:
-            found = acme.ask(READING, "GET", self._path(guest_reference, token))
+        with self._api(merchant_account) as api:
+            found = api.ask(READING, "GET", self._path(guest_reference, token))
         if found.card is None:
             return CardReading(card=None, read_at=found.as_of)
         if found.card.token != token:
@@ -153,8 +153,8 @@ class AcmeProvider(PaymentProvider):
     def discard(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> None:
-        with suppress(NotFound), self._acme(merchant_account) as acme:
-            acme.call("DELETE", self._path(guest_reference, token))
+        with suppress(NotFound), self._api(merchant_account) as api:
+            api.call("DELETE", self._path(guest_reference, token))
 
     def read_webhook(self, delivery: pages.WebhookDelivery) -> Sequence[pages.WebhookNotice]:
         account = delivery.merchant_account or DEFAULT

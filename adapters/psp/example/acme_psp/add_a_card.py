@@ -31,13 +31,13 @@ def cardonfile(*words: str) -> str:
     return result.stdout
 
 
-acme = FakeAcme(lambda: datetime.now(UTC))
-acme.merchants["key_of_spa"] = Merchant("spa")
-with closing(StandInServer(acme.respond, api="/v1/")) as server:
-    acme.url = server.url
+fake = FakeAcme(lambda: datetime.now(UTC))
+fake.merchants["key_of_spa"] = Merchant("spa")
+with closing(StandInServer(fake.respond, api="/v1/")) as server:
+    fake.url = server.url
     os.environ |= {
         "CARDONFILE_PSPS": "acme",
-        "CARDONFILE_ACME_URL": f"{acme.url}/v1",
+        "CARDONFILE_ACME_URL": f"{fake.url}/v1",
         "CARDONFILE_ACME_API_KEY": "key_of_spa",
         "CARDONFILE_ACME_WEBHOOK_SECRETS": "secret of webhooks",
         "CARDONFILE_PUBLIC_BASE_URL": SERVICE,
@@ -57,8 +57,8 @@ with closing(StandInServer(acme.respond, api="/v1/")) as server:
     added = http.simulate_post(ACCOUNTS, json={"center_id": CENTER, "redirect_uri": SHOP})
     link = added.json["hosted_payment_uri"].removeprefix(SERVICE)
     page = http.simulate_get(link).headers["location"].rpartition("/")[2]
-    acme.type_card(page, GOOD, (9, 2031))
-    way_out = acme.page(page)["asked"]["ways_out"]["done"].removeprefix(SERVICE)
+    fake.type_card(page, GOOD, (9, 2031))
+    way_out = fake.page(page)["asked"]["ways_out"]["done"].removeprefix(SERVICE)
     back = http.simulate_get(way_out).headers["location"]
     (card,) = http.simulate_get(ACCOUNTS).json["accounts"]
     click.echo(json.dumps({"back": back, **card}))

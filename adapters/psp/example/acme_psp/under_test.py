@@ -77,10 +77,10 @@ class AcmeUnderTest(RemotePspUnderTest):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.acme = FakeAcme(self.clock.now)
-        self.acme.merchants = {key: Merchant(account) for account, key in KEYS.items()}
-        self.server = StandInServer(self.acme.respond, api="/v1/")
-        self.acme.url = self.server.url
+        self.fake = FakeAcme(self.clock.now)
+        self.fake.merchants = {key: Merchant(account) for account, key in KEYS.items()}
+        self.server = StandInServer(self.fake.respond, api="/v1/")
+        self.fake.url = self.server.url
 
     def adapter(self, webhook_secrets: Sequence[str] = (SECRET,)) -> AcmeProvider:
         url, secrets = f"{self.server.url}/v1", {MAIN: webhook_secrets, OTHER: (OTHER_SECRET,)}
@@ -91,26 +91,26 @@ class AcmeUnderTest(RemotePspUnderTest):
     def type_card(
         self, page: HostedPage, card: GuestCard, *, expiry: tuple[int, int] = EXPIRY
     ) -> None:
-        self.acme.type_card(page.reference, self.facts.cards[card].number, expiry)
+        self.fake.type_card(page.reference, self.facts.cards[card].number, expiry)
 
     def answer_challenge(self, page: HostedPage, *, confirmed: bool) -> None:
-        self.acme.answer_challenge(page.reference, confirmed=confirmed)
+        self.fake.answer_challenge(page.reference, confirmed=confirmed)
 
     def ways_out(self, page: HostedPage) -> WaysOut:
-        asked = self.acme.page(page.reference)["asked"]["ways_out"]
+        asked = self.fake.page(page.reference)["asked"]["ways_out"]
         return WaysOut(with_card=asked["done"], without=asked["cancel"])
 
     def billing_info(self, page: HostedPage) -> BillingInfo:
-        return BillingInfo(**(self.acme.page(page.reference)["asked"]["address"] or {}))
+        return BillingInfo(**(self.fake.page(page.reference)["asked"]["address"] or {}))
 
     def guest_details(self, page: HostedPage) -> GuestDetails:
-        asked = self.acme.page(page.reference)["asked"]
+        asked = self.fake.page(page.reference)["asked"]
         return GuestDetails(
             name=asked["guest_name"], email=asked["guest_email"], language=asked["language"]
         )
 
     def count_pages(self) -> int:
-        return sum(len(merchant.pages) for merchant in self.acme.merchants.values())
+        return sum(len(merchant.pages) for merchant in self.fake.merchants.values())
 
     def guests(self, merchant_account: MerchantAccount) -> frozenset[GuestReference]:
         return frozenset(map(GuestReference, self._merchant(merchant_account).guests))
@@ -122,7 +122,7 @@ class AcmeUnderTest(RemotePspUnderTest):
         return frozenset(map(CardToken, self._merchant(merchant_account).tokens))
 
     def update_card(self, card: Card, to: GuestCard, *, expiry: tuple[int, int]) -> None:
-        self.acme.update_card(card.token, self.facts.cards[to].number, expiry)
+        self.fake.update_card(card.token, self.facts.cards[to].number, expiry)
 
     def unknown_status(self, sound: Response) -> Response:
         changed = {**json.loads(sound.body), "status": "half-done"}
@@ -146,7 +146,7 @@ class AcmeUnderTest(RemotePspUnderTest):
         )
 
     def _merchant(self, account: MerchantAccount) -> Merchant:
-        return self.acme.merchants[KEYS[account]]
+        return self.fake.merchants[KEYS[account]]
 
 
 class AcmeWithoutKeysUnderTest(AcmeUnderTest):

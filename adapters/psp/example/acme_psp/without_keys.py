@@ -18,7 +18,7 @@ LIST_LAG = timedelta(seconds=11)
 
 
 class AcmeWithoutKeys(AcmeProvider):
-    def _acme(self, account: MerchantAccount) -> JsonApi:
+    def _api(self, account: MerchantAccount) -> JsonApi:
         keys = keys_of(self._accounts, account)
         return JsonApi(
             keys.url,
@@ -30,15 +30,15 @@ class AcmeWithoutKeys(AcmeProvider):
         age = self._clock.now() - request.begun_at
         if AT_ONCE < age < LIST_LAG:
             raise ProviderUnavailable("the list may not show the page yet")
-        with self._acme(request.merchant_account) as acme:
-            made = self._made(acme, request) if age >= LIST_LAG else []
-            page = made[0] if made else acme.ask(PAGE, "POST", "/pages", json=self._body(request))
+        with self._api(request.merchant_account) as api:
+            made = self._made(api, request) if age >= LIST_LAG else []
+            page = made[0] if made else api.ask(PAGE, "POST", "/pages", json=self._body(request))
         return self._page(request, page)
 
-    def _made(self, acme: JsonApi, request: pages.HostedPageRequest) -> list[AcmePage]:
+    def _made(self, api: JsonApi, request: pages.HostedPageRequest) -> list[AcmePage]:
         refusal = ""
         try:
-            return acme.ask(PAGES, "GET", f"/pages?reference={request.idempotency_key}")
+            return api.ask(PAGES, "GET", f"/pages?reference={request.idempotency_key}")
         except ProviderRefused as refused:
             refusal = str(refused)
         # A page may exist, so the attempt is not over.
