@@ -44,7 +44,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
-from domain.psps.card import CardReading
+from domain.psps.card import CardList, CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -171,6 +171,11 @@ class TroubledProvider(PaymentProvider):
     ) -> CardReading:
         with self._call("read_card", merchant_account):
             return self._provider.read_card(merchant_account, guest_reference, token)
+
+    @override
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:
+        with self._call("list_cards", merchant_account):
+            return self._provider.list_cards(merchant_account, after)
 
     @override
     def forget_guest(

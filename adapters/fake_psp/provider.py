@@ -26,7 +26,7 @@ from adapters.fake_psp.psp import (
 from adapters.psp.webhooks import decode_webhook, require_secrets
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, TokenId
 from domain.outside import Clock
-from domain.psps.card import CardReading
+from domain.psps.card import CardList, CardReading
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -124,6 +124,11 @@ class FakeProvider(PaymentProvider):
     ) -> CardReading:
         with _translated():
             return self.psp.read_card(merchant_account, guest_reference, token)
+
+    @override
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:
+        with _translated():
+            return self.psp.list_cards(merchant_account, after)
 
     @override
     def forget_guest(

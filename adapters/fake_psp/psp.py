@@ -27,7 +27,7 @@ from adapters.fake_psp.database import CARD_ON_PAGE, PspDatabase, PspUnavailable
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
 from domain.outside import Clock, Ids
-from domain.psps.card import Card, CardReading
+from domain.psps.card import Card, CardList, CardReading, StoredCard
 from domain.psps.hosted_page import HostedPageRequest
 
 PAGE_LIFETIME: Final = timedelta(minutes=30)
@@ -38,6 +38,9 @@ BANK_ACTS_AFTER: Final = timedelta(seconds=10)
 
 YEARS_MORE: Final = 4
 """How much later a reissued card expires."""
+
+MAX_LISTED: Final = 100
+"""How many cards a call lists."""
 
 MAX_CARD_ATTEMPTS: Final = 5
 """How many cards may be tried on one page. It closes when the last one is refused."""
@@ -300,6 +303,19 @@ class FakePsp:
         ):
             raise CallRefused("no such card")
         return CardReading(card=card, read_at=self.clock.now())
+
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
+        """Return the cards of a merchant account in the order of their tokens, after one of these."""
+        found = self._database.read(
+            "SELECT guest_reference, token FROM cards WHERE merchant_account = ? AND token > ?"
+            " ORDER BY token LIMIT ?",
+            (merchant_account, after or "", MAX_LISTED),
+        )
+        cards = [
+            StoredCard(GuestReference(str(row["guest_reference"])), CardToken(str(row["token"])))
+            for row in found
+        ]
+        return CardList(cards, cards[-1].token if len(cards) == MAX_LISTED else None)
 
     def forget_guest(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference

@@ -33,7 +33,7 @@ NAMES: Final[Mapping[str, str]] = {
     "domain.languages": "DEFAULT_LANGUAGE look_up",
     "domain.outside": "Clock Ids",
     "domain.psps.capabilities": "Capabilities",
-    "domain.psps.card": "Card CardReading",
+    "domain.psps.card": "Card CardList CardReading StoredCard",
     "domain.psps.hosted_page": (
         "CardCollected CardRefused Consent Evidence EvidenceOrigin HostedPage "
         "HostedPageRequest NoCardCollected Outcome PageClosed Pending WebhookDelivery WebhookNotice"

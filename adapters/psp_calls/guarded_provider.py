@@ -19,7 +19,7 @@ from domain.identifiers import (
     ProviderName,
     PspAccount,
 )
-from domain.psps.card import CardReading
+from domain.psps.card import CardList, CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -28,6 +28,7 @@ from domain.psps.hosted_page import (
     WebhookDelivery,
     WebhookNotice,
     is_credible,
+    is_credible_list,
     is_credible_page,
     is_credible_reading,
     without_false_code,
@@ -120,6 +121,13 @@ class GuardedProvider(PaymentProvider):
             reading = psp.read_card(merchant_account, guest_reference, token)
             _require(is_credible_reading(reading, guest_reference, token))
             return reading
+
+    @override
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:
+        with self._call(merchant_account, "list_cards") as psp:
+            found = psp.list_cards(merchant_account, after)
+            _require(is_credible_list(found, after))
+            return found
 
     @override
     def forget_guest(

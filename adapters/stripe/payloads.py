@@ -19,7 +19,7 @@ from adapters.stripe.page_texts import LOCALES, consent_as_sent
 from domain.billing import AvsResult, BillingInfo
 from domain.identifiers import CardToken, GuestReference
 from domain.languages import DEFAULT_LANGUAGE, look_up
-from domain.psps.card import Card, CardReading
+from domain.psps.card import Card, CardList, CardReading, StoredCard
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -348,6 +348,31 @@ class CurrentMethod(LiveOrTest):
         return CardReading(card=_card(self.card, customer, token), read_at=at)
 
 
+class ListedMethod(LiveOrTest):
+    """PaymentMethod in a list, with its customer, which is None once it is detached."""
+
+    id: _Id
+    customer: Owner | None
+
+
+class ListedMethods(msgspec.Struct):
+    """A list of PaymentMethods with their customers, also of those that are detached."""
+
+    data: list[ListedMethod]
+    has_more: bool
+
+    def cards(self) -> CardList:
+        """Return those that can be charged. Raises ProviderUnavailable if the list breaks off."""
+        if self.has_more and not self.data:
+            raise ProviderUnavailable("the list goes on, and nobody knows where")
+        cards = [
+            StoredCard(GuestReference(method.customer.id), CardToken(method.id))
+            for method in self.data
+            if method.customer is not None and not method.customer.deleted
+        ]
+        return CardList(cards, self.data[-1].id if self.has_more else None)
+
+
 def page_of(session: CheckoutSession, customer: str) -> HostedPage:
     """Return the page of an open Checkout Session."""
     if not session.url:
@@ -456,4 +481,4 @@ def _time(unix_seconds: int) -> datetime:
 
 
 prepare(CheckoutSession, Sessions, Account, WebhookEndpoints)
-prepare(Customer, RetrievedCustomer, StoredMethod, CurrentMethod)
+prepare(Customer, RetrievedCustomer, StoredMethod, CurrentMethod, ListedMethods)

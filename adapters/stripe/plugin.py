@@ -115,6 +115,7 @@ PLUGIN: Final = PspPlugin(
         max_consent_length=MAX_CONSENT_LENGTH,
         forgets_guests=True,
         reads_cards=True,
+        lists_cards=True,
         public_name="Stripe",
         page_host="checkout.stripe.com",
         locales=LOCALES,

@@ -24,6 +24,7 @@ from adapters.stripe.payloads import (
     CheckoutSession,
     CurrentMethod,
     Customer,
+    ListedMethods,
     RetrievedCustomer,
     Sessions,
     SessionStatus,
@@ -41,7 +42,7 @@ from domain.identifiers import (
     MerchantAccount,
 )
 from domain.outside import Clock
-from domain.psps.card import CardReading
+from domain.psps.card import CardList, CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -55,6 +56,7 @@ from domain.psps.hosted_page import (
 from domain.psps.payment_provider import PaymentProvider, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
+    from stripe.params import PaymentMethodListParams
     from stripe.params.checkout import SessionCreateParams, SessionListParams
 
 log = structlog.get_logger()
@@ -207,6 +209,17 @@ class StripeProvider(PaymentProvider):
             )
         # Stripe does not say when a card was changed.
         return method.reading(guest_reference, token, at=call.time or asked_at)
+
+    @override
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None = None) -> CardList:
+        parameters: PaymentMethodListParams = {
+            "type": CARD,
+            "limit": 100,
+            "expand": ["data.customer"],
+            **({"starting_after": after} if after else {}),
+        }
+        with self._call(merchant_account) as call:
+            return call.ask(ListedMethods, call.v1.payment_methods.list, parameters).cards()
 
     @override
     def forget_guest(

@@ -17,9 +17,10 @@ class Capabilities:
     characters of it, as `consent_length` counts them. If it shows none, a page of ours asks for
     consent before it. `checks_addresses` is whether it tells what the bank says of a billing address,
     `closes_pages` whether it can end a page early. `forgets_guests` is whether it can delete a guest,
-    `reads_cards` whether it tells of a stored card as it is now. `public_name` is the name by which
-    guests know it, and `page_host` the host of its pages, or None for this service's own. `locales`
-    are the languages that its page has (RFC 5646), English among them.
+    `reads_cards` whether it tells of a stored card as it is now, `lists_cards` whether it lists those
+    of a merchant account. `public_name` is the name by which guests know it, and `page_host` the host
+    of its pages, or None for this service's own. `locales` are the languages that its page has (RFC
+    5646), English among them.
     """
 
     shows_consent: bool = True
@@ -28,6 +29,7 @@ class Capabilities:
     closes_pages: bool = True
     forgets_guests: bool = False
     reads_cards: bool = False
+    lists_cards: bool = False
     public_name: str | None = None
     page_host: str | None = None
     locales: frozenset[str] = frozenset({DEFAULT_LANGUAGE})

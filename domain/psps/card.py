@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from domain.identifiers import CardToken, GuestReference
 
@@ -74,3 +75,17 @@ class CardReading:
 
     card: Card | None
     read_at: datetime
+
+
+class StoredCard(NamedTuple):
+    """A card that a PSP has stored, and the guest whom it belongs to there."""
+
+    guest_reference: GuestReference
+    token: CardToken
+
+
+class CardList(NamedTuple):
+    """Some of the cards of a merchant account, and the place after them; None at the end."""
+
+    cards: Sequence[StoredCard]
+    place: str | None

@@ -21,7 +21,7 @@ from domain.identifiers import (
     TokenId,
 )
 from domain.languages import DEFAULT_LANGUAGE
-from domain.psps.card import Card, CardReading
+from domain.psps.card import Card, CardList, CardReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +280,11 @@ def is_credible_reading(
             and _is_credible_card(card)
         )
     )
+
+
+def is_credible_list(found: CardList, after: str | None) -> bool:
+    """Return whether the cards after a place may be listed like that, and lead to another place."""
+    return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
 
 
 def _is_credible_card(card: Card) -> bool:

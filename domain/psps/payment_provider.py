@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from domain.identifiers import CardToken, GuestReference, MerchantAccount, ProviderName
-from domain.psps.card import CardReading
+from domain.psps.card import CardList, CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -150,6 +150,19 @@ class PaymentProvider(Protocol):
         do this, as its capabilities say.
         """
         raise ProviderUnavailable("this PSP does not tell of stored cards")
+
+    def list_cards(
+        self,
+        merchant_account: MerchantAccount,  # noqa: ARG002 - a PSP that can needs it
+        after: str | None = None,  # noqa: ARG002 - as above
+    ) -> CardList:
+        """Return some of the cards stored at a merchant account: the first, or those after a place.
+
+        Changes nothing. Read on until the place is None, the lists hold each card once that was stored
+        before the first call and is not gone. Called only if the PSP can do this, as its capabilities
+        say.
+        """
+        raise ProviderUnavailable("this PSP does not list stored cards")
 
     def forget_guest(
         self,

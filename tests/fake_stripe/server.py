@@ -202,6 +202,7 @@ class FakeStripeServer:
             ("GET", "/v1/checkout/sessions", stripe.list_sessions),
             ("GET", "/v1/checkout/sessions/([^/]+)", stripe.retrieve_session),
             ("POST", "/v1/checkout/sessions/([^/]+)/expire", stripe.expire_session),
+            ("GET", "/v1/payment_methods", stripe.list_methods),
             ("GET", "/v1/payment_methods/([^/]+)", stripe.retrieve_method),
             ("POST", "/v1/payment_methods/([^/]+)/detach", stripe.detach_method),
         )

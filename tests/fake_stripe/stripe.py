@@ -166,6 +166,12 @@ _SESSION_LIST: Final[Mapping[str, Form]] = {
     "status": one_of("open", "complete", "expired"),
     "limit": integer,
 }
+_METHOD_LIST: Final[Mapping[str, Form]] = {
+    "type": one_of("card"),
+    "limit": integer,
+    "starting_after": text(),
+    "expand": list_of(lambda _, value: value),
+}
 _REQUIRED: Final = ("mode", "success_url")
 
 
@@ -421,6 +427,23 @@ class FakeStripe:
             return method
         assert wanted == ["customer"], "nothing else is expanded"
         return method | {"customer": merchant.customers[method["customer"]]}
+
+    def list_methods(self, merchant: Merchant, given: Mapping[str, Value]) -> Object:
+        """List the PaymentMethods of a type with their customers, newest first, also detached ones."""
+        asked = check(given, _METHOD_LIST)
+        assert asked["expand"] == ["data.customer"], "nothing else is expanded"
+        after = asked.get("starting_after")
+        if after is not None:
+            _find(merchant.methods, "PaymentMethod", str(after))
+        newest = list(reversed(merchant.methods.values()))
+        begin = 0 if after is None else [each["id"] for each in newest].index(after) + 1
+        found = [each for each in newest[begin:] if each["type"] == asked["type"]]
+        at_most = int(str(asked.get("limit", 10)))
+        shown = [
+            each | {"customer": merchant.customers.get(each["customer"])}
+            for each in found[:at_most]
+        ]
+        return {"object": "list", "has_more": len(found) > at_most, "data": shown}
 
     def detach_method(
         self, merchant: Merchant, given: Mapping[str, Value], reference: str

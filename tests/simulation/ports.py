@@ -30,7 +30,7 @@ class Watcher(Protocol):
 
 PSP_CALLS: Final = (
     *("psp.start", "psp.outcome", "psp.close", "psp.discard", "psp.read_card"),
-    "psp.forget_guest",
+    *("psp.list_cards", "psp.forget_guest"),
 )
 """The calls that send a request to the PSP; `psp.read_webhook` sends none."""
 

@@ -23,8 +23,8 @@ from adapters.psp.contract.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.hosted_payments.link import HostedLinks
-from domain.identifiers import TokenId
-from domain.psps.card import Card, CardReading
+from domain.identifiers import MerchantAccount, TokenId
+from domain.psps.card import Card, CardReading, StoredCard
 from domain.psps.hosted_page import CardCollected, HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import PaymentProvider
 
@@ -54,6 +54,7 @@ def methods_of(facts: Facts) -> Sequence[Method]:
     needed = {
         Method.FORGET_GUEST: Ability.FORGETS_GUESTS,
         Method.READ_CARD: Ability.READS_CARDS,
+        Method.LIST_CARDS: Ability.LISTS_CARDS,
     }
     lacking = {method for method, ability in needed.items() if ability not in facts.abilities}
     return [method for method in Method if method not in lacking]
@@ -182,6 +183,14 @@ class Session:
             self.request.merchant_account, card.guest_reference, card.token
         )
 
+    def listed(self, merchant_account: MerchantAccount = MAIN) -> Sequence[StoredCard]:
+        """Return every card that the PSP lists."""
+        cards, place = self.adapter.list_cards(merchant_account)
+        while place is not None:
+            more, place = self.adapter.list_cards(merchant_account, place)
+            cards = [*cards, *more]
+        return cards
+
     def forget_guest(self) -> None:
         """Have the PSP forget the guest of the session."""
         self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
@@ -199,6 +208,9 @@ class Session:
         if method is Method.READ_CARD:
             stored = self.collect().card
             return lambda: self.read(stored).card
+        if method is Method.LIST_CARDS:
+            self.type_card()
+            return lambda: self.adapter.list_cards(MAIN)
         if method is Method.FORGET_GUEST:
             self.type_card()
             return self.forget_guest

@@ -61,7 +61,7 @@ from domain.identifiers import (
     MerchantAccount,
     TokenId,
 )
-from domain.psps.card import Card
+from domain.psps.card import Card, StoredCard
 from domain.psps.hosted_page import (
     CardCollected,
     Consent,
@@ -727,6 +727,46 @@ class TestReadCard:
         session.discard(card)
         with pytest.raises((ProviderRefused, ProviderUnavailable)):
             session.adapter.read_card(OTHER, card.guest_reference, card.token)
+
+
+@needs(Ability.STAND_IN, Ability.LISTS_CARDS)
+class TestListCards:
+    def test_each_stored_card_is_listed_once_with_its_guest(self, session: Session) -> None:
+        assert session.listed() == []
+        card = session.collect().card
+        guest = card.guest_reference
+        again = session.another(guest_reference=guest).collect(GuestCard.ANOTHER_GOOD).card
+        other = session.another(guest_id=OTHER_GUEST_ID).collect().card
+
+        stored = [StoredCard(each.guest_reference, each.token) for each in (card, again, other)]
+        assert sorted(session.listed()) == sorted(stored)
+
+    def test_a_card_of_another_merchant_account_is_not_listed(self, session: Session) -> None:
+        elsewhere = session.another(merchant_account=OTHER).collect().card
+
+        assert session.listed() == []
+        assert session.listed(OTHER) == [StoredCard(elsewhere.guest_reference, elsewhere.token)]
+
+    def test_a_discarded_card_is_not_listed(self, session: Session) -> None:
+        session.discard(session.collect().card)
+
+        assert session.listed() == []
+
+    @needs(Ability.FORGETS_GUESTS)
+    def test_a_card_whose_guest_was_deleted_is_not_listed(self, session: Session) -> None:
+        session.type_card()
+        session.forget_guest()
+
+        assert session.listed() == []
+
+    def test_listing_changes_nothing(self, session: Session) -> None:
+        session.listed()
+
+        assert session.outcome() == Pending()
+        session.type_card()
+        before = session.outcome(), session.psp.tokens(MAIN)
+        session.listed()
+        assert (session.outcome(), session.psp.tokens(MAIN)) == before
 
 
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
@@ -1443,6 +1483,10 @@ class TestPlugin:
     def test_it_says_whether_the_psp_reads_cards(self, psp: PspUnderTest) -> None:
         is_tested = Ability.READS_CARDS in psp.facts.abilities
         assert psp.plugin.capabilities.reads_cards == is_tested
+
+    def test_it_says_whether_the_psp_lists_cards(self, psp: PspUnderTest) -> None:
+        is_tested = Ability.LISTS_CARDS in psp.facts.abilities
+        assert psp.plugin.capabilities.lists_cards == is_tested
 
 
 @needs(Ability.REMOTE)

@@ -62,6 +62,8 @@ class Ability(Enum):
     """It can delete a guest, as `Capabilities.forgets_guests` of the plugin says."""
     READS_CARDS = auto()
     """It tells of a stored card as it is now, as `Capabilities.reads_cards` of the plugin says."""
+    LISTS_CARDS = auto()
+    """It lists the stored cards, as `Capabilities.lists_cards` of the plugin says."""
     JSON = auto()
     """Its responses are JSON, so that each of their values can be damaged."""
 
@@ -103,6 +105,8 @@ class Method(Enum):
     """Only with FORGETS_GUESTS."""
     READ_CARD = auto()
     """Only with READS_CARDS."""
+    LIST_CARDS = auto()
+    """Only with LISTS_CARDS; the first list."""
 
 
 class Trouble(Enum):

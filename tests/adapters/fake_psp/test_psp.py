@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adapters.fake_psp.database import PspUnavailable
-from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, CardRefusal, FakePsp, PageState
+from adapters.fake_psp.psp import MAX_CARD_ATTEMPTS, MAX_LISTED, CardRefusal, FakePsp, PageState
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
 from domain.billing import AvsResult
@@ -51,6 +51,17 @@ def test_another_card_takes_the_place_of_a_challenged_one(psp: FakePsp, number: 
     assert (page.card.last_four if page.card else None) == (
         "4444" if number == MASTERCARD else None
     )
+
+
+def test_a_list_of_cards_goes_on_where_it_ended(psp: FakePsp) -> None:
+    for session in range(MAX_LISTED + 1):
+        psp.try_card(psp.start_page(hosted_page_request(session=session)).reference, card_entry())
+
+    first, place = psp.list_cards(MAIN, None)
+    rest, end = psp.list_cards(MAIN, place)
+
+    assert (len(first), len(rest), end) == (MAX_LISTED, 1, None)
+    assert {card.token for card in (*first, *rest)} == psp.tokens(MAIN)
 
 
 def test_a_page_takes_one_card_under_concurrent_tries(psp: FakePsp, database: Path) -> None:

@@ -39,7 +39,7 @@ from adapters.psp.contract.under_test import (
 )
 from domain.billing import BillingInfo
 from domain.identifiers import CardToken, GuestReference, MerchantAccount
-from domain.psps.card import Card, CardReading
+from domain.psps.card import Card, CardList, CardReading
 from domain.psps.hosted_page import CardRefused, HostedPage, HostedPageRequest, WebhookDelivery
 from domain.psps.payment_provider import PaymentProvider
 from tests.adapters.fake_psp.conftest import (
@@ -274,6 +274,10 @@ class _Wire(FakePsp):
     ) -> CardReading:
         read = super().read_card
         return self._call(lambda: read(merchant_account, guest_reference, token))
+
+    @override
+    def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
+        return self._call(lambda: super(_Wire, self).list_cards(merchant_account, after))
 
     @override
     def forget_guest(

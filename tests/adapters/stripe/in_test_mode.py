@@ -75,7 +75,7 @@ class StripeInTestMode(StripeUnderTest):
         abilities=frozenset(
             {
                 *(Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES),
-                Ability.FORGETS_GUESTS,
+                *(Ability.FORGETS_GUESTS, Ability.READS_CARDS, Ability.LISTS_CARDS),
             }
         ),
     )

@@ -16,6 +16,7 @@ from adapters.psp.contract.clock import START, SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.psp.contract.samples import a_page_request
 from adapters.psp.contract.sessions import a_request
+from adapters.psp.stand_in import change
 from adapters.stripe.keys import StripeKeys
 from adapters.stripe.provider import StripeProvider
 from domain.billing import BillingInfo
@@ -490,6 +491,37 @@ class TestACardOnFile:
 
         with pytest.raises(ProviderUnavailable):
             provider.read_card(MAIN, guest, token)
+
+
+class TestAListOfCards:
+    def test_goes_on_until_every_customer_has_its_cards(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        stripe = server.stripe
+        customer = provider.start(REQUEST).guest_reference
+        for _ in range(150):
+            stripe.add_method(stripe.main, "card", {})["customer"] = customer
+        stripe.add_method(stripe.main, "card", {})
+        stripe.add_method(stripe.main, "us_bank_account", {})["customer"] = customer
+
+        first, place = provider.list_cards(MAIN)
+        rest, end = provider.list_cards(MAIN, place)
+
+        attached = [id_ for id_, each in stripe.main.methods.items() if each.get("card") == {}][
+            :150
+        ]
+        assert {card.token for card in (*first, *rest)} == set(attached)
+        assert {card.guest_reference for card in (*first, *rest)} == {customer}
+        assert (len(first) + len(rest), end) == (150, None)
+
+    def test_that_is_empty_cannot_go_on(
+        self, provider: StripeProvider, server: FakeStripeServer
+    ) -> None:
+        body = b'{"object": "list", "data": [], "has_more": true}'
+        server.server.have(change(lambda sound: replace(sound, body=body)))
+
+        with pytest.raises(ProviderUnavailable):
+            provider.list_cards(MAIN)
 
 
 class TestFaults:

@@ -107,6 +107,7 @@ class StripeUnderTest(RemotePspUnderTest):
             Method.DISCARD: 2,
             Method.FORGET_GUEST: 1,
             Method.READ_CARD: 1,
+            Method.LIST_CARDS: 1,
         },
         telling_events=(_COMPLETED, "checkout.session.expired", "setup_intent.setup_failed"),
         card_events=(

@@ -11,7 +11,7 @@ import pytest
 from adapters.psp.contract.samples import NOW
 from domain.billing import AvsResult
 from domain.identifiers import CardToken, GuestReference
-from domain.psps.card import Card
+from domain.psps.card import Card, CardList, StoredCard
 from domain.psps.hosted_page import (
     CardCollected,
     CardRefused,
@@ -19,6 +19,7 @@ from domain.psps.hosted_page import (
     NoCardCollected,
     PageClosed,
     is_credible,
+    is_credible_list,
     is_credible_page,
     without_false_code,
 )
@@ -39,6 +40,19 @@ CARD = Card(
 COLLECTED = CardCollected(card=CARD, avs=AvsResult.MATCH, collected_at=NOW)
 NO_TEXT = ("", "\x00", "a\nb", "x" * 256, "é")
 NO_YEAR = (datetime.min.replace(tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("token", ["", "a card", "x" * 256])
+def test_a_list_with_a_card_that_cannot_be_stored_is_not_credible(token: str) -> None:
+    cards = [StoredCard(CARD.guest_reference, CARD.token)]
+    assert is_credible_list(CardList(cards, None), None)
+    assert not is_credible_list(CardList([cards[0]._replace(token=CardToken(token))], None), None)
+
+
+@pytest.mark.parametrize("after", [None, "place"])
+def test_a_list_that_leads_nowhere_is_not_credible(after: str | None) -> None:
+    assert is_credible_list(CardList([], "next"), after)
+    assert not is_credible_list(CardList([], after or ""), after)
 
 
 def test_outcomes_of_a_sound_page_are_credible() -> None:

@@ -72,7 +72,8 @@ class AcmeUnderTest(RemotePspUnderTest):
             "an id that is no text": b'[{"id": 1, "reference": "1"}]',
         },
         misdirected=(),
-        abilities=frozenset(Ability) - {Ability.COUNTS_REFUSALS, Ability.FORGETS_GUESTS},
+        abilities=frozenset(Ability)
+        - {Ability.COUNTS_REFUSALS, Ability.FORGETS_GUESTS, Ability.LISTS_CARDS},
     )
 
     def __init__(self, folder: Path) -> None:
