@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from errno import EACCES, EADDRINUSE
 from queue import SimpleQueue
 from types import FrameType
@@ -27,7 +27,7 @@ from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.metrics import measure
 from entrypoints.plain_errors import SettingsError
-from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, WILDCARD_HOSTS, Setting, Settings
+from entrypoints.settings import WILDCARD_HOSTS, Setting, Settings
 from entrypoints.worker.worker import Worker
 
 THREADS: Final = 8
@@ -256,19 +256,6 @@ def _own_url(listening: socket.socket) -> str:
         # The loopback address of the same family.
         host = "::1" if ":" in host else "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def settings_with_base_url(environment: Mapping[str, str]) -> Settings:
-    """Read the settings of a process that does not listen itself.
-
-    Raises SettingsError, also when CARDONFILE_PUBLIC_BASE_URL is missing.
-    """
-    if not environment.get("CARDONFILE_PUBLIC_BASE_URL"):
-        raise SettingsError(
-            "CARDONFILE_PUBLIC_BASE_URL must say where guests reach the service, such as "
-            "https://cards.example"
-        )
-    return Settings.read_to_serve(environment, host=DEFAULT_HOST, port=DEFAULT_PORT)
 
 
 def check(container: Container) -> None:

@@ -34,6 +34,7 @@ WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is 
 OFF: Final = "off"
 
 _PREFIX = "CARDONFILE_"
+_FROM_FILE = "_FILE"
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -180,15 +181,16 @@ class Settings:
         cls,
         environment: Mapping[str, str],
         *,
-        host: str = DEFAULT_HOST,
+        host: str | None = DEFAULT_HOST,
         port: int = DEFAULT_PORT,
     ) -> Settings:
-        """Read the settings. An empty variable counts as not set.
+        """Read the settings, from variables and files (`settings_given`).
 
         `host` and `port` are where the service listens; they make the default public base URL.
-        Raises SettingsError for the first setting that cannot be used.
+        There is none for a process that does not listen itself, whose `host` is None. Raises
+        SettingsError for the first setting that cannot be used.
         """
-        given = {name: value for name, value in environment.items() if value}
+        given = settings_given(environment)
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
         base_url = _base_url(given.get(Setting.PUBLIC_BASE_URL), host, port)
 
@@ -229,8 +231,10 @@ class Settings:
         )
 
     @classmethod
-    def read_to_serve(cls, environment: Mapping[str, str], *, host: str, port: int) -> Settings:
-        """Read the settings of a service that listens on `host` and `port`.
+    def read_to_serve(
+        cls, environment: Mapping[str, str], *, host: str | None = None, port: int = DEFAULT_PORT
+    ) -> Settings:
+        """Read the settings of a service, or of a process of one, as `read` does.
 
         In addition to what `read` refuses, it raises SettingsError for unknown settings, for live
         keys where guests cannot reach the service, and for live keys beside a PSP for test cards.
@@ -238,11 +242,11 @@ class Settings:
         unknown = unknown_settings(environment)
         if unknown:
             raise SettingsError("; ".join(unknown))
-        settings = cls.read(environment, host=host, port=port)
+        given = settings_given(environment)
+        settings = cls.read(given, host=host, port=port)
         live = settings.live_key
         if live is not None:
-            base_url = environment.get(Setting.PUBLIC_BASE_URL)
-            if not base_url or settings.is_on_loopback:
+            if Setting.PUBLIC_BASE_URL not in given or settings.is_on_loopback:
                 raise SettingsError(
                     f"{live} is a live key: set {Setting.PUBLIC_BASE_URL} to where guests reach the "
                     "service, such as https://cards.example"
@@ -266,23 +270,55 @@ class Settings:
         return next(filter(None, (psp.live_setting for psp in self.psps.values())), None)
 
 
+def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are set and not empty, with each file's text in place of its name.
+
+    `CARDONFILE_X_FILE` names the file with the text of `CARDONFILE_X`, whichever setting that is. It
+    may be called again with what it returns. Raises SettingsError, which shows no part of a file.
+    """
+    given = {name: value for name, value in environment.items() if value}
+    for name in sorted(given.keys() - set(Setting)):
+        setting = name.removesuffix(_FROM_FILE)
+        if setting == name or not name.startswith(_PREFIX):
+            continue
+        if setting in given:
+            raise SettingsError(f"{setting} and {name} are both set: unset one")
+        given[setting] = _text_of_file(name, given.pop(name))
+    return given
+
+
+def _text_of_file(name: str, file: str) -> str:
+    # No error shows the name of the file: it is the secret itself if `_FILE` was set by mistake.
+    try:
+        text = Path(file).read_text("utf-8").rstrip("\n")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
+        raise SettingsError(f"{name} must name a file that can be read: {why}") from None
+    if not text or "\0" in text:
+        raise SettingsError(f"{name} must name a file with text in it")
+    return text
+
+
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each CARDONFILE_ variable that is no setting, without its value.
 
-    An empty variable counts here. Variables that Kubernetes and Docker set for a service called
-    cardonfile are left out. Raises SettingsError when a PSP cannot be loaded.
+    The name of each setting may end in `_FILE`. An empty variable counts here. Variables that
+    Kubernetes and Docker set for a service called cardonfile are left out. Raises SettingsError when
+    a PSP cannot be loaded.
     """
     plugins = load_psps(environment.get(Setting.PSPS))
     settings = {str(setting) for setting in Setting}
     for plugin in plugins.values():
         settings.update(plugin.settings)
         if plugin.account_settings is not None:
-            settings.update(plugin.account_settings.names(environment))
+            settings.update(
+                plugin.account_settings.names(name.removesuffix(_FROM_FILE) for name in environment)
+            )
     unknown = sorted(
         name
         for name, value in environment.items()
         if name.upper().startswith(_PREFIX)
-        and name not in settings
+        and not {name, name.removesuffix(_FROM_FILE)} & settings
         and not _FOR_TESTS.fullmatch(name)
         and not _FROM_ORCHESTRATION.fullmatch(f"{name}={value}")
     )
@@ -342,12 +378,12 @@ def _count(given: Mapping[str, str], name: str, *, default: int) -> int:
     return int(value)
 
 
-def _base_url(url: str | None, host: str, port: int) -> str:
+def _base_url(url: str | None, host: str | None, port: int) -> str:
     if url is None:
-        if host in WILDCARD_HOSTS:
+        if host is None or host in WILDCARD_HOSTS:
             raise SettingsError(
-                "CARDONFILE_PUBLIC_BASE_URL must say where guests reach a service that listens on "
-                "every address, such as https://cards.example"
+                "CARDONFILE_PUBLIC_BASE_URL must say where guests reach the service, such as "
+                "https://cards.example"
             )
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
     try:

@@ -12,7 +12,8 @@ from entrypoints.container import build
 from entrypoints.databases import require_up_to_date
 from entrypoints.logs import configure_logs
 from entrypoints.plain_errors import plain_errors
-from entrypoints.serve import ServeError, announce, check, settings_with_base_url, start_metrics
+from entrypoints.serve import ServeError, announce, check, start_metrics
+from entrypoints.settings import Settings
 
 
 def create_application() -> WSGIApplication:
@@ -31,7 +32,7 @@ def create_application() -> WSGIApplication:
 
 
 def _application() -> WSGIApplication:
-    settings = settings_with_base_url(os.environ)
+    settings = Settings.read_to_serve(os.environ)
     configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)
     require_up_to_date(settings.database)
     # A container of its own, so that nothing opened for the checks is shared over a fork.

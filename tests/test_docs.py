@@ -155,9 +155,11 @@ class TestOperations:
         of_tests = set(
             chain.from_iterable(_SETTING.findall(each.read_text()) for each in elsewhere)
         )
-        named = set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in DOCS))
+        pages = (*DOCS, *(ROOT / "docs" / "examples").iterdir())
+        named = set(chain.from_iterable(_SETTING.findall(path.read_text()) for path in pages))
+        read = settings_of_code("harbor_spa") | of_tests | REPLACED.keys()
 
-        assert named <= settings_of_code("harbor_spa") | of_tests | REPLACED.keys()
+        assert {name for name in named - read if name.removesuffix("_FILE") not in read} == set()
 
     def test_every_section_about_commands_is_about_one_or_a_group(self) -> None:
         # A command whose --help says everything has none.

@@ -28,8 +28,9 @@ Adapter = TypeVar("Adapter", bound=PaymentProvider)
 class Surroundings:
     """The installation, as far as an adapter needs it to read its settings.
 
-    `environment` holds the environment variables that are set and not empty. `database_file` is the
-    SQLite database, or its default path if the database is another.
+    `environment` holds the environment variables that are set and not empty. If operators keep the
+    setting X in a file, and set `X_FILE`, it holds X: no setting of a PSP ends in `_FILE`.
+    `database_file` is the SQLite database, or its default path if the database is another.
     """
 
     environment: Mapping[str, str]

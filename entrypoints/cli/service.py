@@ -77,7 +77,7 @@ def work() -> None:
 
     with (
         plain_errors(service.ServeError),
-        installation(service.settings_with_base_url, may_take_long=False) as container,
+        installation(Settings.read_to_serve, may_take_long=False) as container,
     ):
         settings = container.settings()
         configure_logs(settings.log_format, at_least=settings.log_level, name_process=True)

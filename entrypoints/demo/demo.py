@@ -25,7 +25,7 @@ from entrypoints.demo.service import Supervisor
 from entrypoints.demo.shop import EVENTS, CardApi, Shop, Timeline
 from entrypoints.logs import configure_logs
 from entrypoints.serve import ServeError, Server, listen, on_stop_signals, refuse_missing_psps
-from entrypoints.settings import OFF, LogLevel, Setting, Settings
+from entrypoints.settings import OFF, LogLevel, Setting, Settings, settings_given
 
 HOST: Final = "127.0.0.1"
 
@@ -91,7 +91,7 @@ def run_demo(port: int) -> None:
 
 
 def _environment(port: int) -> dict[str, str]:
-    given = {name: value for name, value in os.environ.items() if value}
+    given = settings_given(os.environ)
     # Events are sent to the shop, which is on this machine.
     networks = ",".join(filter(None, (given.get(Setting.EVENT_NETWORKS), "127.0.0.0/8")))
     return {

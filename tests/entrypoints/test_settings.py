@@ -258,6 +258,7 @@ NAMES: Final = (
     *(name for name in Setting if name is not Setting.PSPS),
     *("CARDONFILE_ALLOW_FAKE_PSP", "CARDONFILE_FAKE_PSP_DATABASE", "CARDONFILE_STRIPE_API_BASE"),
     *ACCOUNT_SETTINGS.names(["CARDONFILE_STRIPE_X_SECRET_KEY"]),
+    "CARDONFILE_DATABASE_URL_FILE",
 )
 
 
@@ -277,9 +278,58 @@ def test_whatever_is_set_is_read_or_refused_in_one_line_that_does_not_repeat_it(
         assert isinstance(counts_in_redis(settings.rate_limit_storage), RedisStorage)
 
 
+class TestFiles:
+    def test_any_setting_is_read_from_a_file_too(self, tmp_path: Path) -> None:
+        url, key, secret = tmp_path / "url", tmp_path / "key", tmp_path / "secret"
+        url.write_text("postgresql://cardonfile:s3cret@db.internal/cardonfile\n")
+        key.write_bytes(b"sk_test_s3cret\r\n")
+        secret.write_text("whsec_s3cret")
+        named = {
+            "CARDONFILE_DATABASE_URL_FILE": str(url),
+            "CARDONFILE_STRIPE_SPA_SECRET_KEY_FILE": str(key),
+            "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS_FILE": str(secret),
+            "CARDONFILE_PUBLIC_BASE_URL_FILE": "",
+            # It names a file itself.
+            "CARDONFILE_ERASURES_FILE": "erased",
+            "OTHER_FILE": "/nowhere",
+        }
+
+        settings = Settings.read_to_serve(named, host="127.0.0.1")
+
+        assert settings.database == PostgresqlDatabase(url.read_text().strip())
+        assert settings.psps[STRIPE].settings.accounts == {
+            "spa": StripeKeys(secret_key="sk_test_s3cret", webhook_secrets=("whsec_s3cret",))
+        }
+        assert settings.erasures_file == Path("erased")
+
+    # Shows S18.
+    @pytest.mark.parametrize("text", [None, b"", b"\n", b"\xff", b"a\0b"])
+    def test_a_file_that_cannot_be_used_is_not_shown(
+        self, tmp_path: Path, text: bytes | None
+    ) -> None:
+        file = tmp_path / "s3cret"
+        if text is not None:
+            file.write_bytes(text)
+
+        refused = read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(file)})
+
+        assert isinstance(refused, str)
+        assert refused.startswith("CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file ")
+        assert "s3cret" not in refused
+
+    def test_a_value_beside_a_file_is_refused(self, tmp_path: Path) -> None:
+        named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
+
+        assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (
+            "CARDONFILE_DATABASE_URL and CARDONFILE_DATABASE_URL_FILE are both set: unset one"
+        )
+        assert "must name" in str(read({**named, "CARDONFILE_DATABASE_URL": ""}))
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
+        ("CARDONFILE_ERASURE_FILE", "CARDONFILE_ERASURES_FILE"),
         ("CARDONFILE_DATABSE_URL", "CARDONFILE_DATABASE_URL"),
         ("cardonfile_database_url", "CARDONFILE_DATABASE_URL"),
         ("CARDONFILE_STRIPE_SPA_WEBHOOK_SECRET", "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS"),

@@ -95,8 +95,9 @@ class TestServe:
         with with_center.start("serve", "--port", str(free_port())) as process:
             assert process.stderr is not None
             lines = [process.stderr.readline().decode() for _ in range(3)]
-            process.send_signal(SIGTERM)
+            process.send_signal(SIGHUP)
             lines += process.communicate(timeout=DEADLINE_SECONDS)[1].decode().splitlines()
+        assert process.returncode == 0
         (files,) = (line for line in lines if "database_open_to_all" in line)
         assert f"files=['{with_center.database}']" in files
         assert "chmod 600" in files
