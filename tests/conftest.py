@@ -21,6 +21,9 @@ from tests.fuzzing import TIMES
 from tests.installation import Installation
 from tests.postgresql import shared_server
 
+# Imported modules and collected tests stay until the end: no garbage to look for before the first test.
+gc.disable()
+
 # SQLite syncs each commit, and most tests make databases: on a disk they wait for it most of the time.
 # No test ends the machine, which alone would lose what was not synced.
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
@@ -58,9 +61,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what was imported and collected, which stays until the end."""
-    gc.collect()
+    """Spare the garbage collector what was imported and collected."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -49,14 +49,8 @@ _FORMATS: Final = {"date": "date", "date-time": "time", "uri": "URI", "uuid": "U
 Json: TypeAlias = dict[str, Any]  # a part of the OpenAPI document
 
 
-def pages() -> Mapping[Path, str]:
-    """Return the text that each page should have."""
-    return {
-        HTTP_API: BLOCK.sub(
-            lambda found: found[1] + blocks()[found[2]] + found[3], HTTP_API.read_text()
-        ),
-        TESTS_OF_PROMISES: _tests_of_promises(),
-    }
+def _http_api() -> str:
+    return BLOCK.sub(lambda found: found[1] + blocks()[found[2]] + found[3], HTTP_API.read_text())
 
 
 @cache
@@ -245,6 +239,7 @@ def _messages(refusal: type[Refusal]) -> Iterator[str]:
         yield refusal().message
 
 
+@cache
 def tests_by_promise() -> Mapping[str, Sequence[str]]:
     """Return the tests of each promise: those with the comment `# Shows F3.` above them."""
     found = defaultdict(list)
@@ -284,6 +279,13 @@ def _tests_of_promises() -> str:
     )
 
 
+PAGES: Final[Mapping[Path, Callable[[], str]]] = {
+    HTTP_API: _http_api,
+    TESTS_OF_PROMISES: _tests_of_promises,
+}
+"""What returns the text that each page should have."""
+
+
 if __name__ == "__main__":
-    for page, text in pages().items():
-        page.write_text(text)
+    for page, text in PAGES.items():
+        page.write_text(text())

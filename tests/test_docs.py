@@ -305,9 +305,9 @@ def test_the_states_of_a_session_are_drawn_as_they_follow_each_other() -> None:
     )
 
 
-@pytest.mark.parametrize("path", generated_docs.pages(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", generated_docs.PAGES, ids=lambda path: path.name)
 def test_a_generated_page_is_up_to_date(path: Path) -> None:
-    assert path.read_text() == generated_docs.pages()[path], "python -m tests.generated_docs"
+    assert path.read_text() == generated_docs.PAGES[path](), "python -m tests.generated_docs"
 
 
 class TestFakePsp:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pysqlite3
-from sqlalchemy import create_engine, func, select
-from sqlalchemy.ext.automap import automap_base
-from sqlalchemy.orm import Session
 
 from adapters.sqlite.migrations import migrate
 from adapters.sqlite.storage import SqliteStorage
@@ -40,6 +37,11 @@ RANDOM_UUID: Final = (
 
 def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterator[Row]:
     """Read the same pages in both ways, from the same file."""
+    # Here, because tests import this module for its names, and these take long to import.
+    from sqlalchemy import create_engine, func, select
+    from sqlalchemy.ext.automap import automap_base
+    from sqlalchemy.orm import Session
+
     say(f"{PRODUCTS:,} products")
     database = folder / "products.db"
     _fill(database)
