@@ -253,7 +253,8 @@ class Installation:
     """One center, one guest, and a caller with all permissions.
 
     Its database is a new file in the folder, unless `environment` names a migrated one. The limits
-    against card testing are off, unless it sets them; empty means the defaults.
+    against card testing are off, unless it sets them; empty means the defaults. `capabilities` change
+    those of every PSP.
     """
 
     def __init__(
@@ -263,6 +264,7 @@ class Installation:
         base_url: str = BASE_URL,
         busy_timeout_seconds: float = 5,
         ids: SeededIds | None = None,
+        capabilities: Mapping[str, Any] | None = None,  # as psps_that takes them
         **environment: str,
     ) -> None:
         self.clock = SettableClock()
@@ -275,6 +277,8 @@ class Installation:
                 **environment,
             }
         )
+        psps = psps_that(self.settings.psps, **capabilities or {})
+        self.settings = replace(self.settings, psps=psps)
         self.database = folder / "cards.db"
         if self.settings.database == self.database:
             make_database(self.database)

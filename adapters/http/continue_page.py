@@ -1,4 +1,4 @@
-"""The HTML page of an old link, whose button opens the hosted page."""
+"""The HTML page whose button opens the hosted page: of an old link, or with what the guest agrees to."""
 
 from __future__ import annotations
 

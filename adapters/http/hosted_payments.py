@@ -1,7 +1,8 @@
 """The guest's browser: `/hosted-payments`, and its `return` and `cancel`.
 
 Each redirects the browser with 303: to the PSP's page, or back to the stored redirect_uri. If
-neither is possible, the guest sees a page that says why. An old link shows a page with a button.
+neither is possible, the guest sees a page that says why. A page with a button asks for consent where
+the PSP's page cannot, and opens an old link.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, TypeAlias
+from urllib.parse import parse_qs
 
 import falcon
 import structlog
@@ -19,7 +21,7 @@ from adapters.http.continue_page import show_continue_page
 from adapters.http.errors import log_card_limit
 from adapters.http.operations import Operation, Responder, Tag, parameter
 from adapters.http.problem_page import UNREACHABLE, Problem, accepted_by, protect_page, show_problem
-from adapters.http.requests import Query
+from adapters.http.requests import MAX_BODY_BYTES, Query, read_bytes
 from domain.errors import ServiceUnavailable
 from domain.hosted_payments.find_way_back import FindWayBack, WayBack
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
@@ -69,7 +71,8 @@ _LINK: Final = Operation(
         ),
     ),
     pages={
-        200: "After 24 hours: a page with a button, which sends the same address as a POST.",
+        200: "A page with a button, which sends the same address as a POST: after 24 hours, or where "
+        "the page of the PSP cannot show what the guest agrees to.",
         303: "To the hosted page, or back to redirect_uri once the session is settled.",
         410: "The link has expired.",
         429: "Too many of the guest's cards were refused; Retry-After says how long to wait.",
@@ -84,10 +87,13 @@ OPERATIONS: Final[Sequence[Operation]] = (
         _LINK,
         method="post",
         name="openHostedPageByClick",
-        summary="The button of the page that an old link shows",
-        description="As above, whatever the age of the link.",
+        summary="The button of the page with which a guest agrees, or opens an old link",
+        description="As above, whatever the age of the link. `agreed` in the form, of which only the "
+        "page knows the value, says to which text the guest agrees.",
         pages={
-            **{status: meaning for status, meaning in _LINK.pages.items() if status != 200},
+            **_LINK.pages,
+            200: "The page again: the text was changed meanwhile.",
+            413: "The form is longer than 16 KiB.",
             403: "Sent by a page of another origin.",
         },
     ),
@@ -165,8 +171,11 @@ class HostedPayments:
         app.add_error_handler(ClickNeeded, self._show_button)
 
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the PSP's page, which is created now; an old link shows a button."""
-        self._open(req, resp, by_click=False)
+        """Redirect to the PSP's page, which is created now, unless a click is needed for it.
+
+        Programs that make previews come here too, so nobody agrees to anything by this.
+        """
+        self._open(req, resp, by_click=False, agreed=None)
 
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect to the PSP's page, which is created now: the guest clicked the button.
@@ -175,11 +184,17 @@ class HostedPayments:
         """
         if req.get_header("Origin") not in (None, self.links.base_url):
             raise ClickedElsewhere
-        self._open(req, resp, by_click=True)
+        form = parse_qs(read_bytes(req, MAX_BODY_BYTES).decode(errors="replace"))
+        self._open(req, resp, by_click=True, agreed=form.get("agreed", [None])[0])
 
-    def _open(self, req: falcon.Request, resp: falcon.Response, *, by_click: bool) -> None:
+    def _open(
+        self, req: falcon.Request, resp: falcon.Response, *, by_click: bool, agreed: str | None
+    ) -> None:
         address = self.open_hosted_page(
-            token_id=Query(req).only("token_id"), by_click=by_click, accepted=accepted_by(req)
+            token_id=Query(req).only("token_id"),
+            by_click=by_click,
+            agreed=agreed,
+            accepted=accepted_by(req),
         )
         self.wake_reconciler()
         _redirect(resp, address)

@@ -41,7 +41,8 @@ class Account(Card):
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
     most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
-    names the text that the guest agreed to at `consented_at`. `expiry_notice_at` is when its client
+    names the text that the guest agreed to before the card was typed, at `consented_at`, by the
+    PSP's clock. `expiry_notice_at` is when its client
     is told next that the card expires soon.
 
     `due_at` is when it is read next at its PSP, or the end of a lease, `asked_at` when it was taken

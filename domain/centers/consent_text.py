@@ -11,7 +11,7 @@ from domain.centers.center import Center
 from domain.errors import InvalidField
 from domain.fields import is_clean, without_card_number
 from domain.identifiers import CenterId, ProviderName
-from domain.languages import DEFAULT_LANGUAGE
+from domain.languages import DEFAULT_LANGUAGE, look_up
 from domain.psps.capabilities import Capabilities
 from domain.psps.hosted_page import Consent
 
@@ -99,10 +99,16 @@ def consents_at(
     shipped: Mapping[str, ConsentText],
     capabilities: Capabilities,
 ) -> Mapping[str, Consent]:
-    """Return what the page of a PSP may show to the guests of a center, by language.
+    """Return what the guests of a center may be shown by the page of a PSP, or by ours, by language.
 
-    `texts` are those of the center. English is always there, as shipped if the center has none.
+    `texts` are those of the center. English is always there, as shipped if the center has none. Our
+    page has the languages in which a text is shipped.
     """
     consents = [text.at(center) for text in texts]
-    shown = {each.language: each for each in consents if capabilities.shows(each)}
+    shown = {
+        consent.language: consent
+        for consent in consents
+        if capabilities.shows(consent)
+        and (capabilities.shows_consent or look_up(consent.language, shipped))
+    }
     return {DEFAULT_LANGUAGE: shipped[DEFAULT_LANGUAGE].at(center), **shown}

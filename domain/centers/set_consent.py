@@ -9,7 +9,7 @@ from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
 from domain.centers.center import Center
 from domain.centers.configure_payments import LoadedPsp
-from domain.centers.consent_text import ConsentText, require_room
+from domain.centers.consent_text import ConsentText, consents_at, require_room
 from domain.centers.find_centers import existing_center
 from domain.errors import InvalidField
 from domain.identifiers import ProviderName
@@ -90,13 +90,14 @@ class SetConsent:
     def _require_room(
         self, unit: WriteUnit, center: Center, text: ConsentText
     ) -> ProviderName | None:
-        """Return the center's PSP if its page does not have the language."""
+        """Return the center's PSP if no guest of it would be shown the text."""
         configuration = unit.configurations.get(center.id)
         if configuration is None or configuration.provider not in self.psps:
             return None
         name, capabilities = configuration.provider, self.psps[configuration.provider].capabilities
         require_room(text, center, name, capabilities)
-        return None if capabilities.has_page_in(text.language) else name
+        shown = consents_at(center, [text], self.shipped, capabilities)
+        return None if text.language in shown else name
 
 
 def _parsed(language: str) -> str:

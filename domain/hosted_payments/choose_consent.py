@@ -48,3 +48,12 @@ class ChooseConsent:
         of_center = unit.center_settings.get(center.id).language
         wishes = (*asked, guest.language if guest else None, of_center)
         return consents[first_of(wishes, consents)]
+
+    def is_wanting(self, session: CardSession) -> bool:
+        """Return whether the guest has yet to agree on a page of ours, for the latest attempt.
+
+        That is only so where the PSP's page cannot show the text.
+        """
+        psp, attempt = self.psps.get(session.configuration.provider), session.attempt
+        is_given = attempt is not None and not attempt.over and attempt.agreed_at is not None
+        return psp is not None and not psp.capabilities.shows_consent and not is_given

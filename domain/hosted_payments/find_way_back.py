@@ -12,6 +12,7 @@ from domain.hosted_payments.choose_consent import ChooseConsent
 from domain.hosted_payments.link import HostedLinks, LinkUnknown, session_of_link
 from domain.identifiers import ProviderName
 from domain.languages import AUTO, DEFAULT_LANGUAGE
+from domain.psps.hosted_page import Consent
 from domain.storage import Storage
 
 
@@ -21,7 +22,8 @@ class WayBack:
 
     `redirect_uri` is the stored one. The center has no name and no settings once it is gone.
     `psp_name` and `psp_host` are those of the PSP's page; None if the PSP does not tell its name.
-    `language` is that of the page. If it is `negotiated`, the browser decides it.
+    `language` is that of the page. If it is `negotiated`, the browser decides it. `consent` is what
+    the guest must agree to on a page of ours before the PSP's page; None if there is no need.
     """
 
     redirect_uri: str
@@ -32,6 +34,7 @@ class WayBack:
     psp_host: str
     language: str
     negotiated: bool
+    consent: Consent | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +61,12 @@ class FindWayBack:
         with self.storage.read() as unit:
             center = unit.centers.get(session.center_id)
             settings = unit.center_settings.get(session.center_id) if center else CenterSettings()
-            if session.attempt is not None:
-                language = session.attempt.request.language
+            consent = None
+            if session.attempt is not None and not session.attempt.over:
+                consent = session.attempt.request.consent
             elif center is not None:
                 guest = unit.guests.get(session.guest_id)
-                language = self.choose_consent(unit, session, center, guest, accepted).language
-            else:
-                language = DEFAULT_LANGUAGE
+                consent = self.choose_consent(unit, session, center, guest, accepted)
         psp = self.psps.get(session.configuration.provider)
         return WayBack(
             redirect_uri=session.redirect_uri,
@@ -73,6 +75,7 @@ class FindWayBack:
             logo_uri=self.links.logo_uri(session.center_id, settings.logo),
             psp_name=psp.capabilities.public_name if psp else None,
             psp_host=(psp and psp.capabilities.page_host) or urlsplit(self.links.base_url).netloc,
-            language=language,
-            negotiated=session.locale == AUTO and session.attempt is None,
+            language=consent.language if consent else DEFAULT_LANGUAGE,
+            negotiated=session.locale == AUTO and (not session.attempt or session.attempt.over),
+            consent=consent if self.choose_consent.is_wanting(session) else None,
         )

@@ -66,7 +66,10 @@ class LinkPaused(Exception):
 
 
 class ClickNeeded(Exception):
-    """The link is older than 24 hours, so only the guest's click opens it."""
+    """Only the guest's click opens the link.
+
+    It is older than 24 hours, or the guest must agree first, because the PSP's page shows no consent.
+    """
 
 
 AFTER_LINKS: Final = " \r\n.,;:)>]\"'"

@@ -57,13 +57,18 @@ class OpenHostedPage:
     log: SessionLog
 
     def __call__(
-        self, *, token_id: str, by_click: bool = False, accepted: Sequence[str] = ()
+        self,
+        *,
+        token_id: str,
+        by_click: bool = False,
+        agreed: str | None = None,
+        accepted: Sequence[str] = (),
     ) -> str:
         """Ensure that there is a page; return the address to redirect the browser to.
 
-        `by_click` says that the guest has confirmed it. `accepted` has the languages that the browser
-        accepts, the best first. When ClickNeeded is raised, nothing was
-        written and the PSP was not called.
+        `by_click` says that the guest has confirmed it, `agreed` is the digest of the consent that the
+        guest has agreed to on a page of ours. `accepted` has the languages that the browser accepts,
+        the best first. When ClickNeeded is raised, there is no attempt for it, and no page was made.
         """
         session, now = session_of_link(self.storage, token_id), self.clock.now()
         if not by_click and session.needs_click(now):
@@ -72,7 +77,7 @@ class OpenHostedPage:
             self.settle(session.token_id)
         # An erasure may take the address away meanwhile.
         redirect_uri = session.redirect_uri
-        session = self._with_page(self._with_attempt(session, accepted))
+        session = self._with_page(self._with_attempt(session, agreed, accepted))
         return redirect_uri if session.is_settled else self._page_of(session)
 
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
@@ -104,9 +109,12 @@ class OpenHostedPage:
             raise ProviderUnavailable("the page has ended, and the PSP does not say how")
         return attempt.page.address
 
-    def _with_attempt(self, seen: CardSession, accepted: Sequence[str]) -> CardSession:
+    def _with_attempt(
+        self, seen: CardSession, agreed: str | None, accepted: Sequence[str]
+    ) -> CardSession:
         """Return the session with an attempt that is not over, stored before the PSP is called.
 
+        Where a page of ours asks for consent, the guest's agreement is stored with it.
         If the PSP has not answered about the attempt, the question is noted, and `_with_page` asks
         it. Raises PageUnderWay while another request asks. A session that another process has
         settled meanwhile is returned unchanged.
@@ -126,6 +134,10 @@ class OpenHostedPage:
                 if asked is None:
                     raise PageUnderWay
                 opened = asked
+            if self.choose_consent.is_wanting(opened):
+                if agreed != opened.current_attempt.request.consent.digest:
+                    raise ClickNeeded
+                opened = opened.agreed(now)
             if opened != session:
                 unit.sessions.update(opened)
                 unit.commit()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias
 
 from domain.billing import AvsResult, BillingInfo
@@ -31,6 +32,11 @@ class Consent:
     version: str
     text: str
     language: str = DEFAULT_LANGUAGE
+
+    @property
+    def digest(self) -> str:
+        """What a form of ours names it by: a text that was changed has another."""
+        return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 
 MAX_PAGE_LIFETIME: Final = timedelta(hours=24)
@@ -137,11 +143,14 @@ class PageAttempt:
     """One attempt to create a page: the request, and the page once the PSP has responded.
 
     `over` is set when the PSP has refused it for good, or its page has ended without a card.
+    `agreed_at` is when the guest agreed to the consent of the request on a page of ours; None if the
+    PSP's page shows it.
     """
 
     request: HostedPageRequest
     page: HostedPage | None = None
     over: bool = False
+    agreed_at: datetime | None = None
 
     @property
     def is_unanswered(self) -> bool:

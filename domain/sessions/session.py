@@ -405,6 +405,10 @@ class CardSession:
         opened = replace(self, attempt=attempt, progress=Progress.OPENED, opened_at=opened_at)
         return _polled(replace(opened, ask_again_at=now + ANSWERED_WITHIN), now)
 
+    def agreed(self, now: datetime) -> CardSession:
+        """Note that the guest has agreed, on a page of ours, to the consent of the latest attempt."""
+        return replace(self, attempt=replace(self.current_attempt, agreed_at=now))
+
     def with_page(self, page: HostedPage, now: datetime) -> CardSession:
         """Note the page that the PSP made. The session lives as long as its page, or longer.
 

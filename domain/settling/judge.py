@@ -156,20 +156,21 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
-    shown = session.current_attempt.request.consent
+    attempt, typed_at = session.current_attempt, collected.collected_at
+    shown = attempt.request.consent
     consent = GivenConsent(
         account_id=account_id if same is None else same.account_id,
         token_id=session.token_id,
         version=shown.version,
         language=shown.language,
         text=shown.text,
-        agreed_at=collected.collected_at,
+        agreed_at=attempt.agreed_at or typed_at,
     )
     if same is not None:
         return Verdict(
             session=session.completed(same.account_id, now),
             renewed=same.renewed(
-                card, consent_version=consent.version, consented_at=consent.agreed_at, now=now
+                card, consent_version=consent.version, consented_at=typed_at, now=now
             ),
             consent=consent,
             unkept=UnkeptToken.of(same),
@@ -185,7 +186,7 @@ def judge_card(
         merchant_account=configuration.merchant_account,
         source=session.source,
         consent_version=consent.version,
-        consented_at=consent.agreed_at,
+        consented_at=typed_at,
         created_at=now,
         expiry_notice_at=card.next_expiry_notice(now),
         is_default=not has_default(on_file.accounts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -51,10 +52,28 @@ class _QuietHandler(WSGIRequestHandler):
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Installation]:
     """An installation that browsers reach. Its center has every language switched on."""
+    with serving(tmp_path) as installed:
+        yield installed
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Installation]:
+    """The same, with a PSP whose page shows no text of ours."""
+    with serving(tmp_path, shows_consent=False) as installed:
+        yield installed
+
+
+@contextmanager
+def serving(folder: Path, **capabilities: bool) -> Iterator[Installation]:
     port = free_port()
     base_url = f"http://127.0.0.1:{port}"
     limits = "guest=off/2,guest-everywhere=off/off,caller=off/off,center=off/off"
-    installed = Installation(tmp_path, base_url=base_url, CARDONFILE_CARD_TESTING_LIMITS=limits)
+    installed = Installation(
+        folder,
+        base_url=base_url,
+        capabilities=capabilities,
+        CARDONFILE_CARD_TESTING_LIMITS=limits,
+    )
     installed.configure(avs=True, link_minutes=43_200)
     for language in LANGUAGES:
         installed.container.set_consent()(CENTER_ID, language)
@@ -315,3 +334,27 @@ def test_a_card_is_typed_to_the_end(
         served.caller, guest_id=stored.guest_id, account_id=str(stored.account_id)
     )
     assert (given.language, given.text) == (language, a_shipped_consent(language=language).text)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ar"])
+def test_a_guest_agrees_on_our_page_where_the_psp_shows_no_text(
+    asking: Installation, open_page: OpenPage, language: str
+) -> None:
+    t, text = catalog(language), a_shipped_consent(language=language).text
+    page = open_page(viewport=PHONE)
+    session = started(asking, language)
+    page.goto(link(asking, session))
+    assert page.locator("html").get_attribute("lang") == language
+    expect(page.get_by_role("main")).to_contain_text(text)
+    agree = page.get_by_role("button", name=t.text("continue.agree"))
+    expect(agree).to_have_accessible_description(text)
+    assert_fits(page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert_accessible(page)
+
+    agree.press("Enter")
+
+    expect(page.get_by_label(t.text("form.number"))).to_be_visible()
+    attempt = asking.session(session.token_id).current_attempt
+    assert (attempt.agreed_at, attempt.request.language) == (asking.clock.now(), language)

@@ -166,7 +166,8 @@ class Known:
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
     check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
-    told, unless the response to a change was lost.
+    told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
+    `agreed`: what the guest of a session agreed to on it, by digest, and when.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -188,6 +189,10 @@ class Known:
     max_sessions: int | None = None
     endpoints: Endpoints = field(default_factory=Endpoints)
     secrets: dict[str, list[str]] = field(default_factory=dict)
+    asks: bool = False
+    agreed: defaultdict[str, set[tuple[str, datetime]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
 
 
 class Invariants:
@@ -249,7 +254,7 @@ class Invariants:
             require(is_removed, "I1", f"account {account_id} is active after its removal")
         for session in snapshot.sessions.values():
             if session.status == "completed" and not snapshot.is_erased(session.guest_id):
-                _require_card_of(session, snapshot, self._known.reissued)
+                _require_card_of(session, snapshot, self._known)
 
     def _repeated_requests_start_one_session(self, snapshot: Snapshot) -> None:
         started: dict[str, list[datetime]] = {}
@@ -535,7 +540,7 @@ def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:
         require(times == 1, "I9", f"{guest_id} has {times} default cards at {center_id}")
 
 
-def _require_card_of(session: SessionRow, snapshot: Snapshot, reissued: set[str]) -> None:
+def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> None:
     """Raise Broken unless the account of a completed session holds the card that was typed.
 
     A card that its bank has reissued is another one at the PSP, until it is read, and so may the one
@@ -555,17 +560,20 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, reissued: set[str]
     )
     require(is_at_home, "I5", f"the card of {name} is at another guest, center or merchant account")
     is_same = page.card and (
-        page.card.fingerprint == account.fingerprint or {page.card.token, account.token} & reissued
+        page.card.fingerprint == account.fingerprint
+        or {page.card.token, account.token} & known.reissued
     )
     require(is_same, "I5", f"account {account.account_id} holds another card than {name}")
     is_newest = page.collected_at and account.consented_at >= page.collected_at
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     consent = snapshot.consents.get(session.token_id)
     shown = page.request.consent
-    agreed = (account.account_id, shown.language, shown.text, page.collected_at)
-    is_proved = consent is not None and agreed == (
-        *(consent.account_id, consent.language, consent.text),
-        consent.agreed_at,
+    times = {at for digest, at in known.agreed[session.token_id] if digest == shown.digest}
+    is_proved = (
+        consent is not None
+        and (account.account_id, shown.language, shown.text)
+        == (consent.account_id, consent.language, consent.text)
+        and consent.agreed_at in (times if known.asks else {page.collected_at})
     )
     require(is_proved, "I11", f"{name} is completed without the consent of its guest")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH

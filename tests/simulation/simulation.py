@@ -49,7 +49,7 @@ from entrypoints.container import build
 from entrypoints.settings import OFF, Settings
 from tests.bank import update_card
 from tests.databases import make_database, transaction_of
-from tests.installation import BASE_URL
+from tests.installation import BASE_URL, psps_that
 from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
 from tests.simulation.faults import Fault, Faults, Step
 from tests.simulation.invariants import (
@@ -188,11 +188,15 @@ class Simulation:
                 "CARDONFILE_ERASURES_FILE": str(folder / "erasures.txt"),
             }
         )
+        # The PSP of every third seed shows no text of ours.
+        asks = seed % 3 == 0
+        settings = replace(settings, psps=psps_that(settings.psps, shows_consent=not asks))
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
         self._faults = Faults(log=self._log, interrupt=self._interrupt, has_page=self._has_page)
         self._known = Known(
             places={*NAMES, *map(configuration_of, CONFIGURATIONS)},
             max_sessions=MAX_SESSIONS if seed % 2 else None,
+            asks=asks,
         )
         self._processes = []
         for name in ("A", "B"):
@@ -421,11 +425,12 @@ class Simulation:
         token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
+        agreed = self._read_consent(process, token_id) if by_click else None
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
             process,
             lambda: process.use_cases.open_hosted_page(
-                token_id=f"{token_id}{damage}", by_click=by_click
+                token_id=f"{token_id}{damage}", by_click=by_click, agreed=agreed
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
@@ -435,7 +440,22 @@ class Simulation:
             page = result.rpartition("/")[2]
             whose = self._psp.page(page).request.token_id
             require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
+            has_agreed = bool(self._known.agreed[token_id]) or not self._known.asks
+            require(has_agreed, "I11", f"the guest of session {whose} has not agreed")
             self._pages.append((TokenId(token_id), page))
+
+    def _read_consent(self, process: Process, token_id: TokenId) -> str | None:
+        """Read what a page of ours asks the guest to agree to, and click on it."""
+        way_back = self._call(
+            f"{self._visit_of[token_id].guest.first_name} reads our page",
+            process,
+            lambda: process.container.find_way_back()(token_id=token_id),
+        )
+        if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
+            return None
+        digest = way_back.consent.digest
+        self._known.agreed[token_id].add((digest, process.clock.now()))
+        return digest
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the challenge or not, and return or not."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from html import unescape
@@ -42,10 +43,13 @@ def link_query(session: CardSession) -> str:
     return urlencode({"token_id": session.token_id, "redirect_uri": session.redirect_uri})
 
 
-def click(api: Api, query: str, origin: str | None = None) -> Result:
-    """Send what the button of an old link sends, from a page of this origin."""
-    headers = {} if origin is None else {"Origin": origin}
-    return api.send("POST", "/hosted-payments", query=query, headers=headers, authenticated=False)
+def click(api: Api, query: str, origin: str | None = None, form: bytes = b"") -> Result:
+    """Send what the button of a page of ours sends, from a page of this origin."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    headers |= {} if origin is None else {"Origin": origin}
+    return api.send(
+        "POST", "/hosted-payments", query=query, headers=headers, body=form, authenticated=False
+    )
 
 
 def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = "") -> str:
@@ -340,6 +344,67 @@ def test_a_click_on_the_button_leads_to_the_page(api: Api, old_link: CardSession
     clicked = click(api, link_query(old_link), BASE_URL)
     assert clicked.status_code == 303
     assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Api]:
+    """An installation whose PSP shows no text of ours. Its only text for Germans is a center's own."""
+    capabilities = {"shows_consent": False}
+    with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
+        installed.container.set_consent()(CENTER_ID, "de", own="{center} darf <abbuchen>.")
+        yield Api(installed)
+
+
+AGREED = re.compile(r'<button name="agreed" value="(\w{64})" aria-describedby="consent">')
+
+
+def test_our_page_shows_the_consent_that_the_psp_cannot(asking: Api) -> None:
+    session = asking.installation.add_card(locale="de")
+
+    result = opened(asking, session)
+
+    assert result.status_code == 200
+    assert result.headers["content-language"] == "de"
+    text = f'id="consent"><bdi>{CENTER}</bdi> darf &lt;abbuchen&gt;.</p>'
+    assert text in result.text
+    assert AGREED.search(result.text)
+    assert f'<a href="{REDIRECT_URI}">' in unescape(result.text)
+    assert asking.installation.provider.calls == []
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_no_preview_agrees(asking: Api, method: str) -> None:
+    session = asking.installation.add_card(locale="de")
+    digest = AGREED.findall(opened(asking, session).text)[0]
+    query = f"{link_query(session)}&agreed={digest}"
+
+    result = asking.client.simulate_request(method, "/hosted-payments", query_string=query)
+
+    assert "location" not in result.headers
+    assert asking.installation.session(session.token_id) == session
+
+
+@pytest.mark.parametrize("body", [b"", b"agreed=", b"agreed=%ff", b"agreed=1&agreed=2", b"\xff"])
+def test_a_click_that_says_nothing_of_the_text_shows_it_again(asking: Api, body: bytes) -> None:
+    session = asking.installation.add_card(locale="de")
+    page = opened(asking, session)
+
+    again = click(asking, link_query(session), BASE_URL, body)
+
+    assert (again.status_code, again.text) == (200, page.text)
+    assert asking.installation.session(session.token_id) == session
+
+
+def test_a_click_on_the_text_leads_to_the_page(asking: Api) -> None:
+    session = asking.installation.add_card(locale="de")
+    form = f"agreed={AGREED.findall(opened(asking, session).text)[0]}".encode()
+
+    elsewhere = click(asking, link_query(session), "https://evil.example", form)
+    clicked = click(asking, link_query(session), BASE_URL, form)
+
+    assert (elsewhere.status_code, clicked.status_code) == (403, 303)
+    # Also in another tab.
+    assert opened(asking, session).headers["location"] == clicked.headers["location"]
 
 
 ADD, VIEW = Permission.GUESTS_ADD, Permission.GUESTS_VIEW

@@ -1,0 +1,223 @@
+"""What a guest agrees to on a page of ours, because the page of the PSP shows no text of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from domain.cards.consent import GivenConsent
+from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.link import ClickNeeded
+from domain.psps.hosted_page import Consent
+from domain.psps.payment_provider import ProviderUnavailable
+from domain.sessions.session import ASK_AGAIN_AFTER, CardSession
+from tests.builders import CENTER_ID, a_shipped_consent
+from tests.installation import BASE_URL, Installation, Trouble
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    capabilities = {"shows_consent": False, "max_consent_length": 0}
+    with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
+        yield installed
+
+
+def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
+    found = installation.container.find_way_back()(token_id=session.token_id, accepted=accepted)
+    assert found is not None
+    return found
+
+
+def shown(installation: Installation, session: CardSession, *accepted: str) -> Consent:
+    """Return what our page asks the guest to agree to."""
+    consent = way_back(installation, session, *accepted).consent
+    assert consent is not None
+    return consent
+
+
+def click(
+    installation: Installation, session: CardSession, agreed: Consent | None, *accepted: str
+) -> str:
+    return installation.use_cases.open_hosted_page(
+        token_id=session.token_id,
+        by_click=True,
+        agreed=agreed.digest if agreed else None,
+        accepted=accepted,
+    )
+
+
+def agree(installation: Installation, session: CardSession) -> str:
+    return click(installation, session, shown(installation, session))
+
+
+def given(installation: Installation) -> GivenConsent:
+    (account,) = installation.accounts()
+    with installation.storage.read() as unit:
+        (consent,) = unit.consents.of(account)
+    return consent
+
+
+def test_opening_a_link_is_no_agreement(installation: Installation) -> None:
+    session = installation.add_card()
+
+    for _ in range(2):
+        with pytest.raises(ClickNeeded):
+            installation.open_page(session)
+
+    assert installation.session(session.token_id) == session
+    assert installation.provider.calls == []
+    assert shown(installation, session) == a_shipped_consent()
+
+
+@pytest.mark.parametrize("agreed", [None, a_shipped_consent(language="de")], ids=["none", "other"])
+def test_a_click_on_what_was_not_shown_is_no_agreement(
+    installation: Installation, agreed: Consent | None
+) -> None:
+    session = installation.add_card()
+
+    with pytest.raises(ClickNeeded):
+        click(installation, session, agreed)
+
+    assert installation.session(session.token_id) == session
+
+
+def test_the_agreement_is_stored_before_the_psp_is_called(installation: Installation) -> None:
+    session = installation.add_card()
+    agreed_at = installation.clock.now()
+    found = []
+    installation.provider.before = lambda *_: found.append(installation.session(session.token_id))
+
+    address = agree(installation, session)
+
+    assert address.startswith(f"{BASE_URL}/fake-psp/pages/")
+    (before,) = found
+    assert before.current_attempt.page is None
+    assert before.current_attempt.agreed_at == agreed_at
+    assert before.current_attempt.request.consent == a_shipped_consent()
+
+
+def test_the_guest_agrees_once_for_a_page(installation: Installation) -> None:
+    session = installation.add_card()
+    address = agree(installation, session)
+    agreed = installation.session(session.token_id).current_attempt.agreed_at
+    installation.clock.advance(MINUTE)
+
+    # In another tab, by a reload, and by another click in the first tab.
+    again = [installation.open_page(session), click(installation, session, a_shipped_consent())]
+
+    assert again == [address, address]
+    assert installation.session(session.token_id).current_attempt.agreed_at == agreed
+    assert way_back(installation, session).consent is None
+
+
+def test_the_agreement_outlives_an_outage_of_the_psp(installation: Installation) -> None:
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with pytest.raises(ProviderUnavailable):
+        agree(installation, session)
+    installation.provider.recover()
+    installation.clock.advance(ASK_AGAIN_AFTER)
+
+    assert installation.open_page(session).startswith(BASE_URL)
+
+
+def test_the_guest_agrees_again_for_another_page(installation: Installation) -> None:
+    installation.configure(link_minutes=3 * 24 * 60)
+    session = installation.add_card(link_minutes=3 * 24 * 60)
+    address = agree(installation, session)
+    installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
+    installation.clock.advance(timedelta(hours=24))
+
+    with pytest.raises(ClickNeeded):
+        installation.open_page(session)
+
+    assert shown(installation, session).text == "Another text."
+    installation.clock.advance(ASK_AGAIN_AFTER)
+    assert agree(installation, session) != address
+
+
+def test_the_card_is_kept_with_the_agreement(installation: Installation) -> None:
+    installation.container.set_consent()(CENTER_ID, "de")
+    session = installation.add_card(locale="de")
+    agree(installation, session)
+    agreed_at = installation.clock.now()
+    installation.clock.advance(MINUTE)
+    installation.type_card(session)
+    installation.return_to_shop(session)
+
+    consent, text = given(installation), a_shipped_consent(language="de")
+    assert (consent.version, consent.language, consent.text, consent.agreed_at) == (
+        *(text.version, "de", text.text, agreed_at),
+    )
+    # A later result about the same card is told by when the card was typed.
+    (account,) = installation.accounts()
+    assert account.consented_at == agreed_at + MINUTE
+
+
+def test_a_text_that_is_changed_while_it_is_read_is_shown_again(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    read = shown(installation, session)
+    installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
+
+    with pytest.raises(ClickNeeded):
+        click(installation, session, read)
+
+    assert installation.session(session.token_id) == session
+    agree(installation, session)
+    attempt = installation.session(session.token_id).current_attempt
+    assert attempt.request.consent.text == "Another text."
+
+
+def test_the_page_of_the_psp_is_in_the_language_of_the_agreement(
+    installation: Installation,
+) -> None:
+    for language in ("de", "fr"):
+        installation.container.set_consent()(CENTER_ID, language)
+    session = installation.add_card(locale="auto")
+    read = shown(installation, session, "de")
+    assert read.language == "de"
+
+    # With another browser, a guest reads another text first.
+    with pytest.raises(ClickNeeded):
+        click(installation, session, read, "fr")
+
+    click(installation, session, read, "de")
+    assert installation.session(session.token_id).current_attempt.request.language == "de"
+    assert way_back(installation, session, "fr").language == "de"
+
+
+def test_a_text_in_a_language_that_our_page_lacks_is_not_shown(tmp_path: Path) -> None:
+    capabilities = {"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
+    with closing(Installation(tmp_path, capabilities=capabilities)) as installed:
+        done = installed.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
+
+        assert done.not_shown_by == "fake"
+        assert shown(installed, installed.add_card(locale="pl")).language == "en"
+
+
+def test_a_page_that_was_made_without_an_agreement_waits_for_it(
+    installation: Installation,
+) -> None:
+    session = installation.add_card()
+    address = agree(installation, session)
+    opened = installation.session(session.token_id)
+    # So it is if a release of the plugin had it shown by the PSP, or the PSP was not loaded.
+    attempt = replace(opened.current_attempt, agreed_at=None)
+    installation.put_session(replace(opened, attempt=attempt))
+    installation.clock.advance(MINUTE)
+
+    with pytest.raises(ClickNeeded):
+        installation.open_page(session)
+
+    assert agree(installation, session) == address
+    attempt = installation.session(session.token_id).current_attempt
+    assert attempt.agreed_at == installation.clock.now()
