@@ -318,7 +318,7 @@ class TestFakePsp:
             (
                 " ".join(re.findall("....", number)),
                 card.brand,
-                catalog("en").text(f"test_cards.{card.behaviour}"),
+                catalog("en").text(f"test_cards.{card.behaviour}").replace("\xa0", " "),
             )
             for number, card in TEST_CARDS.items()
         } <= {tuple(row[:3]) for row in table_rows(described)}

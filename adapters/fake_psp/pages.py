@@ -293,7 +293,12 @@ def _not_from_here(page: PspPage) -> _Problem:
 
 def _other_kept(page: PspPage) -> _Problem:
     card = page.card
-    kept = f"{card.card_logo.capitalize()} •••• {card.last_four}" if card else None
+    # With spaces that do not break, the digits stay beside what they belong to.
+    kept = (
+        f"{card.card_logo.capitalize()}\N{NO-BREAK SPACE}••••\N{NO-BREAK SPACE}{card.last_four}"
+        if card
+        else None
+    )
     return _Problem(HTTPStatus.CONFLICT, "form_problem.other_kept", page, kept=kept)
 
 

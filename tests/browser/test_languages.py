@@ -300,6 +300,8 @@ def test_the_form_fits_on_a_phone_in_every_language(
     for _ in each_page(served, page, language, "form", "faults"):
         assert page.locator("html").get_attribute("lang") == language
         assert_fits(page)
+    numbers = page.locator("td:first-child bdi")
+    assert numbers.evaluate_all("all => all.every(it => it.getClientRects().length === 1)")
     # The names of countries are the browser's own.
     germany = {"ar": "ألمانيا", "de": "Deutschland", "en": "Germany", "es": "Alemania"}
     germany |= {"fr": "Allemagne", "it": "Germania", "nl": "Duitsland", "pt": "Alemanha"}

@@ -455,7 +455,7 @@ def test_a_completed_page_says_that_it_keeps_no_other_card(
 
     assert sent.status_code == 409
     assert "Another card was added here before" in sent.text
-    assert "<bdi>Visa •••• 4242</bdi>" in sent.text
+    assert "<bdi>Visa\xa0••••\xa04242</bdi>" in sent.text
     assert f'href="{RETURN_URI}"' in sent.text
     assert len(psp.tokens(MAIN)) == 1
 
