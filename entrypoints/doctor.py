@@ -22,6 +22,7 @@ from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, Provid
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
 from entrypoints.plain_errors import NO_WORKER, SettingsError
+from entrypoints.psps import distribution_of
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
 
 SECONDS: Final = 10
@@ -53,6 +54,26 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
     found += _made(container, checks, SECONDS)
     wait([begin(lambda: container.storage().close())], SECONDS)
     return found
+
+
+def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Finding]:
+    """Make the checks of one PSP, and name its distribution and the URLs of its webhooks.
+
+    Raises SettingsError if it is not installed.
+    """
+    found = [ok(name, distribution_of(name))]
+    try:
+        settings = Settings.read(environment)
+    except SettingsError as error:
+        return [*found, problem("settings", str(error))]
+    if name not in settings.psps:
+        return [*found, problem(name, f"{Setting.PSPS} does not name it")]
+    checks: dict[str, Check] = {
+        "settings": partial(_settings, environment),
+        "webhooks": partial(_webhooks, name=name),
+        name: partial(_psp, name=name),
+    }
+    return found + _made(build(settings), checks, SECONDS)
 
 
 def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> list[Finding]:
@@ -155,14 +176,6 @@ def _trusted_proxy(container: Container) -> Iterator[Finding]:
     yield _judged("trusted proxy", None if is_fine else fault, fine)
 
 
-def _test_cards(container: Container) -> Iterator[Finding]:
-    settings = container.settings()
-    for name, psp in settings.psps.items():
-        if psp.takes_test_cards and not settings.is_on_loopback:
-            advice = f"configure its centers for another PSP, then unset {psp.plugin.test_setting}"
-            yield problem("test cards", f"{name} is on at a public address: {advice}")
-
-
 def _rate_limits(container: Container) -> Iterator[Finding]:
     if container.settings().rate_limit_storage is not None:
         fault = f"Redis cannot be used: start it, or correct {Setting.RATE_LIMIT_STORAGE}"
@@ -189,20 +202,41 @@ def _identity_provider(container: Container) -> Iterator[Finding]:
         yield ok(about, f"{url} has {count} usable keys")
 
 
-def _psp(container: Container, name: ProviderName) -> Iterable[Finding]:
-    psp, base_url = container.settings().psps[name], container.settings().public_base_url
+def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
+    settings = container.settings()
+    psp = settings.psps[name]
+    if psp.takes_test_cards and not settings.is_on_loopback:
+        advice = f"configure its centers for another PSP, then unset {psp.plugin.test_setting}"
+        yield problem("test cards", f"{name} is on at a public address: {advice}")
     check = psp.plugin.check
     if not psp.is_set_up or check is None:
-        return ()
+        return
     adapter = psp.make(container.clock(), container.ids())
 
     def find(account: MerchantAccount, _: Container) -> list[Finding]:
-        of_account = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"/{account}"
-        found = check(adapter, account, f"{base_url}/webhooks/{name}{of_account}")
+        found = check(adapter, account, _webhooks_url(settings, name, account))
         return [finding._replace(about=f"{name}/{account} {finding.about}") for finding in found]
 
     accounts = {f"{name}/{each}": partial(find, each) for each in psp.accounts() or ()}
-    return _made(container, accounts, SECONDS - 1)
+    yield from _made(container, accounts, SECONDS - 1)
+
+
+def _webhooks(container: Container, name: ProviderName) -> Iterator[Finding]:
+    settings = container.settings()
+    psp = settings.psps[name]
+    accounts = (psp.accounts() if psp.is_set_up else ()) or (DEFAULT_MERCHANT_ACCOUNT,)
+    for account in accounts:
+        url = _webhooks_url(settings, name, account)
+        yield ok(f"{name}/{account}", f"its webhooks go to {url}")
+    if not psp.is_set_up:
+        yield problem(name, f"not set up: {psp.how_to_set_up(DEFAULT_MERCHANT_ACCOUNT)}")
+    elif psp.plugin.check is None:
+        yield unknown(name, "its plugin has no check: add a card to try its keys")
+
+
+def _webhooks_url(settings: Settings, name: ProviderName, account: MerchantAccount) -> str:
+    of_account = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"/{account}"
+    return f"{settings.public_base_url}/webhooks/{name}{of_account}"
 
 
 def _workers(container: Container) -> Iterator[Finding]:
@@ -267,7 +301,6 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "disk": _disk,
     "public address": _public_address,
     "trusted proxy": _trusted_proxy,
-    "test cards": _test_cards,
     "rate limits": _rate_limits,
     "identity provider": _identity_provider,
 }

@@ -151,6 +151,17 @@ def installed_names() -> Sequence[str]:
     return sorted(_entry_points())
 
 
+def distribution_of(name: str) -> str:
+    """Return the distribution of a PSP and its version. Raises SettingsError if none is installed."""
+    installed = _entry_points()
+    if name not in installed:
+        raise SettingsError(_not_installed(name, installed))
+    return " and ".join(
+        f"{_distribution(found)} {found.dist.version if found.dist else ''}".rstrip()
+        for found in installed[name]
+    )
+
+
 def load_psps(named: str | None) -> Mapping[ProviderName, AnyPspPlugin]:
     """Import cardonfile's own PSPs and those in `named`, the value of CARDONFILE_PSPS.
 
@@ -176,10 +187,7 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
     installed = _entry_points()
     unknown = sorted(named - installed.keys())
     if unknown:
-        raise SettingsError(
-            f"{PSPS_SETTING}: no PSP {unknown[0]!a} is installed; there are "
-            f"{', '.join(sorted(installed))}"
-        )
+        raise SettingsError(f"{PSPS_SETTING}: {_not_installed(unknown[0], installed)}")
     plugins: dict[ProviderName, AnyPspPlugin] = {}
     for name, found in sorted(installed.items()):
         distributions = sorted(map(_distribution, found))
@@ -204,6 +212,10 @@ def _entry_points() -> Mapping[str, Sequence[EntryPoint]]:
     for entry_point in entry_points(group=ENTRY_POINTS):
         by_name[entry_point.name].append(entry_point)
     return by_name
+
+
+def _not_installed(name: str, installed: Collection[str]) -> str:
+    return f"no PSP {name!a} is installed; there are {', '.join(sorted(installed))}"
 
 
 def _plugin(found: EntryPoint) -> AnyPspPlugin:

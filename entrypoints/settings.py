@@ -341,6 +341,12 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     return sentences
 
 
+def refuse_settings_of_service(psp: str) -> None:
+    """Raise SettingsError if settings of a PSP of this name would be the service's."""
+    if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
+        raise SettingsError(f"a PSP cannot be called {psp}: its settings would be the service's")
+
+
 def _prefix_of(psp: str) -> str:
     return f"{_PREFIX}{psp.upper()}_"
 
@@ -364,10 +370,7 @@ def parse_database_url(
 def _psps(named: str | None, surroundings: Surroundings) -> Mapping[ProviderName, InstalledPsp]:
     plugins = load_psps(named)
     for name in plugins:
-        if any(setting.startswith(_prefix_of(name)) for setting in Setting):
-            raise SettingsError(
-                f"{Setting.PSPS}: a PSP cannot be called {name}: its settings would be the service's"
-            )
+        refuse_settings_of_service(name)
     return read_psps(plugins, surroundings)
 
 

@@ -17,6 +17,7 @@ from entrypoints.cli.centers import center, configure_payments
 from entrypoints.cli.databases import backup, copy_database, import_, migrate
 from entrypoints.cli.events import events
 from entrypoints.cli.guests import guest
+from entrypoints.cli.psps import psp
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
 from entrypoints.cli.status import doctor, status
@@ -53,6 +54,6 @@ def main(context: click.Context) -> None:
 for command in (
     *(migrate, backup, import_, copy_database),
     *(configure_payments, center, token, session, guest, card, consent, events, audit),
-    *(serve, work, reconcile, status, doctor, demo),
+    *(serve, work, reconcile, status, doctor, psp, demo),
 ):
     main.add_command(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from entrypoints.plain_errors import NO_WORKER, plain_errors
 from entrypoints.settings import LogFormat, LogLevel, PostgresqlDatabase, Settings
 
 if TYPE_CHECKING:
+    from adapters.psp.findings import Finding
     from domain.worker.read_status import Status
 
 WITHIN_SECONDS: Final = 10
@@ -116,12 +118,20 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     Example:
       cardonfile doctor
     """
-    from adapters.psp.findings import Diagnosis
     from entrypoints.doctor import examine
+
+    echo_findings(context, lambda: examine(os.environ), as_json=as_json)
+
+
+def echo_findings(
+    context: click.Context, find: Callable[[], Sequence[Finding]], *, as_json: bool
+) -> None:
+    """Print what is found, and exit with the status that `doctor` describes."""
+    from adapters.psp.findings import Diagnosis
     from entrypoints.logs import configure_logs
 
     # To standard error. The settings, which may be unusable, are yet to be read.
     configure_logs(LogFormat.TEXT, at_least=LogLevel.ERROR)
-    found = examine(os.environ)
+    found = find()
     echo_records(("result=diagnosis", "about", "finding=text"), found, as_json=as_json)
     context.exit(any(finding.diagnosis is Diagnosis.PROBLEM for finding in found))

@@ -1,9 +1,10 @@
-"""A PSP of another company: a distribution of its own, installed beside cardonfile."""
+"""A new PSP of another company: a distribution of its own, installed beside cardonfile."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,15 +16,14 @@ import pytest
 
 from tests.programs import ROOT
 
-DISTRIBUTION: Final = ROOT / "adapters" / "psp" / "example"
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
 
 class Site:
-    """A virtual environment with cardonfile and the distribution, in a folder of an operator."""
+    """A virtual environment with cardonfile and a new PSP, in the folder of its author."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "operator"
+        self.folder = folder / "author"
         self.folder.mkdir()
         environment = folder / "venv"
         self._bin = environment / "bin"
@@ -33,10 +33,17 @@ class Site:
         # The dependencies and pytest come from this project's environment. Its cardonfile does not:
         # the packages of the new environment come first.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-        wheels = [wheel_of(ROOT, folder / "a"), wheel_of(DISTRIBUTION, folder / "b")]
+        self._install(cardonfile(folder / "source"))
+        printed = self.run("cardonfile", "psp", "new", "harborpay")
+        self.run_suite = shlex.split(printed.splitlines()[-1])
+        self._install(self.folder / "cardonfile-harborpay")
+
+    def _install(self, source: Path) -> None:
+        run(sys.executable, "-c", BUILD, str(source), cwd=source)
+        (wheel,) = source.glob("*.whl")
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
         options = ("--quiet", "--no-deps", "--no-index", "--no-compile")
-        run(*pip, "--python", str(environment), "install", *options, *map(str, wheels))
+        run(*pip, "--python", str(self._bin.parent), "install", *options, str(wheel))
 
     def run(self, *words: str, **variables: str) -> str:
         """Run a program of the environment, which must succeed; returns what it prints."""
@@ -50,18 +57,13 @@ def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None)
     return done.stdout
 
 
-def wheel_of(source: Path, folder: Path) -> Path:
-    """Build a wheel from a copy, because the build leaves files beside the source."""
-    copy = folder / "source"
-    names = ("pyproject.toml", "LICENSE", "domain", "adapters", "entrypoints", "acme_psp")
-    for path in (source / name for name in names):
-        if path.is_dir():
-            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif path.exists():
-            copy.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
-    run(sys.executable, "-c", BUILD, str(folder), cwd=copy)
-    return next(folder.glob("*.whl"))
+def cardonfile(copy: Path) -> Path:
+    """Copy what the wheel is built from, because the build leaves files beside it."""
+    for path in (ROOT / name for name in ("domain", "adapters", "entrypoints")):
+        shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +71,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(tmp_path_factory.mktemp("outside"))
 
 
-def test_it_passes_the_contract_suite(site: Site) -> None:
+def test_a_new_psp_passes_the_contract_suite(site: Site) -> None:
     printed = site.run(
+        *site.run_suite,
+        *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
         # Of pytest's plugins only the suite's own: others take long to load.
-        *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *("-p", "adapters.psp.contract.pytest_plugin", "--pyargs", "adapters.psp.contract"),
-        *("--psp", "acme_psp.under_test:AcmeUnderTest"),
-        *("--psp", "acme_psp.under_test:AcmeWithoutKeysUnderTest"),
+        *("-q", "-p", "no:cacheprovider"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )
 
@@ -84,20 +85,11 @@ def test_it_passes_the_contract_suite(site: Site) -> None:
 
 
 def test_a_card_is_added_with_it(site: Site) -> None:
-    added = json.loads(site.run("python", "-m", "acme_psp.add_a_card"))
+    added = json.loads(site.run("python", "-m", "harborpay_psp.add_a_card"))
 
     assert added["back"] == "https://shop.example/cards"
     assert (added["last_four"], added["card_logo"]) == ("4242", "visa")
 
 
-def test_the_example_comes_with_the_wheel(site: Site) -> None:
-    printed = site.run("python", "-c", "import adapters.psp as psp; print(psp.__path__[0])")
-    example = Path(printed.strip()) / "example"
-
-    assert not example.is_relative_to(ROOT)
-    names = {path.name for path in example.rglob("*")}
-    assert names >= {"adapter.py", "fake_acme.py", "pyproject.toml", "under_test.py"}
-
-
 def test_the_command_is_installed(site: Site) -> None:
-    assert "[acme|fake|stripe]" in site.run("cardonfile", "configure-payments", "--help")
+    assert "[fake|harborpay|stripe]" in site.run("cardonfile", "configure-payments", "--help")

@@ -67,6 +67,9 @@ class TestHelp:
             ("events", "replay"),
             ("events", "test"),
             ("events", "update"),
+            ("psp",),
+            ("psp", "check"),
+            ("psp", "new"),
             ("serve",),
             ("work",),
             ("reconcile",),
@@ -106,6 +109,8 @@ class TestHelp:
         # The shop needs the next port.
         ("demo", "--port", "65535"),
         ("copy-database", "sqlite:///cards.db"),
+        ("psp", "check"),
+        ("psp", "new", "one", "two"),
     ],
     ids=" ".join,
 )

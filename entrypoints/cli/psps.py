@@ -1,0 +1,94 @@
+"""`cardonfile psp`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import click
+
+from domain.identifiers import ProviderName
+from entrypoints.cli.status import echo_findings
+from entrypoints.cli.terminal import json_option
+from entrypoints.plain_errors import plain_errors
+from entrypoints.psps import installed_names
+from entrypoints.settings import refuse_settings_of_service
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,39}")
+_EXAMPLE: Final = ("acme", "Acme", "ACME")
+
+
+@click.group()
+def psp() -> None:
+    """Check a PSP, or begin the adapter of a new one."""
+
+
+@psp.command()
+@click.argument("name")
+@json_option
+@click.pass_context
+def check(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Look for what is wrong with one PSP, as `cardonfile doctor` does.
+
+    It also names the PSP's distribution, and the URLs to register for its webhooks. The exit status
+    is 1 if there is a problem, otherwise 0.
+
+    \b
+    Example:
+      cardonfile psp check stripe
+    """
+    from entrypoints.doctor import examine_psp
+
+    with plain_errors():
+        echo_findings(context, lambda: examine_psp(os.environ, ProviderName(name)), as_json=as_json)
+
+
+@psp.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Begin the adapter of a PSP, in a new folder here.
+
+    It is the example of docs/adding-a-provider.md, renamed: a distribution that passes the contract
+    suite. NAME has lower-case letters and digits.
+
+    \b
+    Example:
+      cardonfile psp new adyen
+    """
+    if not _NAME.fullmatch(name):
+        raise click.ClickException(
+            "NAME must be at most 40 lower-case letters and digits, and begin with a letter"
+        )
+    folder = Path(f"cardonfile-{name}")
+    with plain_errors():
+        if name in installed_names():
+            raise click.ClickException(f"a PSP {name} is installed: choose another name")
+        refuse_settings_of_service(name)
+        folder.mkdir()
+        _copy_example(name, folder)
+    python = shlex.quote(sys.executable)
+    click.echo(f"{folder} has the adapter of a PSP {name}. Install it, and run the contract suite:")
+    click.echo(f"  {python} -m pip install --editable ./{folder} 'pytest>=9'")
+    click.echo(
+        f"  {python} -m pytest -p adapters.psp.contract.pytest_plugin --pyargs adapters.psp.contract"
+        f" --psp {name}_psp.under_test:{name.capitalize()}UnderTest"
+    )
+
+
+def _copy_example(name: str, folder: Path) -> None:
+    """Copy the example into a folder, with the name of its PSP replaced in files and their names."""
+    names = dict(zip(_EXAMPLE, (name, name.capitalize(), name.upper()), strict=True))
+
+    def renamed(text: str) -> str:
+        return re.sub("|".join(_EXAMPLE), lambda found: names[found[0]], text)
+
+    example = Path(str(files("adapters.psp"))) / "example"
+    for source in (*example.rglob("*.py"), *example.rglob("*.toml")):
+        copy = folder / renamed(str(source.relative_to(example)))
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(renamed(source.read_text()))

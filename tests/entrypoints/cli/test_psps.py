@@ -1,0 +1,116 @@
+"""`cardonfile psp`. A new one is installed and tested in tests/outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.entrypoints.conftest import PLUGIN, CommandLine, Site
+
+PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
+
+
+class TestCheck:
+    """Its findings about a PSP are those of doctor: tests/entrypoints/test_doctor.py."""
+
+    def test_it_names_the_distribution_with_where_webhooks_go(
+        self, unmigrated: CommandLine, site: Site
+    ) -> None:
+        site.install(
+            "cardonfile-acme",
+            f"{PLUGIN}\nimport dataclasses\nfrom adapters.psp.findings import unknown\n"
+            "PLUGIN = dataclasses.replace(PLUGIN, make=lambda *_: Adapter(),"
+            " check=lambda adapter, account, url: [unknown('key', f'{account}, {url}')])\n"
+            "from domain.psps.payment_provider import PaymentProvider\n"
+            "class Adapter(PaymentProvider):\n    start = outcome = close = discard = None\n"
+            "    read_webhook = None\n",
+        )
+        keys = {f"CARDONFILE_ACME_{name}API_KEY": "key" for name in ("", "SPAIN_")}
+
+        printed = unmigrated.succeeds(
+            "psp", "check", "acme", "--json", CARDONFILE_PSPS="acme", **keys, **PUBLIC
+        )
+
+        url = "https://cards.example/webhooks/acme"
+        assert [list(finding.values()) for finding in json.loads(printed)] == [
+            ["ok", "acme", "cardonfile-acme 1.0"],
+            ["ok", "settings", "the service can use them"],
+            ["ok", "acme/default", f"its webhooks go to {url}"],
+            ["ok", "acme/spain", f"its webhooks go to {url}/spain"],
+            ["unknown", "acme/default key", f"default, {url}"],
+            ["unknown", "acme/spain key", f"spain, {url}/spain"],
+        ]
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({}, "CARDONFILE_PSPS does not name it"),
+            ({"CARDONFILE_PSPS": "acme"}, "not set up: set CARDONFILE_ACME_API_KEY"),
+            (
+                {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_spain_API_KEY": "key"},
+                "an account is named by capital letters",
+            ),
+        ],
+        ids=["not named", "not set up", "wrong setting"],
+    )
+    def test_a_psp_that_cannot_be_used_is_a_problem(
+        self, unmigrated: CommandLine, site: Site, settings: dict[str, str], said: str
+    ) -> None:
+        site.install("cardonfile-acme")
+
+        result = unmigrated.run("psp", "check", "acme", **PUBLIC, **settings)
+
+        assert result.exit_code == 1
+        (problem,) = (line for line in result.stdout.splitlines() if line.startswith("problem"))
+        assert said in problem
+
+    def test_a_psp_that_is_not_installed_is_refused(self, unmigrated: CommandLine) -> None:
+        said = unmigrated.refuses("psp", "check", "amce")
+        assert said == "no PSP 'amce' is installed; there are fake, stripe"
+
+
+class TestNew:
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_nothing_is_named_for_the_example(self, unmigrated: CommandLine) -> None:
+        # Variables of these names would shadow others.
+        printed = unmigrated.succeeds("psp", "new", "class")
+
+        folder = unmigrated.folder / "cardonfile-class"
+        copied = {str(path.relative_to(folder)): path for path in folder.rglob("*.*")}
+        assert {"pyproject.toml", "class_psp/adapter.py", "class_psp/fake_class.py"} <= {*copied}
+        for name, path in copied.items():
+            text = path.read_text()
+            assert "acme" not in (name + text).lower()
+            if name.endswith(".py"):
+                compile(text, name, "exec")
+        assert "class_psp.under_test:ClassUnderTest" in printed
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("Adyen", "NAME must be"),
+            ("../adyen", "NAME must be"),
+            ("harbor_pay", "NAME must be"),
+            ("a" * 41, "NAME must be"),
+            ("stripe", "a PSP stripe is installed: choose another name"),
+            ("database", "a PSP cannot be called database"),
+        ],
+    )
+    def test_a_name_that_cannot_be_used_is_refused(
+        self, unmigrated: CommandLine, name: str, said: str
+    ) -> None:
+        assert unmigrated.refuses("psp", "new", name).startswith(said)
+        assert [*unmigrated.folder.glob("cardonfile-*")] == []
+
+    def test_a_folder_that_exists_is_left_as_it_is(self, unmigrated: CommandLine) -> None:
+        (unmigrated.folder / "cardonfile-adyen").mkdir()
+
+        said = unmigrated.refuses("psp", "new", "adyen")
+
+        assert said == "cardonfile-adyen: File exists"
+        assert [*(unmigrated.folder / "cardonfile-adyen").iterdir()] == []
