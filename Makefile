@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key mutants \
+.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie mutants \
 	bench bench-growth screenshot lint format lock clean
 
 # Tests start many processes, which would compile every module again.
@@ -115,6 +115,12 @@ stripe-test-key:
 		echo "It is in the dashboard under Developers, API keys. docs/providers/stripe.md says more." >&2; \
 		exit 1; \
 	fi
+
+test-mollie: .venv/dev.stamp ## Test the adapter with Mollie's test mode (set CARDONFILE_MOLLIE_TEST_KEY)
+	@test -n "$$CARDONFILE_MOLLIE_TEST_KEY" || { echo "Set CARDONFILE_MOLLIE_TEST_KEY to a key of Mollie's" \
+		"test mode (test_...). docs/providers/mollie.md says more." >&2; exit 1; }
+	@$(BIN)/python -m pytest adapters/psp/contract --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
+		-k "MollieInTestMode and not somebody_else_at_another_merchant_account"
 
 # From scratch: mutmut would keep old results, even for mutants that new tests notice.
 mutants: .venv/dev.stamp ## Change the domain in 2,000 ways, one at a time, and see whether tests notice

@@ -18,10 +18,10 @@ from tests.entrypoints.conftest import PLUGIN, Site
 def test_a_psp_of_another_distribution_is_not_imported_before_it_is_named(site: Site) -> None:
     site.install("cardonfile-acme")
 
-    assert list(load_psps(None)) == ["fake", "stripe"]
+    assert list(load_psps(None)) == ["fake", "mollie", "stripe"]
     assert "cardonfile_acme" not in sys.modules
-    assert installed_names() == ["acme", "fake", "stripe"]
-    assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "stripe"]
+    assert installed_names() == ["acme", "fake", "mollie", "stripe"]
+    assert list(load_psps(" acme ,stripe,")) == ["acme", "fake", "mollie", "stripe"]
 
 
 def test_its_settings_are_read(site: Site) -> None:
@@ -76,7 +76,7 @@ def test_an_unknown_psp_is_refused_with_the_names_of_those_installed() -> None:
         load_psps("amce")
 
     assert str(refused.value) == (
-        "CARDONFILE_PSPS: no PSP 'amce' is installed; there are fake, stripe"
+        "CARDONFILE_PSPS: no PSP 'amce' is installed; there are fake, mollie, stripe"
     )
 
 
@@ -172,7 +172,7 @@ def test_two_psps_that_share_settings_are_refused(site: Site) -> None:
     site.install("acme-one")
     site.install("acme-two", PLUGIN.replace('"acme"', '"acme_spain"'), psp="acme_spain")
 
-    assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "stripe"]
+    assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "mollie", "stripe"]
     with pytest.raises(SettingsError, match="share settings with the account spain of acme"):
         load_psps("acme,acme_spain")
 

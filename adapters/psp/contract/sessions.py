@@ -52,6 +52,7 @@ def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.M
 def methods_of(facts: Facts) -> Sequence[Method]:
     """Return the methods of an adapter that call the PSP."""
     needed = {
+        Method.CLOSE: Ability.CLOSES_PAGES,
         Method.FORGET_GUEST: Ability.FORGETS_GUESTS,
         Method.READ_CARD: Ability.READS_CARDS,
         Method.LIST_CARDS: Ability.LISTS_CARDS,
@@ -155,6 +156,11 @@ class Session:
         """Return the outcome that is expected after the bank has refused a card."""
         facts = self.psp.facts
         return replace(facts.after_refusal, refusal_code=facts.refusal_codes.get(card))
+
+    def after_a_refused_card(self) -> Session:
+        """Return the session with the page that takes another card: the same one, or the next."""
+        may_stay = Ability.SECOND_CARD in self.psp.facts.abilities
+        return self if may_stay else self.next_attempt()
 
     def close(self) -> None:
         """Close the page."""

@@ -56,6 +56,12 @@ class Ability(Enum):
     """It handles a repeated call once, also a concurrent one. Without, an adapter looks first."""
     NAMES_SESSIONS = auto()
     """Its response to a new page names the session, so that one about another page is noticed."""
+    CHECKS_ADDRESSES = auto()
+    """It tells what the bank says of an address, as `Capabilities.checks_addresses` says."""
+    CLOSES_PAGES = auto()
+    """It can end a page early, as `Capabilities.closes_pages` says, or at least its stand-in can."""
+    SECOND_CARD = auto()
+    """Its page takes another card after a refused one. Without, the link leads to the next page."""
     COUNTS_REFUSALS = auto()
     """It tells how many cards a page has refused, also when it has a card or is closed."""
     FORGETS_GUESTS = auto()
@@ -163,6 +169,7 @@ class Facts:
     - `live_settings`: what makes `settings` those of real cards, as `{"API_KEY": "live_…"}`.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `resolution`: the unit of the PSP's times.
+    - `page_lifetime`: how long a page lives at most, if that is less than a day.
     - `list_lag`: how long a repeated call may have to wait until the PSP's lists show a new page.
     - `abilities`: what the PSP has; leave out what it lacks.
     """
@@ -181,6 +188,7 @@ class Facts:
         {"address", "city", "state", "zipcode", "country_code"}
     )
     resolution: timedelta = timedelta(microseconds=1)
+    page_lifetime: timedelta | None = None
     list_lag: timedelta = timedelta(0)
     abilities: frozenset[Ability] = frozenset(Ability)
 

@@ -76,6 +76,7 @@ class StripeInTestMode(StripeUnderTest):
             {
                 *(Ability.REMOTE, Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES),
                 *(Ability.FORGETS_GUESTS, Ability.READS_CARDS, Ability.LISTS_CARDS),
+                *(Ability.CHECKS_ADDRESSES, Ability.CLOSES_PAGES),
             }
         ),
     )

@@ -141,8 +141,8 @@ class TestConfigurePayments:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            (("--provider", "adyen"), "'adyen' is not known; known: fake, stripe"),
-            (("--provider", ""), "known: fake, stripe"),
+            (("--provider", "adyen"), "'adyen' is not known; known: fake, mollie, stripe"),
+            (("--provider", ""), "known: fake, mollie, stripe"),
             (
                 ("--provider", "stripe"),
                 (

@@ -68,7 +68,7 @@ class TestCheck:
 
     def test_a_psp_that_is_not_installed_is_refused(self, unmigrated: CommandLine) -> None:
         said = unmigrated.refuses("psp", "check", "amce")
-        assert said == "no PSP 'amce' is installed; there are fake, stripe"
+        assert said == "no PSP 'amce' is installed; there are fake, mollie, stripe"
 
 
 class TestNew:

@@ -1,0 +1,1 @@
+"""The adapter for Mollie, on its REST API (v2)."""

@@ -1,0 +1,260 @@
+"""What Mollie's API takes and tells: the bodies of requests, and the fields that are read of responses.
+
+Source: Mollie's API reference, v2, and its OpenAPI description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from adapters.psp.fields import AwareTime, LastFour
+from domain.billing import AvsResult
+from domain.identifiers import CardToken, GuestReference
+from domain.languages import DEFAULT_LANGUAGE, look_up
+from domain.psps.card import Card
+from domain.psps.hosted_page import (
+    CardCollected,
+    HostedPage,
+    HostedPageRequest,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+    Pending,
+)
+from domain.psps.payment_provider import ProviderUnavailable
+
+CARD: Final = "creditcard"
+MAX_DESCRIPTION: Final = 255
+PAGE_LIFETIME: Final = timedelta(minutes=30)
+"""How long a payment by card stays open ("Payment status changes", expiry times)."""
+
+WITHOUT_GUEST: Final = "customer-not-present"
+"""The scope of a mandate that may be charged while the guest is away, as for a missed appointment."""
+
+_WHOLE: Final = frozenset({"ISK", "JPY"})
+"""The currencies whose amounts have no decimal places ("Multicurrency")."""
+
+
+def _by_tag(locales: str) -> Mapping[str, str]:
+    """Return locales by their tags; the first of a language is also the one for `de` alone."""
+    by_tag: dict[str, str] = {}
+    for locale in locales.split():
+        language, _, _ = locale.partition("_")
+        by_tag[locale.replace("_", "-") if language in by_tag else language] = locale
+    return by_tag
+
+
+LOCALES: Final = _by_tag(
+    "ca_ES cs_CZ da_DK de_DE de_AT de_CH de_LU en_GB en_BE en_NL en_US es_ES fi_FI fr_FR fr_BE fr_LU "
+    "hu_HU is_IS it_IT lt_LT lv_LV nb_NO nl_NL nl_BE pl_PL pt_PT sk_SK sv_SE"
+)
+"""The languages of the hosted page by their tags ("Create payment", `locale`)."""
+
+_LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
+"""The names by which clients know these; others are in lower case, without the space."""
+
+
+_Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}\Z")]
+
+
+class Resource(msgspec.Struct, rename="camel"):
+    """What every object of Mollie has. `mode` is that of the key."""
+
+    id: _Id
+    mode: Literal["live", "test"]
+    metadata: object = None
+
+
+class Made(msgspec.Struct, rename="camel"):
+    """A customer or a payment in a list, which may be of another program of the merchant."""
+
+    id: _Id
+    created_at: AwareTime
+    metadata: object = None
+
+
+class _Link(msgspec.Struct):
+    href: str
+
+
+class _ListLinks(msgspec.Struct):
+    next: _Link | None = None
+
+
+class Listed(msgspec.Struct):
+    """A part of a list, the newest first."""
+
+    embedded: dict[str, list[Made]] = msgspec.field(name="_embedded")
+    links: _ListLinks = msgspec.field(name="_links")
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    failure_reason: str | None = None
+    card_security: str | None = None
+
+
+class _PaymentLinks(msgspec.Struct):
+    checkout: _Link | None = None
+
+
+class Payment(Resource, kw_only=True):
+    """A payment of nothing, whose page collects a card. It has one try: `failed` is final.
+
+    `authorized` is left out: the payment asks for no later capture.
+    """
+
+    status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]
+    created_at: AwareTime
+    links: _PaymentLinks = msgspec.field(name="_links")
+    customer_id: _Id | None = None
+    mandate_id: _Id | None = None
+    is_cancelable: bool | None = None
+    expires_at: AwareTime | None = None
+    paid_at: AwareTime | None = None
+    details: _Details | None = None
+
+    def require(self, request: HostedPageRequest, customer: GuestReference) -> None:
+        """Raise ProviderUnavailable if it is another attempt's, or another guest's."""
+        if (self.metadata, self.customer_id) != (request.idempotency_key, customer):
+            raise ProviderUnavailable("the response is about another payment")
+
+    def page(self, request: HostedPageRequest) -> HostedPage:
+        """Return the page. One that is over has no address, and leads back."""
+        return HostedPage(
+            reference=self.id,
+            address=self.links.checkout.href if self.links.checkout else request.return_uri,
+            ends_at=self.expires_at or self.created_at + PAGE_LIFETIME,
+            guest_reference=GuestReference(self.customer_id or ""),
+        )
+
+    @property
+    def code(self) -> str | None:
+        """Why the card was refused."""
+        return self.details.failure_reason if self.details else None
+
+    @property
+    def authenticated(self) -> bool | None:
+        """Whether the guest's bank has authenticated the guest; None if Mollie does not tell."""
+        security = self.details.card_security if self.details else None
+        return {"3dsecure": True, "normal": False}.get(security or "")
+
+
+class _CardDetails(msgspec.Struct, rename="camel"):
+    # Here a date. A payment has the same as MM/YY, and is not asked.
+    card_expiry_date: date | None = None
+    card_number: LastFour | None = None
+    card_label: str | None = None
+    card_fingerprint: str | None = None
+
+
+class Mandate(Resource, kw_only=True):
+    """A stored card. An invalid one can never be charged again."""
+
+    status: Literal["valid", "pending", "invalid"]
+    method: str
+    customer_id: _Id
+    details: _CardDetails
+    scopes: list[str] | None = None
+
+    def require(self, customer: GuestReference, token: str) -> None:
+        """Raise ProviderUnavailable if it is another card, or another guest's."""
+        if (self.id, self.customer_id) != (token, customer):
+            raise ProviderUnavailable("the response is about another mandate")
+
+    @property
+    def card(self) -> Card:
+        """The card. Raises ProviderUnavailable if Mollie leaves out what every card has."""
+        number, expiry = self.details.card_number, self.details.card_expiry_date
+        if number is None or expiry is None:
+            raise ProviderUnavailable("the mandate does not tell its card")
+        label = self.details.card_label or "unknown"
+        return Card(
+            guest_reference=GuestReference(self.customer_id),
+            token=CardToken(self.id),
+            fingerprint=self.details.card_fingerprint or self.id,
+            card_logo=_LOGOS.get(label, label.replace(" ", "").lower()),
+            last_four=number,
+            expiry_month=expiry.month,
+            expiry_year=expiry.year,
+        )
+
+
+class _Method(msgspec.Struct):
+    id: str
+
+
+class _Methods(msgspec.Struct):
+    methods: list[_Method]
+
+
+class Methods(msgspec.Struct):
+    """The payment methods that are switched on."""
+
+    embedded: _Methods = msgspec.field(name="_embedded")
+
+    @property
+    def take_cards(self) -> bool:
+        """Whether cards are among them."""
+        return CARD in {method.id for method in self.embedded.methods}
+
+
+def payment_body(
+    request: HostedPageRequest,
+    customer: GuestReference,
+    *,
+    currency: str,
+    webhooks_url: str | None,
+) -> Mapping[str, object]:
+    """Return the payment that is asked for: nothing, by card, as the first of a sequence."""
+    body = {
+        "amount": {"currency": currency, "value": "0" if currency in _WHOLE else "0.00"},
+        "description": request.center_name[:MAX_DESCRIPTION],
+        "method": CARD,
+        "sequenceType": "first",
+        "customerId": customer,
+        "locale": LOCALES[look_up(request.language, LOCALES) or DEFAULT_LANGUAGE],
+        "metadata": request.idempotency_key,
+        "redirectUrl": request.return_uri,
+        "cancelUrl": request.cancel_uri,
+    }
+    return body if webhooks_url is None else {**body, "webhookUrl": webhooks_url}
+
+
+def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outcome:
+    """Return what became of a page. `mandate` is the card of a payment that is paid, if it has one.
+
+    Raises ProviderUnavailable if the response lacks something.
+    """
+    match payment.status:
+        case "open" | "pending":
+            return Pending()
+        case "failed":
+            return PageClosed(refused_cards=1, refusal_code=payment.code)
+        case "canceled" | "expired":
+            return PageClosed()
+        case "paid":
+            pass
+    if payment.paid_at is None:
+        raise ProviderUnavailable("a payment that is paid does not tell when")
+    if mandate is None or mandate.status == "pending":
+        # It may come a moment later.
+        is_new = now < payment.paid_at + timedelta(minutes=1)
+        return Pending() if is_new or mandate is not None else PageClosed()
+    if mandate.status == "invalid":
+        return PageClosed()
+    if mandate.method != CARD or WITHOUT_GUEST not in (mandate.scopes or ()):
+        return NoCardCollected(
+            guest_reference=GuestReference(mandate.customer_id),
+            token=CardToken(mandate.id),
+            collected_at=payment.paid_at,
+        )
+    return CardCollected(
+        card=mandate.card,
+        avs=AvsResult.NOT_CHECKED,
+        collected_at=payment.paid_at,
+        authenticated=payment.authenticated,
+    )

@@ -1,0 +1,425 @@
+"""The port for PSPs at Mollie: a page is a first payment of nothing, and a stored card its mandate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final, TypeVar
+from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID
+
+import msgspec
+import structlog
+from typing_extensions import override
+
+from adapters.mollie.payloads import (
+    Listed,
+    Mandate,
+    Methods,
+    Payment,
+    Resource,
+    outcome_of,
+    payment_body,
+)
+from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
+from adapters.psp.http import JsonApi, NotFound, RetryPolicy
+from adapters.psp.settings import is_loopback, keys_of
+from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
+    CardToken,
+    GuestReference,
+    MerchantAccount,
+)
+from domain.outside import Clock
+from domain.psps.card import CardReading
+from domain.psps.hosted_page import (
+    Evidence,
+    HostedPage,
+    HostedPageRequest,
+    NoCardCollected,
+    Outcome,
+    PageClosed,
+    WebhookDelivery,
+    WebhookNotice,
+)
+from domain.psps.payment_provider import (
+    FailureDetails,
+    PaymentProvider,
+    ProviderRefused,
+    ProviderUnavailable,
+    WebhookRejected,
+)
+
+API_BASE: Final = "https://api.mollie.com"
+
+KEYS_LAST: Final = timedelta(minutes=50)
+"""Mollie forgets an idempotency key after an hour ("API idempotency"). The rest is for our clock."""
+
+MAX_PARTS: Final = 4
+"""How many parts of a list are read, of 250 objects each."""
+
+_CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
+_OBJECT: Final = re.compile(r"[a-z]{2,9}_[A-Za-z0-9]{1,64}")
+_PAYMENT: Final = "tr_"
+
+LISTED: Final = msgspec.json.Decoder(Listed)
+MANDATE: Final = msgspec.json.Decoder(Mandate)
+METHODS: Final = msgspec.json.Decoder(Methods)
+PAYMENT: Final = msgspec.json.Decoder(Payment)
+RESOURCE: Final = msgspec.json.Decoder(Resource)
+
+log = structlog.get_logger()
+
+_Read = TypeVar("_Read", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MollieKeys:
+    """The key of a merchant account, and the currency of its amounts, both hidden in its `repr`."""
+
+    api_key: str = field(repr=False)
+    currency: str = field(repr=False)
+
+    @property
+    def mode(self) -> str:
+        """`test` or `live`, which share nothing."""
+        return self.api_key.partition("_")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MollieSettings:
+    """The keys of each merchant account, the address of our webhooks, and that of Mollie's API."""
+
+    accounts: Mapping[MerchantAccount, MollieKeys]
+    webhooks_url: str
+    api_base: str = API_BASE
+
+
+class _Call(JsonApi):
+    """The calls of one method of the port, with the key of a merchant account."""
+
+    def __init__(self, keys: MollieKeys, api_base: str, retry_policy: RetryPolicy) -> None:
+        super().__init__(
+            f"{api_base}/v2",
+            headers={"Authorization": f"Bearer {keys.api_key}"},
+            # The field of the request that Mollie refuses.
+            error_code=("field",),
+            retry_policy=retry_policy,
+        )
+        self._mode = keys.mode
+
+    def one(
+        self,
+        decoder: msgspec.json.Decoder[_Read],
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        key: str | None = None,
+    ) -> _Read:
+        """Send a request as `ask` does. Mollie wants the idempotency key to be a UUID."""
+        headers = {}
+        if key is not None:
+            uuid = UUID(bytes=sha256(key.encode()).digest()[:16], version=4)
+            headers["Idempotency-Key"] = str(uuid)
+        found = self.ask(decoder, method, path, json=json, headers=headers)
+        if found.mode != self._mode:
+            raise ProviderUnavailable(
+                "Mollie answered in the other of test and live mode",
+                details=FailureDetails(error="WrongMode"),
+            )
+        return found
+
+
+class MollieProvider(PaymentProvider):
+    """Calls Mollie's API with the keys of each merchant account."""
+
+    def __init__(
+        self, settings: MollieSettings, *, clock: Clock, retry_policy: RetryPolicy | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._retry_policy = retry_policy or RetryPolicy()
+
+    def _mollie(self, account: MerchantAccount) -> _Call:
+        keys = keys_of(self._settings.accounts, account)
+        return _Call(keys, self._settings.api_base, self._retry_policy)
+
+    @override
+    def identity(self, merchant_account: MerchantAccount) -> str | None:
+        """Return Mollie's id of the website that the key is for, and the mode."""
+        with self._mollie(merchant_account) as mollie:
+            profile = mollie.one(RESOURCE, "GET", "/profiles/me")
+        return f"{profile.id} {profile.mode}"
+
+    @override
+    def start(self, request: HostedPageRequest) -> HostedPage:
+        account = request.merchant_account
+        with self._mollie(account) as mollie:
+            is_old = self._clock.now() - request.begun_at > KEYS_LAST
+            payment = _payment_made_before(mollie, request) if is_old else None
+            if payment is None:
+                customer = _customer(mollie, request, is_old=is_old)
+                body = payment_body(
+                    request,
+                    customer,
+                    currency=self._settings.accounts[account].currency,
+                    webhooks_url=self._webhooks_url(account),
+                )
+                with _naming(customer):
+                    payment = mollie.one(
+                        PAYMENT, "POST", "/payments", json=body, key=request.idempotency_key
+                    )
+                payment.require(request, customer)
+        return payment.page(request)
+
+    def _webhooks_url(self, account: MerchantAccount) -> str | None:
+        """Return where Mollie reports a payment; None on loopback, which Mollie refuses."""
+        url = self._settings.webhooks_url
+        if is_loopback(url):
+            return None
+        return url if account == DEFAULT_MERCHANT_ACCOUNT else f"{url}/{account}"
+
+    @override
+    def outcome(
+        self, request: HostedPageRequest, page: HostedPage, evidence: Sequence[Evidence]
+    ) -> Outcome:
+        try:
+            with self._mollie(request.merchant_account) as mollie:
+                payment = mollie.one(PAYMENT, "GET", _payment_path(page))
+                if payment.id != page.reference:
+                    raise ProviderUnavailable("the response is about another payment")
+                payment.require(request, page.guest_reference)
+                mandate = None
+                if payment.status == "paid" and payment.mandate_id is not None:
+                    mandate = _mandate(mollie, page.guest_reference, payment.mandate_id)
+        except NotFound:
+            # The payment is unknown, or the card was discarded.
+            return PageClosed()
+        outcome = outcome_of(payment, mandate, self._clock.now())
+        if isinstance(outcome, NoCardCollected):
+            log.warning(
+                "mollie_collected_no_card",
+                account=request.merchant_account,
+                do="ask Mollie why the card may not be charged without the guest",
+            )
+        return outcome
+
+    @override
+    def close(self, request: HostedPageRequest, page: HostedPage) -> None:
+        # Mollie says of each payment whether it can be cancelled. Others end by themselves.
+        path = _payment_path(page)
+        with self._mollie(request.merchant_account) as mollie, suppress(NotFound):
+            if not mollie.one(PAYMENT, "GET", path).is_cancelable:
+                return
+            try:
+                mollie.one(PAYMENT, "DELETE", path)
+            except ProviderRefused:
+                # It may be over by now, even by this call, if its first response was lost.
+                if mollie.one(PAYMENT, "GET", path).is_cancelable:
+                    raise
+
+    @override
+    def discard(
+        self,
+        merchant_account: MerchantAccount,
+        guest_reference: GuestReference,
+        token: CardToken,
+    ) -> None:
+        with self._mollie(merchant_account) as mollie, suppress(NotFound):
+            mollie.call("DELETE", _mandate_path(guest_reference, token))
+
+    @override
+    def read_card(
+        self,
+        merchant_account: MerchantAccount,
+        guest_reference: GuestReference,
+        token: CardToken,
+    ) -> CardReading:
+        asked_at = self._clock.now()
+        try:
+            with self._mollie(merchant_account) as mollie:
+                mandate = _mandate(mollie, guest_reference, token)
+        except NotFound as missing:
+            # 410 for one that was revoked ("Get mandate"), 404 for one that Mollie never had.
+            if missing.details.status != HTTPStatus.GONE:
+                raise
+            return CardReading(card=None, read_at=asked_at)
+        card = None if mandate.status == "invalid" else mandate.card
+        return CardReading(card=card, read_at=asked_at)
+
+    @override
+    def forget_guest(
+        self, merchant_account: MerchantAccount, guest_reference: GuestReference
+    ) -> None:
+        with self._mollie(merchant_account) as mollie, suppress(NotFound):
+            mollie.call("DELETE", f"/customers/{_quoted(guest_reference)}")
+
+    @override
+    def read_webhook(self, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
+        # Mollie signs none: anybody can send one, so it is only a reason to ask ("Webhooks").
+        account = delivery.merchant_account or DEFAULT_MERCHANT_ACCOUNT
+        keys_of(self._settings.accounts, account)
+        try:
+            named = parse_qs(delivery.body.decode("ascii"), max_num_fields=9).get("id", [])
+        except ValueError:
+            named = []
+        if len(named) != 1 or not _OBJECT.fullmatch(named[0]):
+            raise WebhookRejected("it names no object of Mollie's")
+        if not named[0].startswith(_PAYMENT):
+            return ()
+        return (
+            WebhookNotice(
+                merchant_account=account,
+                content=named[0],
+                page_reference=named[0],
+                signed=False,
+            ),
+        )
+
+    def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
+        """Return what is found at Mollie of an account that has keys."""
+        date: str | None = None
+        mode = self._settings.accounts[account].mode
+
+        def keys() -> Finding:
+            nonlocal date
+            response = mollie.call("GET", "/profiles/me")
+            date = response.headers.get("date")
+            return ok("keys", f"the API key works, in {mode} mode")
+
+        def cards() -> Finding:
+            if mollie.ask(METHODS, "GET", "/methods?sequenceType=first").take_cards:
+                return ok("cards", "guests can store cards")
+            return problem(
+                "cards", "switch cards on in Mollie's dashboard, with recurring payments"
+            )
+
+        with self._mollie(account) as mollie:
+            found = [_found("keys", keys), _found("cards", cards)]
+        if is_loopback(webhooks_url):
+            webhooks = unknown(
+                "webhooks", f"Mollie cannot call {webhooks_url}: outcomes come later"
+            )
+        else:
+            webhooks = ok("webhooks", "each payment names their address: nothing is to be set up")
+        return [*found, webhooks, compare_clocks(date, self._clock.now(), of="Mollie")]
+
+
+def _found(about: str, ask: Callable[[], Finding]) -> Finding:
+    try:
+        return ask()
+    except (ProviderUnavailable, ProviderRefused) as error:
+        details = error.details
+    if details.status == HTTPStatus.UNAUTHORIZED:
+        return problem(about, "Mollie does not accept the API key: set one that is not revoked")
+    told = ", ".join(f"{part}" for part in (details.error, details.status) if part)
+    return problem(about, f"no usable response ({told}): see the network, and Mollie's status page")
+
+
+@contextmanager
+def _naming(customer: GuestReference) -> Iterator[None]:
+    """Name the guest's customer in a refusal: it stays at Mollie, with the guest's details."""
+    try:
+        yield
+    except ProviderRefused as refused:
+        refused.guest_reference = customer
+        raise
+
+
+def _customer(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> GuestReference:
+    """Return the guest's customer; it is created once, and again if it was deleted."""
+    for customer in _candidates(mollie, request, is_old=is_old):
+        if _exists(mollie, customer, request):
+            return GuestReference(customer)
+    raise ProviderRefused("Mollie has lost the guest's customer")
+
+
+def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Iterator[str]:
+    """Yield the customers that may be the guest's, each created when it is needed.
+
+    First the one on file. Then one under the guest's own idempotency key, so that a concurrent call
+    finds the same. If that was deleted within the hour, one of this attempt's own.
+    """
+    if request.guest_reference is not None:
+        yield request.guest_reference
+    if is_old and (made := _made_before(mollie, "/customers", request.guest_key, request)):
+        yield made
+    for key in (f"guest:{request.guest_key}", f"{request.idempotency_key}:guest"):
+        body = {"metadata": request.guest_key}
+        customer = mollie.one(RESOURCE, "POST", "/customers", json=body, key=key)
+        if customer.metadata != request.guest_key:
+            raise ProviderUnavailable("the response is about another guest")
+        yield customer.id
+
+
+def _exists(mollie: _Call, reference: str, request: HostedPageRequest) -> bool:
+    """Write the guest's details to a customer; return False if there is none."""
+    for details in ({"name": request.guest_name or None, "email": request.guest_email}, {}):
+        try:
+            path = f"/customers/{_quoted(reference)}"
+            customer = mollie.one(RESOURCE, "PATCH", path, json=details)
+        except NotFound:
+            return False
+        except ProviderRefused:
+            # Of an email address, which the page does not need.
+            continue
+        if customer.id != reference:
+            raise ProviderUnavailable("the response is about another guest")
+        break
+    return True
+
+
+def _payment_made_before(mollie: _Call, request: HostedPageRequest) -> Payment | None:
+    """Return the payment of an attempt whose idempotency key may be forgotten."""
+    made = _made_before(mollie, "/payments", request.idempotency_key, request)
+    if made is None:
+        return None
+    payment = mollie.one(PAYMENT, "GET", f"/payments/{_quoted(made)}")
+    payment.require(request, GuestReference(payment.customer_id or ""))
+    return payment
+
+
+def _made_before(mollie: _Call, path: str, metadata: str, request: HostedPageRequest) -> str | None:
+    """Return the id of what was created for an attempt, found by its metadata; None if nothing was.
+
+    Lists begin with the newest. Raises ProviderUnavailable if one is refused, or too long.
+    """
+    query = "limit=250"
+    try:
+        for _ in range(MAX_PARTS):
+            part = mollie.ask(LISTED, "GET", f"{path}?{query}")
+            for made in next(iter(part.embedded.values()), []):
+                if made.metadata == metadata:
+                    return made.id
+                if made.created_at < request.begun_at - _CLOCKS_DIFFER_BY:
+                    return None
+            if part.links.next is None:
+                return None
+            query = urlsplit(part.links.next.href).query
+    except ProviderRefused:
+        pass
+    raise ProviderUnavailable("Mollie's list does not show whether the page was made")
+
+
+def _mandate(mollie: _Call, guest: GuestReference, token: str) -> Mandate:
+    mandate = mollie.one(MANDATE, "GET", _mandate_path(guest, token))
+    mandate.require(guest, token)
+    return mandate
+
+
+def _payment_path(page: HostedPage) -> str:
+    return f"/payments/{_quoted(page.reference)}"
+
+
+def _mandate_path(guest: GuestReference, token: str) -> str:
+    return f"/customers/{_quoted(guest)}/mandates/{_quoted(token)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

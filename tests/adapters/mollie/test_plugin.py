@@ -1,0 +1,112 @@
+"""The settings of Mollie, and what `doctor` finds there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from adapters.mollie.plugin import PLUGIN
+from adapters.mollie.provider import MollieProvider
+from adapters.psp import stand_in
+from adapters.psp.contract.clock import SettableClock
+from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
+from adapters.psp.findings import Diagnosis
+from adapters.psp.plugin import Surroundings
+from adapters.psp.settings import PspSettingsError
+from adapters.psp.stand_in import json_response, respond_with
+from tests.fake_mollie.mollie import FakeMollie, an_error
+
+URL: Final = "https://cards.example/webhooks/mollie"
+KEY: Final = "CARDONFILE_MOLLIE_API_KEY"
+CURRENCY: Final = "CARDONFILE_MOLLIE_CURRENCY"
+API_BASE: Final = "CARDONFILE_MOLLIE_API_BASE"
+GIVEN: Final = {KEY: "test_abc", CURRENCY: "eur"}
+
+
+def read(**changes: str) -> object:
+    here = Surroundings(
+        environment={**GIVEN, **changes},
+        public_base_url="https://cards.example",
+        database_file=Path("cardonfile.db"),
+    )
+    return PLUGIN.read(here)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (KEY, "test_"),
+        (KEY, "sk_test_abc"),
+        (KEY, "access_abc"),
+        (CURRENCY, "euro"),
+        (CURRENCY, "€"),
+        (API_BASE, "http://mollie.example"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(PspSettingsError, match=name):
+        read(**{name: value})
+
+
+def test_its_webhooks_are_below_the_public_address() -> None:
+    assert URL in repr(read())
+
+
+def found_by(provider: MollieProvider, about: str, url: str = URL) -> tuple[Diagnosis, str]:
+    """Return what is found about something."""
+    assert PLUGIN.check is not None
+    ((diagnosis, _, text),) = (
+        each for each in PLUGIN.check(provider, MAIN, url) if each.about == about
+    )
+    return diagnosis, text
+
+
+def test_a_merchant_who_takes_cards_is_fine(provider: MollieProvider) -> None:
+    assert PLUGIN.check is not None
+    found = PLUGIN.check(provider, MAIN, URL)
+
+    assert {each.diagnosis for each in found} == {Diagnosis.OK}
+    assert [each.about for each in found] == ["keys", "cards", "webhooks", "clock"]
+
+
+def test_cards_that_are_switched_off_are_a_problem(
+    mollie: FakeMollie, provider: MollieProvider
+) -> None:
+    mollie.main.methods = ["ideal"]
+
+    assert found_by(provider, "cards")[0] is Diagnosis.PROBLEM
+
+
+def test_mollie_cannot_call_this_machine_by_its_loopback_address(provider: MollieProvider) -> None:
+    found = found_by(provider, "webhooks", "http://127.0.0.1:8000/webhooks/mollie")
+
+    assert found[0] is Diagnosis.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "does not accept the API key"), (503, "no usable response (503)")]
+)
+def test_what_mollie_refuses_is_told_apart(
+    mollie: FakeMollie, provider: MollieProvider, status: int, said: str
+) -> None:
+    mollie.server.have(respond_with(json_response(an_error(status), status)))
+
+    for about in ("keys", "cards"):
+        diagnosis, text = found_by(provider, about)
+        assert diagnosis is Diagnosis.PROBLEM
+        assert said in text
+
+
+def test_no_response_is_a_problem(mollie: FakeMollie, provider: MollieProvider) -> None:
+    mollie.server.have(stand_in.drop_call)
+
+    assert "no usable response (RemoteDisconnected)" in found_by(provider, "keys")[1]
+
+
+def test_the_clock_is_compared_with_mollies(mollie: FakeMollie, provider: MollieProvider) -> None:
+    mollie.clock = SettableClock(mollie.clock.now() + timedelta(minutes=3))
+
+    assert "180 seconds behind that of Mollie" in found_by(provider, "clock")[1]

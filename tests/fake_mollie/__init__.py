@@ -1,0 +1,1 @@
+"""A fake Mollie over HTTP, which answers as Mollie's OpenAPI description says."""
