@@ -95,7 +95,10 @@ class FakeProvider(PaymentProvider):
         match found.state:
             case PageState.COMPLETED if is_held and found.card and found.collected_at:
                 outcome = CardCollected(
-                    card=found.card, avs=found.avs, collected_at=found.collected_at
+                    card=found.card,
+                    avs=found.avs,
+                    collected_at=found.collected_at,
+                    authenticated=found.authenticated,
                 )
             case PageState.COMPLETED | PageState.CLOSED:
                 outcome = PageClosed()

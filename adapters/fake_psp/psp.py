@@ -68,7 +68,8 @@ class CardRefusal(StrEnum):
 class PspPage:
     """A page as the PSP stores it.
 
-    `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones.
+    `card` and `avs` are set on challenged and completed pages, `collected_at` on completed ones;
+    `authenticated` says whether the guest has confirmed a challenge.
     `refusal` is about the last card that was tried, and `typed` has what was typed beside its
     number, to be shown again. `last_refusal` stays when another card is tried.
     """
@@ -85,6 +86,7 @@ class PspPage:
     card: Card | None = None
     avs: AvsResult = AvsResult.NOT_CHECKED
     collected_at: datetime | None = None
+    authenticated: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -269,7 +271,7 @@ class FakePsp:
             if page.state is not PageState.CHALLENGED:
                 return page
             if confirmed:
-                return self._collected(page)
+                return self._collected(replace(page, authenticated=True))
             return _refused(page, CardRefusal.CHALLENGE_FAILED)
 
         return self._change(reference, answered)

@@ -97,6 +97,18 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
         str, example("guest_5f0c", "The provider's identifier of the guest.")
     ]
     token: Annotated[str, example("card_91be", "The provider's identifier of the stored card.")]
+    charge_reference: Annotated[
+        str | None,
+        example("tr_7UhS", "What a charge must name beside the token, or null for none."),
+    ]
+    authenticated: Annotated[
+        bool | None,
+        example(
+            True,
+            "Whether the bank has authenticated the guest when the card was added (3-D Secure). "
+            "Null if the provider does not tell, and for cards added before 0.2.",
+        ),
+    ]
 
 
 class StoredCardDetails(StoredCard, frozen=True, kw_only=True):

@@ -237,6 +237,7 @@ MIGRATIONS: Final = {
         uuid="uuid",
         time="timestamptz",
         json="jsonb",
+        boolean="boolean",
         strict="",
         text_id=_TEXT_ID,
         within_30_days="now() + random() * interval '30 days'",

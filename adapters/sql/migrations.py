@@ -120,6 +120,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
     ALTER TABLE payment_accounts ADD COLUMN asked_at {{time}};
     ALTER TABLE payment_accounts ADD COLUMN read_at {{time}};
     ALTER TABLE payment_accounts ADD COLUMN unanswered_since {{time}};
+    ALTER TABLE payment_accounts ADD COLUMN charge_reference text;
+    ALTER TABLE payment_accounts ADD COLUMN authenticated {{boolean}};
     UPDATE payment_accounts SET due_at = CASE WHEN removed_at IS NULL THEN {{within_30_days}} END;
     CREATE INDEX payment_accounts_due ON payment_accounts (
         (provider || '/' || merchant_account || '/'), due_at
@@ -141,7 +143,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
         PRIMARY KEY (center_id, language)
     ){{strict}}
 """
-"""What operators look into: consents, workers, the audit trail, erasures, settings, languages, times, codes.
+"""What operators look into: consents, workers, the audit trail, erasures, settings, languages, times, codes,
+and what a later charge needs.
 
 The databases have their own types, and SQLite's new tables are strict. `text_id` stands for the
 function below.

@@ -436,6 +436,7 @@ def m006_records_for_operators(db: Database) -> None:
         uuid="text",
         time="text",
         json="text",
+        boolean="integer",
         strict=" STRICT",
         text_id="text_id(version, language, text)",
         within_30_days="strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', "

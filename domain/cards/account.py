@@ -22,6 +22,7 @@ from domain.identifiers import (
 )
 from domain.pagination import Page, PageRequest
 from domain.psps.card import Card
+from domain.psps.hosted_page import CardCollected
 from domain.retries import MIN_BACKOFF, Waiting, next_retry
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
@@ -43,7 +44,8 @@ class Account(Card):
     most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
     names the text that the guest agreed to before the card was typed, at `consented_at`, by the
     PSP's clock. `expiry_notice_at` is when its client
-    is told next that the card expires soon.
+    is told next that the card expires soon. `charge_reference` and `authenticated` are as in
+    `CardCollected`.
 
     `due_at` is when it is read next at its PSP, or the end of a lease, `asked_at` when it was taken
     for that last, and `read_at` the time, by the PSP's clock, of what is stored; None means
@@ -70,6 +72,8 @@ class Account(Card):
     asked_at: datetime | None = None
     read_at: datetime | None = None
     unanswered_since: datetime | None = None
+    charge_reference: str | None = None
+    authenticated: bool | None = None
 
     @property
     def psp_account(self) -> PspAccount:
@@ -80,15 +84,16 @@ class Account(Card):
         """Return whether `card` is this account's card, at the same merchant account."""
         return self.psp_account == at and self.fingerprint == card.fingerprint
 
-    def renewed(
-        self, card: Card, *, consent_version: str, consented_at: datetime, now: datetime
-    ) -> Account:
+    def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
         """Return this account with the same card's new expiry date and token."""
+        card = collected.card
         return replace(
             self,
             **asdict(card),
+            charge_reference=collected.charge_reference,
+            authenticated=collected.authenticated,
             consent_version=consent_version,
-            consented_at=consented_at,
+            consented_at=collected.collected_at,
             expiry_notice_at=card.next_expiry_notice(now),
             due_at=now + READ_FIRST_AFTER,
             read_at=None,

@@ -364,8 +364,9 @@ class WebhookNotice:
     """What a webhook concerns.
 
     A session, by `token_id` or by the page's reference; or cards on file, by the `card_token` of one
-    or the `guest_reference` of all, which are then read again. A PSP that signs no webhooks has them
-    not `signed`: anybody may have sent it, so it is never evidence, and only a reason to ask the PSP.
+    or the `guest_reference` of all, which are then read again. If it is not `signed`, because the PSP
+    signs none, anybody may have sent it: it is no evidence, and only a reason to ask the PSP about a
+    session. Cards are then read on schedule alone.
     """
 
     merchant_account: MerchantAccount

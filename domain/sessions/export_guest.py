@@ -18,7 +18,11 @@ from domain.psps.hosted_page import Evidence, HostedPage
 from domain.storage import Storage, UnitOfWork
 
 # Some PSPs' pages are opened by their reference, and some send a card's token as evidence.
-_HIDDEN: Final = {Account: ["token"], HostedPage: ["address", "reference"], Evidence: ["content"]}
+_HIDDEN: Final = {
+    Account: ["token", "charge_reference"],
+    HostedPage: ["address", "reference"],
+    Evidence: ["content"],
+}
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

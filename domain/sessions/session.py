@@ -340,6 +340,14 @@ class CardSession:
         """Make the session due at once, because a webhook came."""
         return replace(self, due_at=now)
 
+    def nudged(self, now: datetime) -> CardSession:
+        """Make the session due as soon as a browser could have the PSP asked about it.
+
+        Whoever nudges may be anybody, so this must not cost more questions than a browser.
+        """
+        asked = self.asked(now)
+        return asked.due_now(now) if asked else self.asked_later()
+
     def with_progress(self, progress: Progress, now: datetime) -> CardSession:
         """Note what the guest did, and when the guest first came back.
 

@@ -156,7 +156,7 @@ def judge_card(
             doubted=existing and replace(existing, due_at=now),
             unkept=_token(session, collected),
         )
-    attempt, typed_at = session.current_attempt, collected.collected_at
+    attempt = session.current_attempt
     shown = attempt.request.consent
     consent = GivenConsent(
         account_id=account_id if same is None else same.account_id,
@@ -164,14 +164,12 @@ def judge_card(
         version=shown.version,
         language=shown.language,
         text=shown.text,
-        agreed_at=attempt.agreed_at or typed_at,
+        agreed_at=attempt.agreed_at or collected.collected_at,
     )
     if same is not None:
         return Verdict(
             session=session.completed(same.account_id, now),
-            renewed=same.renewed(
-                card, consent_version=consent.version, consented_at=typed_at, now=now
-            ),
+            renewed=same.renewed(collected, consent_version=consent.version, now=now),
             consent=consent,
             unkept=UnkeptToken.of(same),
             withdrawn=discard,
@@ -186,9 +184,11 @@ def judge_card(
         merchant_account=configuration.merchant_account,
         source=session.source,
         consent_version=consent.version,
-        consented_at=typed_at,
+        consented_at=collected.collected_at,
         created_at=now,
         expiry_notice_at=card.next_expiry_notice(now),
+        charge_reference=collected.charge_reference,
+        authenticated=collected.authenticated,
         is_default=not has_default(on_file.accounts),
         due_at=now + READ_FIRST_AFTER,
     )

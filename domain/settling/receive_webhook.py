@@ -1,4 +1,7 @@
-"""A PSP sends a webhook: store it as evidence, and make its sessions, or cards on file, due."""
+"""A PSP sends a webhook: store it as evidence, and make its sessions, or cards on file, due.
+
+One that is not signed is no evidence, and makes sessions due no more often than a browser does.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ class ReceiveWebhook:
 
     def __call__(self, provider: ProviderName, delivery: WebhookDelivery) -> None:
         """Verify and store; makes no call to the PSP."""
-        notices = self.providers[provider].read_webhook(delivery)
+        read = self.providers[provider].read_webhook(delivery)
+        notices = [notice for notice in read if notice.signed or self._may_nudge(provider, notice)]
         if not notices:
             return
         now = self.clock.now()
@@ -56,6 +60,9 @@ class ReceiveWebhook:
                 if not _is_meant(provider, notice, session):
                     foreign += 1
                     continue
+                if not notice.signed:
+                    unit.sessions.update(session.nudged(now))
+                    continue
                 evidence = Evidence(
                     origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
                 )
@@ -66,6 +73,12 @@ class ReceiveWebhook:
 
         if self.storage.transact(keep) == len(notices):
             raise WebhookRejected("the sessions belong to another merchant account")
+
+    def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
+        """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer."""
+        with self.storage.read() as unit:
+            session = _session_of(unit, provider, notice)
+        return session is not None and _is_meant(provider, notice, session)
 
 
 def _session_of(

@@ -91,7 +91,10 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
 class TestAReleaseThatReadsNoCards:
     def test_stores_cards_that_are_read(self, installation: Installation) -> None:
         account = installation.stored_card()
-        unknown = ("due_at", "asked_at", "read_at", "unanswered_since")
+        unknown = (
+            *("due_at", "asked_at", "read_at", "unanswered_since"),
+            *("charge_reference", "authenticated"),
+        )
         known = ", ".join(each.name for each in fields(Account) if each.name not in unknown)
         change_by_hand(
             installation.storage,
@@ -102,7 +105,9 @@ class TestAReleaseThatReadsNoCards:
         installation.clock.advance(timedelta(minutes=1))
 
         assert installation.read_cards() == 1
-        assert installation.account(account.account_id).read_at == installation.clock.now()
+        stored = installation.account(account.account_id)
+        assert stored.read_at == installation.clock.now()
+        assert (stored.charge_reference, stored.authenticated) == (None, None)
 
 
 class TestAReleaseWithoutNoticesOfExpiry:

@@ -424,6 +424,8 @@ class TestCard:
         outcome = session.outcome()
         assert isinstance(outcome, CardCollected)
         assert session.psp.tokens(MAIN) == {outcome.card.token}
+        # None if the PSP does not tell.
+        assert outcome.authenticated in (True, None)
 
     def test_another_card_may_follow_a_failed_challenge(self, session: Session) -> None:
         session.type_card(GuestCard.CHALLENGED)
@@ -813,6 +815,8 @@ class TestWebhook:
 
         assert sessions_of(notices, session) == {session.request.token_id}
         assert {notice.merchant_account for notice in notices} == {MAIN}
+        may_be_unsigned = Ability.SIGNED_WEBHOOKS not in psp.facts.abilities
+        assert all(notice.signed or may_be_unsigned for notice in notices)
         assert session.request.guest_email is not None
         for notice in notices:
             assert session.request.guest_email not in notice.content

@@ -197,7 +197,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
     @override
     def blank(self, guest_id: GuestId) -> None:
         self._transaction.execute(
-            "UPDATE payment_accounts SET guest_reference = '', token = '', fingerprint = '' "
+            "UPDATE payment_accounts SET guest_reference = '', token = '', fingerprint = '', "
+            "charge_reference = NULL "
             "WHERE guest_id = :guest_id AND removed_at IS NOT NULL",
             {"guest_id": guest_id},
         )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from adapters.psp.contract.samples import GUEST_ID
@@ -43,7 +44,10 @@ def test_cards_can_be_narrowed_to_a_center(api: Api) -> None:
 
 
 def test_the_payment_reference_is_for_those_who_may_charge(installation: Installation) -> None:
-    account = installation.stored_card()
+    account = replace(installation.stored_card(), charge_reference="tr_1")
+    with installation.storage.write() as unit:
+        unit.accounts.update(account)
+        unit.commit()
     path = f"{ACCOUNTS}/{account.account_id}"
 
     with_permission = Api(
@@ -56,6 +60,8 @@ def test_the_payment_reference_is_for_those_who_may_charge(installation: Install
         "merchant_account": "default",
         "guest_reference": account.guest_reference,
         "token": account.token,
+        "charge_reference": "tr_1",
+        "authenticated": False,
     }
     assert without.json == {
         key: value for key, value in with_permission.json.items() if key != "payment_reference"

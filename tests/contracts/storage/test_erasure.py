@@ -222,7 +222,7 @@ def test_active_accounts_that_cannot_be_decoded_are_removed(storage: Storage) ->
 
 def test_removed_accounts_are_blanked(storage: Storage) -> None:
     blanked, *kept = (
-        an_account(1, removed_at=NOW),
+        an_account(1, removed_at=NOW, charge_reference="charge-1"),
         an_account(2),
         an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
     )
@@ -233,7 +233,11 @@ def test_removed_accounts_are_blanked(storage: Storage) -> None:
         unit.commit()
     with storage.read() as unit:
         assert unit.accounts.get(blanked.account_id) == replace(
-            blanked, guest_reference=GuestReference(""), token=CardToken(""), fingerprint=""
+            blanked,
+            guest_reference=GuestReference(""),
+            token=CardToken(""),
+            fingerprint="",
+            charge_reference=None,
         )
         for account in kept:
             assert unit.accounts.get(account.account_id) == account

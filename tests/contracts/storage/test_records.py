@@ -95,7 +95,7 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
         an_evidence(content=AWKWARD, origin=EvidenceOrigin.RETURN),
         an_account(guest_reference=GuestReference(AWKWARD), token=CardToken(AWKWARD)),
-        an_account(removed_at=NOW),
+        an_account(removed_at=NOW, charge_reference=AWKWARD, authenticated=False),
         an_account(expiry_notice_at=NOW + DAY),
         an_account(due_at=NOW, asked_at=NOW, read_at=NOW - DAY, unanswered_since=NOW + DAY),
         a_consent(version=AWKWARD, language=AWKWARD, text=AWKWARD),

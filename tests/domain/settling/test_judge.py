@@ -46,7 +46,13 @@ CARD: Final = Card(
     expiry_month=9,
     expiry_year=2035,
 )
-COLLECTED: Final = CardCollected(card=CARD, avs=AvsResult.MATCH, collected_at=LATER)
+COLLECTED: Final = CardCollected(
+    card=CARD,
+    avs=AvsResult.MATCH,
+    collected_at=LATER,
+    charge_reference="first-payment",
+    authenticated=True,
+)
 TOKEN: Final = UnkeptToken(
     OPENED.configuration.psp_account, CARD.guest_reference, CARD.token, COLLECTED.collected_at
 )
@@ -111,6 +117,7 @@ class TestStoring:
         assert (account.account_id, account.token_id) == (NEW_ID, OPENED.token_id)
         assert (account.guest_id, account.center_id) == (GUEST_ID, OPENED.center_id)
         assert (account.consented_at, account.created_at) == (LATER, LATER)
+        assert (account.charge_reference, account.authenticated) == ("first-payment", True)
         assert verdict.session == OPENED.completed(NEW_ID, LATER)
         assert (verdict.renewed, verdict.unkept, verdict.withdrawn) == (None, None, None)
         assert list(verdict.account_events) == [(EventType.ACCOUNT_STORED, account)]
@@ -143,6 +150,8 @@ class TestRenewing:
             **asdict(CARD),
             consent_version="2026-11",
             consented_at=LATER,
+            charge_reference="first-payment",
+            authenticated=True,
             expiry_notice_at=CARD.next_expiry_notice(LATER),
             due_at=LATER + READ_FIRST_AFTER,
         )

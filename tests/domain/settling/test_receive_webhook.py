@@ -11,7 +11,7 @@ from adapters.psp.contract.samples import a_uuid
 from domain.identifiers import MerchantAccount, ProviderName, TokenId
 from domain.psps.hosted_page import EvidenceOrigin, WebhookDelivery, WebhookNotice
 from domain.psps.payment_provider import ProviderUnavailable, WebhookRejected
-from domain.sessions.session import CardSession, SessionStatus
+from domain.sessions.session import ANSWERED_WITHIN, CardSession, SessionStatus
 from tests.installation import MERCHANT, Installation
 
 
@@ -194,6 +194,79 @@ def test_a_notice_may_name_the_page_alone(
     installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
 
     assert installation.session(session.token_id).due_at == installation.clock.now()
+
+
+class TestUnsigned:
+    """Anybody may have sent it."""
+
+    @pytest.fixture
+    def session(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> CardSession:
+        """Return a session with a card, which every webhook is about."""
+        session = installation.session_with_card()
+        self.say(installation, monkeypatch, a_notice_about(session.token_id))
+        installation.clock.advance(ANSWERED_WITHIN)
+        return session
+
+    def say(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch, notice: WebhookNotice
+    ) -> None:
+        notices = [replace(notice, signed=False)]
+        monkeypatch.setattr(installation.provider, "read_webhook", lambda _: notices)
+
+    def nudge(self, installation: Installation) -> None:
+        installation.use_cases.receive_webhook(FAKE, WebhookDelivery(headers={}, body=b""))
+
+    def test_it_gets_the_card_stored(
+        self, installation: Installation, session: CardSession
+    ) -> None:
+        self.nudge(installation)
+
+        installation.reconcile_until_idle()
+        assert installation.session(session.token_id).status is SessionStatus.COMPLETED
+
+    def test_it_is_no_evidence(self, installation: Installation, session: CardSession) -> None:
+        self.nudge(installation)
+
+        with installation.storage.read() as unit:
+            assert unit.evidence.of(session.token_id) == ()
+
+    def test_a_flood_asks_the_psp_once_in_two_seconds(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = installation.opened_session()
+        self.say(installation, monkeypatch, a_notice_about(session.token_id))
+        installation.clock.advance(ANSWERED_WITHIN)
+        installation.provider.calls.clear()
+
+        for _ in range(100):
+            self.nudge(installation)
+            installation.reconcile_until_idle()
+            installation.clock.advance(timedelta(seconds=0.1))
+
+        assert installation.provider.calls == ["outcome"] * 5
+
+    def test_it_reads_no_card_on_file(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        account = installation.stored_card()
+        notice = WebhookNotice(merchant_account=MERCHANT, content="", card_token=account.token)
+        self.say(installation, monkeypatch, notice)
+
+        self.nudge(installation)
+
+        assert installation.accounts() == (account,)
+
+    def test_nobody_learns_by_it_whose_a_session_is(
+        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        theirs = of_another_merchant_account(installation)
+        written: list[str] = []
+        installation.before_next_write(lambda: written.append("something"))
+        for token_id in (theirs.token_id, TokenId(a_uuid(999))):
+            self.say(installation, monkeypatch, a_notice_about(token_id))
+            self.nudge(installation)
+
+        assert written == []
 
 
 # Shows F29.
