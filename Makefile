@@ -71,9 +71,10 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts (as root it installs what is missing), and a TypeScript client
+test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts (as root it installs what is missing), an upgrade, and a TypeScript client
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
+		tests/deploy/rolling_upgrade.py \
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
 
 # On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.

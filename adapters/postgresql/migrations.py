@@ -6,17 +6,30 @@ PostgreSQL. `sequence` is the order of creation of rows that may have the same t
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
-from adapters.postgresql.connection import Connection, connect, translated
+from adapters.postgresql.connection import Conflict, Connection, connect, translated
 from adapters.sql.migrations import QUEUES, RECORDS_FOR_OPERATORS, pending_migrations
+from domain.errors import ServiceUnavailable
 
 WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
+TRIES: Final = 10
+"""How often to try when a deadlock ends the migration: the service locks in another order."""
+
 _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that no other program is likely to use."""
+
+_LOCK_ALL_TABLES: Final = """
+    SET LOCAL lock_timeout = '3s';
+    DO $$ DECLARE each text; BEGIN
+        FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1
+        LOOP EXECUTE format('LOCK TABLE %I', each); END LOOP;
+    END $$
+"""
+"""Before any work, so that a deadlock loses none. Requests behind it wait for 5 seconds."""
 
 _TEXT_ID: Final = (
     r"encode(sha256(convert_to(concat_ws(E'\n', version, language, text), 'UTF8')), 'hex')"
@@ -233,7 +246,7 @@ MIGRATIONS: Final = {
         );
         {QUEUES}
     """,
-    "m006_records_for_operators": RECORDS_FOR_OPERATORS.format(
+    "m006_operators": RECORDS_FOR_OPERATORS.format(
         uuid="uuid",
         time="timestamptz",
         json="jsonb",
@@ -251,10 +264,12 @@ def migrate(url: str) -> list[str]:
     It may run again, and in several processes at once: one applies them, the others wait and
     return []. The database itself must exist. Raises DatabaseUnusable and ServiceUnavailable.
     """
-    with translated(), closing(connect(url)) as connection:
-        names = apply(connection)
-        connection.commit()
-    return names
+    for _ in range(TRIES):
+        with suppress(Conflict), translated(), closing(connect(url)) as connection:
+            names = apply(connection)
+            connection.commit()
+            return names
+    raise ServiceUnavailable
 
 
 def apply(connection: Connection) -> list[str]:
@@ -267,6 +282,8 @@ def apply(connection: Connection) -> list[str]:
             "(name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
         )
         names = _pending(connection)
+        if names:
+            connection.execute(_LOCK_ALL_TABLES, prepare=False)
         for name in names:
             connection.execute(MIGRATIONS[name].encode(), prepare=False)
             connection.execute("INSERT INTO cardonfile_migrations (name) VALUES (%s)", (name,))

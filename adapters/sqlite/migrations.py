@@ -429,7 +429,7 @@ def _extend_payment_accounts(db: Database) -> None:
 
 
 @MIGRATIONS()
-def m006_records_for_operators(db: Database) -> None:
+def m006_operators(db: Database) -> None:
     """Create what operators look into."""
     db.register_function(text_id)
     statements = RECORDS_FOR_OPERATORS.format(

@@ -52,7 +52,7 @@ def in_sqlite(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 def sqlite_to_0_2(path: Path) -> None:
     with closing(Database(path, strict=True)) as db:
-        sqlite.MIGRATIONS.apply(db, stop_before="m006_records_for_operators")
+        sqlite.MIGRATIONS.apply(db, stop_before="m006_operators")
 
 
 POSTGRESQL_TO_0_2 = f"""
@@ -190,7 +190,7 @@ def test_accounts_keep_the_consents_of_the_sessions_that_are_still_there(empty: 
     ):
         empty.execute(statement)
 
-    assert empty.migrate() == ["m006_records_for_operators"]
+    assert empty.migrate() == ["m006_operators"]
 
     texts = [("2026-11", "en", "Spa"), ("2026-11", "en", "Zoë “Spa”")]
     ids = [sha256("\n".join(each).encode()).hexdigest() for each in texts]

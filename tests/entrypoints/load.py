@@ -83,10 +83,11 @@ class Machine(Server):
         self._programs.append(self._stack.enter_context(program))
         return program
 
-    def command(self, *arguments: str) -> str:
+    def command(self, *arguments: str, program: str = SERVE) -> str:
         """Run a command of `cardonfile` on the machine; return what it prints, without line end."""
         ran = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SERVE, *arguments],
+            [sys.executable, "-W", "error", "-c", program, *arguments],
+            cwd=self._folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
             capture_output=True,
             check=True,
@@ -238,10 +239,10 @@ class Client:
         for connection in self._connections:
             connection.close()
 
-    def add_cards_until(self, enough: Callable[[], bool]) -> None:
+    def add_cards_until(self, enough: Callable[[], bool], *, chooses: bool = True) -> None:
         """Add cards one by one. Every second guest types the card, and some cards are removed.
 
-        Whichever card of a shared guest was stored last is made the default.
+        If it `chooses`, whichever card of a shared guest was stored last is made the default.
         """
         while not enough():
             try:
@@ -251,7 +252,7 @@ class Client:
                     if len(self.added) % 2:
                         self._type_card(added, comes_back=self._random.random() < 0.7)
                     self.look_at(added)
-                    if added.status is SessionStatus.COMPLETED:
+                    if chooses and added.status is SessionStatus.COMPLETED:
                         self._ask(Request("PUT", f"{_account(added)}/default", self._token), 200)
             except Unexpected as unexpected:
                 self.unexpected.append(str(unexpected))

@@ -1,4 +1,4 @@
-"""A new PSP of another company: a distribution of its own, installed beside cardonfile."""
+"""The wheel, outside of the source tree, and a new PSP of another company beside it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
 
-from tests.programs import ROOT
+from adapters.psp.contract.samples import GUEST_ID
+from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
+from tests.builders import CENTER_ID
+from tests.programs import DEADLINE_SECONDS, ROOT, Server, free_port, got
+from tests.waiting import wait_until
 
 BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
@@ -26,7 +32,8 @@ class Site:
         self.folder = folder / "author"
         self.folder.mkdir()
         environment = folder / "venv"
-        self._bin = environment / "bin"
+        self.bin = environment / "bin"
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         run(sys.executable, "-m", "venv", "--without-pip", str(environment))
         version = f"python{sysconfig.get_python_version()}"
         packages = environment / "lib" / version / "site-packages"
@@ -43,12 +50,35 @@ class Site:
         (wheel,) = source.glob("*.whl")
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
         options = ("--quiet", "--no-deps", "--no-index", "--no-compile")
-        run(*pip, "--python", str(self._bin.parent), "install", *options, str(wheel))
+        run(*pip, "--python", str(self.bin.parent), "install", *options, str(wheel))
 
     def run(self, *words: str, **variables: str) -> str:
         """Run a program of the environment, which must succeed; returns what it prints."""
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **variables}
-        return run(str(self._bin / words[0]), *words[1:], cwd=self.folder, env=env)
+        env = {**self.environment, **variables}
+        return run(str(self.bin / words[0]), *words[1:], cwd=self.folder, env=env)
+
+
+class Served(Server):
+    """`cardonfile serve` of the environment, which stops at the end of a block."""
+
+    def __init__(self, site: Site, token: str) -> None:
+        self.port, self.token = free_port(), token
+        self._log = (site.folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [site.bin / "cardonfile", "serve", "--port", str(self.port)],
+            cwd=site.folder,
+            env=site.environment,
+            stderr=self._log,
+        )
+
+    def __enter__(self) -> Self:
+        wait_until(lambda: self.status("/readyz") == 200)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(DEADLINE_SECONDS)
+        self._log.close()
 
 
 def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
@@ -91,5 +121,60 @@ def test_a_card_is_added_with_it(site: Site) -> None:
     assert (added["last_four"], added["card_logo"]) == ("4242", "visa")
 
 
+def test_every_file_comes_with_the_wheel(site: Site) -> None:
+    printed = site.run("python", "-c", "import domain; print(domain.__path__[0])")
+    installed = Path(printed.strip()).parent
+    files = [
+        path.relative_to(ROOT)
+        for package in ("adapters", "domain", "entrypoints")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+
+    assert not installed.is_relative_to(ROOT)
+    assert {"adapters/catalogs/de.toml", "adapters/http/templates/docs.html"} <= set(
+        map(str, files)
+    )
+    assert [str(file) for file in files if not (installed / file).is_file()] == []
+
+
+@pytest.fixture(scope="module")
+def served(site: Site) -> Iterator[Served]:
+    """Run `cardonfile serve`, with a center whose guests read German."""
+    (site.folder / "centers.csv").write_text(f"id,name\n{CENTER_ID},Harbor Spa\n")
+    (site.folder / "guests.csv").write_text(
+        f"id,first_name,last_name,email,language\n{GUEST_ID},Ada,Sample,,de\n"
+    )
+    site.run("cardonfile", "migrate")
+    for records in ("centers", "guests"):
+        site.run("cardonfile", "import", records, f"{records}.csv")
+    site.run("cardonfile", "configure-payments", CENTER_ID, "--provider", "fake")
+    site.run("cardonfile", "consent", "set", "--center", CENTER_ID, "--language", "de")
+    issue = ("token", "issue", "--caller", "web", "--permission", "guests:add")
+    token = site.run("cardonfile", *issue).strip()
+    with Served(site, token) as served:
+        yield served
+
+
+def test_it_shows_the_api(served: Served) -> None:
+    for path in ("/docs", "/docs/docs.css", "/docs/show.js", "/docs/swagger_bundle.js"):
+        assert served.status(path) == 200, path
+
+
+def test_it_shows_a_hosted_page_in_the_language_of_the_guest(served: Served) -> None:
+    with closing(served.connect()) as connection:
+        headers = {"Authorization": f"bearer {served.token}", "Content-Type": "application/json"}
+        connection.request("POST", ACCOUNTS, json.dumps(GOOD_BODY), headers)
+        link = json.load(connection.getresponse())["hosted_payment_uri"]
+        page = got(connection, link).headers["Location"]
+        connection.request("GET", page)
+        shown = connection.getresponse().read().decode()
+
+    assert '<html lang="de"' in shown
+    assert "Karte" in shown
+
+
 def test_the_command_is_installed(site: Site) -> None:
-    assert "[fake|harborpay|stripe]" in site.run("cardonfile", "configure-payments", "--help")
+    assert "[fake|harborpay|mollie|stripe]" in site.run(
+        "cardonfile", "configure-payments", "--help"
+    )

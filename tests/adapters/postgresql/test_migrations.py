@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg
@@ -9,6 +10,7 @@ from adapters.postgresql import migrations
 from adapters.postgresql.connection import connect
 from adapters.postgresql.migrations import apply, migrate, pending
 from domain.errors import ServiceUnavailable
+from tests.waiting import wait_until
 
 
 def test_a_database_of_an_earlier_release_takes_what_it_lacks(
@@ -30,6 +32,28 @@ def test_another_migration_that_takes_too_long_makes_it_unavailable(
         with pytest.raises(ServiceUnavailable):
             migrate(url)
         assert pending(url) == []
+
+
+def test_a_migration_that_ends_in_a_deadlock_is_tried_again(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TABLE pets ()")
+    granted = "SELECT granted FROM pg_locks WHERE relation = 'workers'::regclass ORDER BY granted"
+
+    def want_the_other_table() -> None:
+        wait_until(lambda: (False,) in other.execute(granted).fetchall())
+        request.execute("LOCK TABLE centers IN SHARE MODE")
+        request.rollback()
+
+    with (
+        psycopg.connect(own_url, autocommit=True) as other,
+        psycopg.connect(own_url, options="-c deadlock_timeout=1min") as request,
+        ThreadPoolExecutor() as pool,
+    ):
+        request.execute("LOCK TABLE workers IN SHARE MODE")
+        wanting = pool.submit(want_the_other_table)
+        assert migrate(own_url) == ["m999_later"]
+        wanting.result()
 
 
 def test_a_database_that_is_not_there_is_unavailable(url: str) -> None:
