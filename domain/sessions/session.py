@@ -426,7 +426,8 @@ class CardSession:
         is_past_end = self.is_past_end(now)
         expires_at = self.expires_at if is_past_end else max(self.expires_at, page.ends_at)
         with_page = replace(self, attempt=attempt, expires_at=expires_at, ask_again_at=None)
-        return _polled(with_page, now)
+        polled = _polled(with_page, now)
+        return polled.due_now(now) if is_past_end else polled
 
     def still_pending(self, now: datetime) -> CardSession:
         """Note that the guest is not done. The PSP is asked again on schedule."""
@@ -489,12 +490,12 @@ def _ended(
 
 
 def _polled(session: CardSession, now: datetime) -> CardSession:
-    attempt = session.current_attempt
-    next_poll = min(next_poll_at(attempt.request.begun_at, now), session.expires_at)
-    # A page may be pending after its end while the link lives on.
+    attempt, end = session.current_attempt, session.expires_at
+    # A page may be pending after its end while the link lives on, and before it though the session
+    # was cancelled, if the PSP cannot close it.
     if attempt.page is not None and attempt.page.ends_at > now:
-        next_poll = min(next_poll, attempt.page.ends_at)
-    return session.postponed(next_poll)
+        end = attempt.page.ends_at
+    return session.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
 
 
 def next_poll_at(opened_at: datetime, now: datetime) -> datetime:

@@ -106,9 +106,11 @@ class SettleSession:
         last = provider.outcome(attempt.request, attempt.page, self._evidence(session))
         if isinstance(last, _COLLECTED):
             return last
-        # A PSP may know of a card late. A link that lives on gets no other page until it says that
-        # there is none, because nobody would ask about this page any more.
-        if isinstance(last, Pending) and not session.is_past_end(self.clock.now()):
+        # A PSP may know of a card late, or cannot close a page. A link that lives on gets no other
+        # page until it says that there is none, because nobody would ask about this page any more.
+        now = self.clock.now()
+        takes_cards = now < attempt.page.ends_at and not isinstance(last, PageClosed)
+        if takes_cards or (isinstance(last, Pending) and not session.is_past_end(now)):
             return last
         return PageClosed(
             refused_cards=max(outcome.refused_cards, last.refused_cards),

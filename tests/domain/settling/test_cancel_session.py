@@ -70,6 +70,45 @@ def test_the_page_of_a_cancelled_session_takes_no_cards(installation: Installati
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
+class TestPageThatThePspCannotClose:
+    @pytest.fixture
+    def session(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> CardSession:
+        """Return a cancelled session whose page still takes cards."""
+        monkeypatch.setattr(installation.provider, "close", lambda *_: None)
+        session = installation.opened_session()
+        installation.clock.advance(SECOND)
+        return cancel(installation, session)
+
+    def test_the_session_ends_with_it(
+        self, installation: Installation, session: CardSession
+    ) -> None:
+        page = session.current_attempt.page
+        assert page is not None
+        installation.provider.calls.clear()
+        while installation.clock.now() < page.ends_at:
+            installation.reconcile_until_idle()
+            assert installation.session(session.token_id).status is SessionStatus.OPEN
+            installation.clock.advance(timedelta(seconds=10))
+
+        installation.reconcile_until_idle()
+
+        assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+        # On schedule, twice each time.
+        assert len(installation.provider.calls) < 20
+
+    def test_its_card_is_discarded(self, installation: Installation, session: CardSession) -> None:
+        installation.clock.advance(SECOND)
+        installation.type_card(session)
+        installation.clock.advance(timedelta(minutes=10))
+
+        installation.reconcile_until_idle()
+
+        assert installation.session(session.token_id).status is SessionStatus.EXPIRED
+        assert installation.tokens_at_psp() == set()
+        with pytest.raises(LinkCancelled):
+            installation.open_page(session)
+
+
 # Shows I3.
 def test_a_card_collected_before_is_stored(installation: Installation) -> None:
     session = installation.session_with_card()
