@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -171,10 +171,13 @@ class MollieProvider(PaymentProvider):
                     currency=self._settings.accounts[account].currency,
                     webhooks_url=self._webhooks_url(account),
                 )
-                with _naming(customer):
-                    payment = mollie.one(
-                        PAYMENT, "POST", "/payments", json=body, key=request.idempotency_key
-                    )
+                key = request.idempotency_key
+                try:
+                    payment = mollie.one(PAYMENT, "POST", "/payments", json=body, key=key)
+                except ProviderRefused as refused:
+                    # The customer stays at Mollie, with the guest's details.
+                    refused.guest_reference = customer
+                    raise
                 payment.require(request, customer)
         return payment.page(request)
 
@@ -320,16 +323,6 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
         return problem(about, "Mollie does not accept the API key: set one that is not revoked")
     told = ", ".join(f"{part}" for part in (details.error, details.status) if part)
     return problem(about, f"no usable response ({told}): see the network, and Mollie's status page")
-
-
-@contextmanager
-def _naming(customer: GuestReference) -> Iterator[None]:
-    """Name the guest's customer in a refusal: it stays at Mollie, with the guest's details."""
-    try:
-        yield
-    except ProviderRefused as refused:
-        refused.guest_reference = customer
-        raise
 
 
 def _customer(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> GuestReference:

@@ -477,7 +477,7 @@ class FakeMollie:
         if request.method == "POST" and payment["status"] == "open":
             typed = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
             self._submitted(merchant, payment, answer, typed)
-            self._tell(merchant, payment)
+            self.tell(merchant, payment)
         if payment["status"] == "canceled":
             return _redirect(payment["cancelUrl"])
         if payment["status"] != "open":
@@ -498,7 +498,7 @@ class FakeMollie:
             number = typed["number"].replace(" ", "")
             self.type_card(reference, number, (int(month), 2000 + int(year)))
 
-    def _tell(self, merchant: Merchant, payment: Json) -> None:
+    def tell(self, merchant: Merchant, payment: Json) -> None:
         """Send a webhook about a payment that is over ("Webhooks")."""
         if merchant.webhook_url is None or payment["status"] == "open":
             return

@@ -32,6 +32,7 @@ from domain.psps.hosted_page import (
     NoCardCollected,
     PageClosed,
     Pending,
+    WebhookDelivery,
 )
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.adapters.mollie.conftest import SETTINGS, adapter_for
@@ -349,6 +350,20 @@ def test_the_amount_is_nothing_in_the_form_of_its_currency(
     assert body["amount"] == {"currency": currency, "value": value}
 
 
+@pytest.mark.parametrize(
+    ("language", "locale"),
+    [("de", "de_DE"), ("de-AT", "de_AT"), ("pt-BR", "pt_PT"), ("en-AU", "en_GB"), ("ja", "en_GB")],
+)
+def test_the_page_is_in_the_nearest_language(
+    request_: HostedPageRequest, language: str, locale: str
+) -> None:
+    request = replace(request_, consent=replace(request_.consent, language=language))
+
+    body = payment_body(request, GuestReference("cst_1"), currency="EUR", webhooks_url=None)
+
+    assert body["locale"] == locale
+
+
 @pytest.mark.parametrize("call", ["POST /v2/customers", PAYMENTS, "GET /v2/profiles/me"])
 def test_an_answer_of_the_other_mode_is_not_used(
     mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, call: str
@@ -375,3 +390,11 @@ def test_the_key_never_leaves_in_an_address(
     start(provider, request_)
 
     assert not any(TEST_KEY in call for call in mollie.server.calls)
+
+
+def test_a_webhook_is_no_more_than_a_reason_to_ask(provider: MollieProvider) -> None:
+    delivery = WebhookDelivery(headers={}, body=b"id=tr_1", merchant_account=MAIN)
+
+    (notice,) = provider.read_webhook(delivery)
+
+    assert (notice.page_reference, notice.signed) == ("tr_1", False)
