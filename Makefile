@@ -1,5 +1,5 @@
 # For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx,
-# PgBouncer and Prometheus.
+# PgBouncer, Prometheus and systemd's tools.
 # Everything is installed into .venv; tests/browser/chromium.py finds or downloads a browser.
 
 .DELETE_ON_ERROR:
@@ -71,17 +71,19 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts (as root it installs what is missing), an upgrade, and a TypeScript client
+test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts, an upgrade, a TypeScript client; as root also units and image (it installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
 		tests/deploy/rolling_upgrade.py \
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
+	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
 # On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:
 	@PATH="$$PATH:/usr/sbin"; \
 	if command -v nginx >/dev/null && command -v openssl >/dev/null && command -v pgbouncer >/dev/null && \
-		command -v promtool >/dev/null; then exit; fi; \
+		command -v promtool >/dev/null && command -v systemd-analyze >/dev/null && \
+		/usr/bin/python3 -c 'import ensurepip'; then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "Installing what is missing on this machine: apt-get install $(DEPLOY_PACKAGES)"; \
 		apt-get --quiet update && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
@@ -91,7 +93,7 @@ deploy-servers:
 		exit 1; \
 	fi
 
-DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus
+DEPLOY_PACKAGES = nginx openssl pgbouncer prometheus python3-venv systemd
 
 fuzz: .venv/dev.stamp ## Try TIMES as many generated inputs as make test does
 	FUZZ_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis or fuzz"

@@ -1,0 +1,194 @@
+"""docs/examples/ as a service of systemd, and in a container, as far as neither has to run.
+
+The build of the Dockerfile runs in a folder, then the commands of the units and of the image, each as
+another user whose files are read-only. `make test-deploy` runs it as root. `make test` does not: it
+needs programs of the system.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGHUP, SIGTERM
+from typing import Final
+
+import pytest
+
+from tests.deploy.root_folder import RootFolder
+from tests.programs import DEADLINE_SECONDS, ROOT, Server, free_port
+from tests.waiting import wait_until
+
+EXAMPLES: Final = ROOT / "docs" / "examples"
+UNITS: Final = sorted(EXAMPLES.glob("*.service"))
+TIMERS: Final = sorted(EXAMPLES.glob("*.timer"))
+MOST_EXPOSED: Final = 15
+"""Ten times the exposure that `systemd-analyze security` may find: from 0 to 100."""
+USER: Final = 10_001
+STATE: Final = "/var/lib/cardonfile"
+
+
+def directives(unit: Path) -> dict[str, str]:
+    """Return the directives of a unit; of several with one name, the last."""
+    return dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile in order, and the text of each."""
+    text = re.sub(r"^#.*\n", "", (EXAMPLES / "Dockerfile").read_text(), flags=re.MULTILINE)
+    return re.findall(r"^([A-Z]+) +(.+)$", text.replace("\\\n", " "), re.MULTILINE)
+
+
+def last(name: str) -> str:
+    """Return the text of the last instruction of this name."""
+    return [text for each, text in instructions() if each == name][-1]
+
+
+HEALTHCHECK: Final[list[str]] = json.loads(last("HEALTHCHECK").partition("CMD")[2])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> RootFolder:
+    """Build the image in a folder, both stages in one."""
+    root = RootFolder(tmp_path_factory.mktemp("root"))
+    folder, environment = "/", {"EXTRAS": "granian"}
+    for name, text in instructions():
+        if name == "WORKDIR":
+            folder = text
+            root.path(folder).mkdir(parents=True, exist_ok=True)
+        elif name == "COPY" and not text.startswith("--from="):
+            *patterns, target = text.split()
+            for source in (path for pattern in patterns for path in ROOT.glob(pattern)):
+                inside = f"{folder}/{target}"
+                root.copy(source, f"{inside}{source.name}" if target.endswith("/") else inside)
+        elif name == "RUN":
+            root.build(text, folder, environment)
+    return root
+
+
+class Installed(Server):
+    """An installation of the built image, whose commands run as those of a unit."""
+
+    def __init__(self, root: RootFolder) -> None:
+        """Make the database. Its address is a secret, in a file."""
+        self.root = root
+        self.port = free_port()
+        secret = root.path("/run/secrets/database-url")
+        secret.parent.mkdir(parents=True)
+        secret.write_text(f"sqlite:///{STATE}/cardonfile.db\n")
+        assert self.run("cardonfile", "migrate")[0] == 0
+
+    @contextmanager
+    def running(self, *command: str, unit: Path = UNITS[0]) -> Iterator[subprocess.Popen[str]]:
+        """Start a command that may write where a unit may."""
+        may_write = directives(unit).get("ReadWritePaths", "").split()
+        with self.root.running(
+            command,
+            user=USER,
+            writable=(STATE, *may_write),
+            working_directory=STATE,
+            environment={
+                "PATH": "/opt/cardonfile/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "CARDONFILE_DATABASE_URL_FILE": "/run/secrets/database-url",
+                "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{self.port}",
+            },
+        ) as process:
+            yield process
+
+    def run(self, *command: str, unit: Path = UNITS[0]) -> tuple[int, str]:
+        """Run a command, and return its exit status and all that it printed."""
+        with self.running(*command, unit=unit) as process:
+            printed, complaint = process.communicate(timeout=DEADLINE_SECONDS)
+        return process.returncode, printed + complaint
+
+
+@pytest.fixture(scope="module")
+def installed(root: RootFolder) -> Installed:
+    return Installed(root)
+
+
+def command_of(unit: str) -> list[str]:
+    """Return the command of a unit."""
+    return shlex.split(directives(EXAMPLES / unit)["ExecStart"])
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    for unit in (*UNITS, *TIMERS):
+        # Its commands are elsewhere here.
+        command = unit.read_text().replace("/opt/cardonfile/bin/cardonfile", "/bin/true")
+        (tmp_path / unit.name).write_text(command)
+
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_may_do_little(unit: Path) -> None:
+    judged = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert judged.returncode == 0, judged.stdout
+    assert _limits(unit) == _limits(UNITS[0])
+
+
+def _limits(unit: Path) -> str:
+    _, _, limits = unit.read_text().partition("# What it may do")
+    return limits.partition("[Install]")[0].strip()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [command_of("cardonfile.service"), [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]],
+    ids=["unit", "image"],
+)
+def test_the_server_needs_no_more_rights(installed: Installed, command: list[str]) -> None:
+    with installed.running(*command, "--port", str(installed.port)) as server:
+        wait_until(lambda: installed.status("/readyz") == 200)
+        wait_until(lambda: installed.run(*HEALTHCHECK)[0] == 0)
+        assert installed.run("touch", f"{STATE}/file")[0] == 0
+        for folder in ("/opt/cardonfile", "/usr", "/etc", "/run/secrets"):
+            assert "Read-only" in installed.run("touch", f"{folder}/file")[1]
+        server.send_signal(SIGHUP)
+        _, logged = server.communicate(timeout=DEADLINE_SECONDS)
+
+    assert server.returncode == 0, logged
+    assert "stopped" in logged
+
+
+def test_the_worker_needs_no_more_rights(installed: Installed) -> None:
+    with installed.running(*command_of("cardonfile-work.service")) as worker:
+        assert worker.stderr is not None
+        assert "working" in worker.stderr.readline()
+        worker.send_signal(SIGTERM)
+        worker.communicate(timeout=DEADLINE_SECONDS)
+
+    assert worker.returncode == 0
+
+
+def test_the_backup_needs_no_more_rights(installed: Installed) -> None:
+    unit = EXAMPLES / "cardonfile-backup.service"
+
+    status, printed = installed.run(*command_of(unit.name), unit=unit)
+
+    assert status == 0, printed
+    assert list(installed.root.path("/var/backups/cardonfile").rglob("*.db")), printed
+
+
+def test_what_builds_is_not_in_the_image(installed: Installed) -> None:
+    assert installed.run("cardonfile", "--version")[0] == 0
+    packages = installed.root.path("/opt/cardonfile/lib").glob("*/site-packages/*")
+    assert not {"pip", "setuptools"} & {package.name for package in packages}
