@@ -47,7 +47,9 @@ from domain.access.revoke_token import RevokeToken
 from domain.access.token import Identity
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.compare_cards import CompareCards
 from domain.cards.discard_tokens import DiscardToken
+from domain.cards.import_card import ImportCard
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
@@ -335,6 +337,18 @@ class Container(DeclarativeContainer):
         clock=clock,
         note_event=note_event,
         log_lost=Object(log_lost_card),
+    )
+    import_card = ThreadSafeSingleton(
+        ImportCard,
+        storage=storage,
+        providers=worker_psps,
+        psps=settings.provided.psps,
+        clock=clock,
+        ids=ids,
+        note_event=note_event,
+    )
+    compare_cards = ThreadSafeSingleton(
+        CompareCards, storage=storage, providers=worker_psps, clock=clock
     )
     event_sender = ThreadSafeSingleton(
         HttpEventSender,

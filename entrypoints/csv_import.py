@@ -1,4 +1,4 @@
-"""CSV files of centers, guests and products: the whole file is checked, then stored in parts."""
+"""CSV files of records: the whole file is checked, then centers, guests and products are stored in parts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, BinaryIO, Final, Generic, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
+from domain.cards.import_card import BroughtCard
 from domain.centers.center import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests.guest import Guest
@@ -50,6 +51,7 @@ _BOM: Final = "\ufeff"
 Record = TypeVar("Record")
 Row: TypeAlias = tuple[int, Any]  # Any, because the kind of the record is known at run time only
 """The line that a row begins on, and its record."""
+Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
 
 
 class CsvRefused(Exception):
@@ -66,17 +68,20 @@ class CsvRefused(Exception):
 class CsvImport:
     """The import of one file: `check` reads it, then `store` stores its rows.
 
-    `skipped` counts the rows that were not stored, because their guest was erased.
+    `skipped` counts the rows that were not stored, because their guest was erased; `refused` those of
+    which `store` has told why.
 
     The rows wait in a temporary database, which SQLite moves to disk when it grows.
     """
 
-    def __init__(self, storage: Storage, what: str, note_act: NoteAct) -> None:
-        """Take what is imported, one of KINDS."""
+    def __init__(
+        self, storage: Storage, what: str, note_act: NoteAct, check: Check | None = None
+    ) -> None:
+        """Take what is imported, one of KINDS, and a check of its rows instead of the usual one."""
         self._storage, self._what, self._note_act = storage, what, note_act
-        self._kind = KINDS[what]
+        self._kind = KINDS[what] if check is None else replace(KINDS[what], check=check)
         self._count = 0
-        self.skipped = 0
+        self.skipped = self.refused = 0
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("PRAGMA journal_mode=OFF")
         self._db.execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, id TEXT, record BLOB)")
@@ -97,8 +102,15 @@ class CsvImport:
             )
             self._count += len(rows)
         for (line,) in self._db.execute(_REPEATED):
-            raise CsvRefused("expected an id that no earlier line has", line, "id")
+            column = self._kind.unique.split()[-1]
+            raise CsvRefused(f"expected {self._kind.unique} that no earlier line has", line, column)
         return self._count
+
+    def rows(self) -> Iterator[Row]:
+        """Return the rows that `check` has read."""
+        decode = msgspec.msgpack.Decoder(self._kind.record).decode
+        for line, record in self._db.execute(_IN_ORDER, (self._kind.keeps_order,)):
+            yield line, decode(record)
 
     def store(self) -> Iterator[int]:
         """Store the rows that `check` has read, in short units of work.
@@ -107,11 +119,9 @@ class CsvImport:
         so that a running service can write. Importing the same file again completes it. The audit
         trail notes the import in the commit of the first.
         """
-        decode = msgspec.msgpack.Decoder(self._kind.record).decode
-        found = self._db.execute(_IN_ORDER, (self._kind.keeps_order,))
         is_first = True
-        while rows := found.fetchmany(ROWS_PER_UNIT):
-            records = [decode(record) for _, record in rows]
+        for rows in _in_units(self.rows()):
+            records = [record for _, record in rows]
             store = partial(self._store, records, is_first)
             try:
                 self.skipped += self._storage.transact(store)
@@ -151,6 +161,8 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
     except InvalidProductId as refusal:
         expected = "the center that this product belongs to already"
         raise CsvRefused(f"expected {expected}", line, "center_id") from refusal
+    except InvalidField as refusal:
+        raise CsvRefused(f"expected {refusal.expected}", line, refusal.field) from refusal
 
 
 class _Table:
@@ -181,7 +193,7 @@ class _Table:
                 record = self._parse(**row)
             except InvalidField as error:
                 # No field may hold what is not UTF-8.
-                is_utf8 = _is_utf8(row[error.field])
+                is_utf8 = _is_utf8(row.get(error.field, ""))
                 problem = f"expected {error.expected}" if is_utf8 else _NOT_UTF8
                 raise CsvRefused(problem, line, error.field) from error
             yield line, record
@@ -261,7 +273,7 @@ class Kind(Generic[Record]):
 
     `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons`
     parses the rows of a file whose delimiter is a semicolon. `keeps_order` says that records are
-    stored in the order of the file, not in that of their ids.
+    stored in the order of the file, not in that of their ids. `unique` is what no two rows may have.
     """
 
     record: type[Record]
@@ -272,6 +284,11 @@ class Kind(Generic[Record]):
     put_many: Callable[[WriteUnit, Sequence[Record]], int | None]
     check: Callable[[UnitOfWork, Record], None] = lambda _, __: None
     keeps_order: bool = False
+    unique: str = "an id"
+
+
+def _one_by_one(*_: object) -> NoReturn:
+    raise NotImplementedError("each card is read at its PSP first")
 
 
 KINDS: Final[Mapping[str, Kind[Any]]] = {
@@ -298,6 +315,19 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         put_many=lambda unit, products: unit.products.put_many(products),
         check=require_own_center,
         keeps_order=True,
+    ),
+    "cards": Kind(
+        record=BroughtCard,
+        columns=(
+            *("guest_id", "center_id", "provider", "merchant_account", "guest_reference", "token"),
+            *("consented_at", "consent_version"),
+        ),
+        optional=("consent_language", "consent_text"),
+        parse=BroughtCard.parse,
+        parse_beside_semicolons=BroughtCard.parse,
+        put_many=_one_by_one,
+        keeps_order=True,
+        unique="a token",
     ),
 }
 

@@ -22,6 +22,7 @@ from domain.billing import BillingInfo
 from domain.cards.account import Account
 from domain.cards.consent import GivenConsent
 from domain.cards.discard import Discard
+from domain.cards.import_card import BroughtCard
 from domain.cards.source import Source
 from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings, Logo
@@ -30,6 +31,7 @@ from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary, Event, EventDelivery, EventEndpoint, EventType, Secrets
 from domain.guests.guest import Guest
 from domain.identifiers import (
+    DEFAULT_MERCHANT_ACCOUNT,
     AccountId,
     CallerName,
     CardToken,
@@ -44,6 +46,7 @@ from domain.identifiers import (
 )
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
+from domain.psps.card import Card
 from domain.psps.hosted_page import (
     Consent,
     Evidence,
@@ -300,3 +303,21 @@ def a_worker(number: int = 1, **changes: Any) -> WorkerProcess:
         worker_id=WorkerId(f"worker {number}"), host=f"host-{number}", pid=number, release="0.2.0"
     )
     return replace(worker, **changes)
+
+
+# Any: `changes` holds fields of any type, and replace() refuses wrong names.
+def a_brought_card(card: Card, **changes: Any) -> BroughtCard:
+    """Return a card at the PSP, as a file brings it along."""
+    brought = BroughtCard(
+        guest_id=GUEST_ID,
+        center_id=CENTER_ID,
+        provider=ProviderName("fake"),
+        merchant_account=DEFAULT_MERCHANT_ACCOUNT,
+        guest_reference=card.guest_reference,
+        token=card.token,
+        consented_at=NOW - timedelta(days=400),
+        consent_version="2024-05",
+        consent_language=None,
+        consent_text=None,
+    )
+    return replace(brought, **changes)

@@ -23,7 +23,7 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import PspPage
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.ids import SeededIds
-from adapters.psp.contract.samples import GUEST_ID
+from adapters.psp.contract.samples import GUEST_ID, a_page_request
 from adapters.sqlite.storage import SqliteStorage
 from domain.access.token import AccessToken
 from domain.cards.account import Account
@@ -44,7 +44,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.permissions import Caller, Permission
-from domain.psps.card import CardList, CardReading
+from domain.psps.card import Card, CardList, CardReading
 from domain.psps.hosted_page import (
     Evidence,
     HostedPage,
@@ -474,6 +474,21 @@ class Installation:
         """Read the endpoints that are not removed, oldest first."""
         with self.storage.read() as unit:
             return unit.event_endpoints.all()
+
+    def card_at_psp(self, number: str = GOOD_CARD, guest: GuestReference | None = None) -> Card:
+        """Store a card at the PSP, as another program of the merchant does."""
+        request = a_page_request(
+            token_id=TokenId(self.ids.uuid()),
+            merchant_account=MERCHANT,
+            guest_reference=guest,
+            avs=False,
+            live_until=self.clock.now() + timedelta(minutes=30),
+        )
+        page = self.psp.start_page(request).reference
+        entry = CardEntry(number=number, expiry_month=9, expiry_year=2031, zipcode="98101")
+        card = self.psp.try_card(page, entry).card
+        assert card is not None
+        return card
 
     def tokens_at_psp(self) -> frozenset[CardToken]:
         """Return the tokens that the PSP could charge."""

@@ -43,7 +43,7 @@ class EventData(Struct, frozen=True, kw_only=True):
         _Uuid,
         _field(
             "7aeda019-a8a1-4a72-88f9-f0ddfc7c339b",
-            "The session that stored or renewed the card, or that ended without one.",
+            "The session that stored or renewed the card, or ended without; none has it if it was imported.",
         ),
     ]
     account_id: Annotated[_Uuid | None, _field(_ACCOUNT_ID)]

@@ -30,7 +30,7 @@ from domain.psps.hosted_page import (
     PageClosed,
     Pending,
 )
-from domain.psps.payment_provider import ProviderUnavailable
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
     from stripe.params import CustomerUpdateParams, CustomerUpdateParamsAddress
@@ -336,15 +336,20 @@ class CurrentMethod(LiveOrTest):
     card: CardDetails | None = None
 
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
-        """Return the card as it is now. Raises ProviderUnavailable if this is another one."""
-        if self.id != token or (self.customer is not None and self.customer.id != customer):
+        """Return the card as it is now. Raises ProviderUnavailable if this is another one.
+
+        Raises ProviderRefused if it is another customer's, or none.
+        """
+        if self.id != token:
             raise ProviderUnavailable("the response is about another card")
+        if self.customer is not None and self.customer.id != customer:
+            raise ProviderRefused("the card belongs to another customer")
         if self.customer is None and self.customer_account is not None:
             raise ProviderUnavailable("the card is saved to an account of Stripe's")
         if self.customer is None or self.customer.deleted:
             return CardReading(card=None, read_at=at)
         if self.type != CARD or self.card is None:
-            raise ProviderUnavailable("the response is about no card")
+            raise ProviderRefused("it is no card")
         return CardReading(card=_card(self.card, customer, token), read_at=at)
 
 

@@ -41,10 +41,10 @@ class Account(Card):
     """A card on file, of one guest at one center.
 
     At most one active account exists per guest, center, merchant account and fingerprint, and at
-    most one per session (`token_id`). It is active until `removed_at` is set. `consent_version`
-    names the text that the guest agreed to before the card was typed, at `consented_at`, by the
-    PSP's clock. `expiry_notice_at` is when its client
-    is told next that the card expires soon. `charge_reference` and `authenticated` are as in
+    most one per session (`token_id`, which is of none if the card was imported). It is active until
+    `removed_at` is set. `consent_version` names the text that the guest agreed to before the card
+    was typed, at `consented_at`, by the PSP's clock. `expiry_notice_at` is when its client is told
+    next that the card expires soon. `charge_reference` and `authenticated` are as in
     `CardCollected`.
 
     `due_at` is when it is read next at its PSP, or the end of a lease, `asked_at` when it was taken
@@ -237,6 +237,12 @@ class Accounts(Protocol):
 
         A write unit locks the token: other units wait here and in `Discards.get` until it ends.
         """
+        ...
+
+    def guests_with(
+        self, psp_account: PspAccount, guest_reference: GuestReference
+    ) -> frozenset[GuestId]:
+        """Return the guests with active accounts that belong to this guest at the PSP."""
         ...
 
     def count_due(self, now: datetime) -> Waiting:

@@ -79,6 +79,12 @@ def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> 
     return psp is not None and psp.capabilities.reads_cards
 
 
+def lists_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
+    """Return whether the PSP of a merchant account is set up here, and lists stored cards."""
+    is_ready = what_is_missing(psps, account) is None
+    return is_ready and psps[account.provider].capabilities.lists_cards
+
+
 class PspNotReady(LookupError):
     """The installation cannot take cards for this merchant account; `missing` is why."""
 

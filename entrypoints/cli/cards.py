@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import date, timedelta
 from typing import Final, TextIO
 
@@ -10,12 +11,14 @@ import click
 from domain.cards.account import AccountFilter
 from domain.cards.find_account import account_with
 from domain.cards.read_consent import consents_of
+from domain.centers.configure_payments import lists_cards
 from domain.centers.consent_text import MAX_TEXT_LENGTH, ConsentTooLong
 from domain.centers.set_consent import NoTextShipped
 from domain.fields import parse_uuid
-from domain.identifiers import AccountId, MerchantAccount
+from domain.identifiers import AccountId, MerchantAccount, PspAccount
 from domain.languages import DEFAULT_LANGUAGE
 from domain.outside import time_before
+from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from entrypoints.cli.installation import existing, installation, reading
 from entrypoints.cli.terminal import (
     cell_of,
@@ -45,7 +48,7 @@ def _month(value: str) -> date:
 
 @click.group()
 def card() -> None:
-    """List and remove cards on file."""
+    """List, compare and remove cards on file."""
 
 
 @card.command("list")
@@ -123,6 +126,55 @@ def remove(*, account_id: str, as_json: bool) -> None:
             raise click.ClickException(f"the card was removed at {cell_of(known.removed_at)}")
         removed = container.remove_account()(None, account_id=known_id)
         echo_records(WITH_REMOVED, [removed], as_json=as_json)
+
+
+@card.command()
+@click.option(
+    "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
+)
+@click.option(
+    "--provider", metavar="NAME", help="Its PSP, if several have a merchant account of this name."
+)
+@json_option
+def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json: bool) -> None:
+    """List the cards that only the PSP has, and those that are only on file.
+
+    The exit status is 1 if there are any. Nothing is changed. Cards of guests who are adding them now
+    may be among those of the PSP.
+
+    \b
+    Example:
+      cardonfile card compare --account default
+    """
+    with installation() as container:
+        psps = container.settings().psps
+        able = [
+            account
+            for account in (PspAccount(name, merchant_account) for name in psps)
+            if lists_cards(psps, account) and provider in (None, account.provider)
+        ]
+        if len(able) != 1:
+            names = ", ".join(account.provider for account in able)
+            raise click.ClickException(
+                f"--provider must be one of {names}"
+                if able
+                else f"no PSP that is set up lists the cards of {merchant_account}"
+            )
+        try:
+            found = container.compare_cards()(able[0])
+        except (ProviderUnavailable, ProviderRefused) as failure:
+            raise click.ClickException(
+                f"{able[0].provider} does not list its cards now: `cardonfile doctor` may say why"
+            ) from failure
+    columns = ("only", "token", "guest_reference", "guest=guest_id", "account_id")
+    rows = [
+        *({"only": "at_psp", **card._asdict()} for card in found.only_at_psp),
+        *({"only": "on_file", **asdict(account)} for account in found.only_on_file),
+    ]
+    nobody = {"guest_id": None, "account_id": None}
+    echo_records(columns, [nobody | row for row in rows], as_json=as_json)
+    click.echo(f"in both: {found.in_both}", err=True)
+    raise SystemExit(bool(rows))
 
 
 @click.group()

@@ -15,6 +15,8 @@ from typing import Final
 import click
 
 from domain.audit.entry import Action
+from domain.cards.import_card import IMPORTS_PER_MINUTE
+from entrypoints.card_import import CARDS, CardImport, PspSilent
 from entrypoints.cli.installation import installation
 from entrypoints.csv_import import KINDS, CsvImport, CsvRefused
 from entrypoints.plain_errors import plain_errors
@@ -83,29 +85,50 @@ def backup(*, folder: Path, keep: int | None) -> None:
 @click.command("import")
 @click.argument("what", type=click.Choice(list(KINDS)))
 @click.argument("file", metavar="FILE.csv", type=click.Path(path_type=Path))
-def import_(what: str, file: Path) -> None:
-    """Import centers, guests or products.
+@click.option(
+    "--per-minute",
+    metavar="N",
+    type=click.IntRange(1, 6_000),
+    default=IMPORTS_PER_MINUTE,
+    show_default=True,
+    help="How many cards at most are read a minute at a merchant account.",
+)
+def import_(what: str, file: Path, per_minute: int) -> None:
+    """Import centers, guests or products, or cards that a PSP has stored.
 
     The file is UTF-8 text whose first line names the columns, in any order. If a row is wrong,
     nothing is imported. A row with a known id updates the record. The service may run meanwhile;
-    an import that was interrupted is completed by running it again.
+    an import that was interrupted is completed by running it again. Each card is read at its PSP
+    first; those that cannot be imported are named by line, and the others are imported.
 
     \b
     Columns:
       centers   id,name
       guests    id,first_name,last_name,email
       products  center_id,id,code,name,description,amount,currency
+      cards     guest_id,center_id,provider,merchant_account,guest_reference,token,consented_at,consent_version
 
     \b
     Example:
       cardonfile import guests guests.csv
     """
+    name = click.format_filename(file)
     try:
         with (
             _interruptible("nothing was imported"),
             installation() as container,
+            plain_errors(PspSilent),
             file.open("rb") as opened,
-            closing(CsvImport(container.storage(), what, container.note_act())) as rows,
+            closing(
+                CardImport(
+                    container.import_card(),
+                    container.note_operators_act(),
+                    per_minute=per_minute,
+                    tell=lambda line, why: click.echo(f"{name}, line {line}: {why}", err=True),
+                )
+                if what == CARDS
+                else CsvImport(container.storage(), what, container.note_act())
+            ) as rows,
         ):
             size = os.fstat(opened.fileno()).st_size
             with _progress(f"checking {what}", size) as move:
@@ -122,10 +145,10 @@ def import_(what: str, file: Path) -> None:
                         if interrupted.is_set() and stored < count:
                             raise KeyboardInterrupt
                 except BaseException:
-                    click.echo(f"imported {stored} of {count} {what}", err=True)
+                    click.echo(f"imported {stored - rows.refused} of {count} {what}", err=True)
                     raise
     except CsvRefused as refused:
-        raise click.ClickException(f"{click.format_filename(file)}, {refused}") from refused
+        raise click.ClickException(f"{name}, {refused}") from refused
     except sqlite3.Error as error:
         # Not of the storages, whose SQLite is another one.
         raise click.ClickException(
@@ -133,8 +156,10 @@ def import_(what: str, file: Path) -> None:
         ) from error
     if rows.skipped:
         click.echo(f"skipped, because the guests were erased: {rows.skipped}", err=True)
-    count -= rows.skipped
+    count -= rows.skipped + rows.refused
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
+    if rows.refused:
+        raise click.ClickException(f"not imported, for the reasons above: {rows.refused}")
 
 
 # Click's message on an extra argument would show it, and it may be an address with its password.

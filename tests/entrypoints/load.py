@@ -83,17 +83,25 @@ class Machine(Server):
         self._programs.append(self._stack.enter_context(program))
         return program
 
-    def command(self, *arguments: str, program: str = SERVE) -> str:
-        """Run a command of `cardonfile` on the machine; return what it prints, without line end."""
-        ran = subprocess.run(
+    def begin(
+        self, *arguments: str, program: str = SERVE, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
+        """Begin a command of `cardonfile` on the machine."""
+        return subprocess.Popen(
             [sys.executable, "-W", "error", "-c", program, *arguments],
             cwd=self._folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **self._environment},
-            capture_output=True,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
-        return ran.stdout.rstrip("\n")
+
+    def command(self, *arguments: str, program: str = SERVE) -> str:
+        """Run a command of `cardonfile` on the machine; return what it prints, without line end."""
+        begun = self.begin(*arguments, program=program)
+        printed, errors = begun.communicate()
+        assert begun.returncode == 0, errors
+        return printed.rstrip("\n")
 
     def kill(self) -> None:
         """Kill it."""

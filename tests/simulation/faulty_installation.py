@@ -358,9 +358,10 @@ class FaultyInstallation(Installation):
                 )
                 for token_id, each in stored.sessions.items()
             ]
+        visits = {token_id: each.redirect_uri for token_id, each in stored.sessions.items()}
         accounts = [
             (
-                stored.sessions[each.token_id].redirect_uri,
+                visits.get(each.token_id, "imported"),
                 each.fingerprint,
                 (each.expiry_month, each.expiry_year),
                 each.is_active,
@@ -374,7 +375,7 @@ class FaultyInstallation(Installation):
                 each.endpoint_id,
                 stored.endpoints[each.endpoint_id].is_active,
                 each.told.type,
-                stored.sessions[each.told.token_id].redirect_uri,
+                visits.get(each.told.token_id, "imported"),
                 each.told.account_id is not None,
                 each.reason or "",
                 each.status,

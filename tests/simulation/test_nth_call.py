@@ -21,7 +21,9 @@ from domain.access.revoke_token import RevokeToken
 from domain.audit.note_act import NoteAct, NoteOperatorsAct
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE
 from domain.cards.choose_default_card import ChooseDefaultCard
+from domain.cards.compare_cards import CompareCards
 from domain.cards.discard_tokens import DiscardToken
+from domain.cards.import_card import Fate, ImportCard
 from domain.cards.list_accounts import ListAccounts
 from domain.cards.list_expiring_cards import ListExpiringCards
 from domain.cards.notice_expiry import NoticeExpiry
@@ -75,6 +77,7 @@ from domain.worker.read_status import ReadStatus
 from domain.worker.reconcile import Reconcile
 from entrypoints.container import build
 from entrypoints.settings import Settings
+from tests.builders import a_brought_card
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
@@ -404,6 +407,25 @@ def two_cards_that_become_one(it: FaultyInstallation) -> Attempt:
     return _refresh(it)
 
 
+def a_card_to_import(it: FaultyInstallation) -> Attempt:
+    # The session that would store it waits until the card is imported.
+    page = it.psp.page(it.page_reference(it.session_with_card()))
+    assert page.card is not None
+    card = a_brought_card(page.card)
+    it.known.imported.add(card.token)
+
+    def import_it() -> str:
+        # Built again with each process, as above.
+        return it.container.import_card()(card).value
+
+    return import_it
+
+
+def a_card_to_import_beside_another(it: FaultyInstallation) -> Attempt:
+    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
+    return a_card_to_import(it)
+
+
 def _refresh(it: FaultyInstallation) -> Attempt:
     it.clock.advance(READ_FIRST_AFTER)
 
@@ -565,6 +587,10 @@ USE_CASES: Final[Mapping[type, Expected]] = {
         without_psp=(None,),
         next_try_after=READ_LEASE,
     ),
+    ImportCard: Expected(
+        situations=(a_card_to_import, a_card_to_import_beside_another),
+        without_psp=(ProviderUnavailable, Fate.UNKNOWN.value),
+    ),
     RemoveAccount: Expected(
         situations=(a_card_to_remove, a_default_card_to_remove, a_card_for_an_operator_to_remove)
     ),
@@ -594,7 +620,7 @@ STEPS: Final = frozenset({ChooseConsent, NoteAct, NoteEvent, ObtainPage, Recogni
 
 READ_ONLY: Final = frozenset(
     {
-        *(FindCardTesting, FindWayBack, IsWorkerMissing),
+        *(CompareCards, FindCardTesting, FindWayBack, IsWorkerMissing),
         *(ListAccounts, ListCenters),
         *(ListExpiringCards, ListProducts, ListSessions),
         *(

@@ -53,6 +53,7 @@ class TestHelp:
             ("guest", "export"),
             ("guest", "erase"),
             ("card",),
+            ("card", "compare"),
             ("card", "list"),
             ("card", "remove"),
             ("consent",),

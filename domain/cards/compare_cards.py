@@ -1,0 +1,75 @@
+"""Compare the cards that a PSP has stored at a merchant account with those on file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from domain.cards.account import Account, AccountFilter
+from domain.identifiers import PspAccount
+from domain.outside import Clock
+from domain.pagination import ALL
+from domain.psps.card import StoredCard
+from domain.psps.payment_provider import Providers
+from domain.storage import Storage, UnitOfWork
+
+
+class Comparison(NamedTuple):
+    """The cards that only the PSP has, the accounts that are only on file, and how many are in both."""
+
+    only_at_psp: Sequence[StoredCard]
+    only_on_file: Sequence[Account]
+    in_both: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareCards:
+    """Use case: compare a merchant account with what is on file; changes nothing.
+
+    Cards that wait to be discarded are left out, and so are accounts that were stored meanwhile. A card
+    of a session that waits to be settled counts as the PSP's alone. Raises ProviderUnavailable and
+    ProviderRefused; only for a PSP that lists cards.
+    """
+
+    storage: Storage
+    providers: Providers
+    clock: Clock
+
+    def __call__(self, psp_account: PspAccount) -> Comparison:
+        begun_at = self.clock.now()
+        # First, because what is stored meanwhile must not look as if only the PSP had it.
+        there = dict.fromkeys(self._listed(psp_account))
+        wanted = AccountFilter(merchant_account=psp_account.merchant_account, only_active=True)
+        with self.storage.read() as unit:
+            found = unit.accounts.search(wanted, limit=ALL)
+            here = {
+                StoredCard(account.guest_reference, account.token): account
+                for account in found
+                if account.psp_account == psp_account
+            }
+            only_there = [
+                card
+                for card in there
+                if card not in here and not _is_to_be_discarded(unit, psp_account, card)
+            ]
+        only_here = [
+            account
+            for card, account in here.items()
+            if card not in there and account.created_at < begun_at
+        ]
+        return Comparison(only_there, only_here, len(here.keys() & there.keys()))
+
+    def _listed(self, psp_account: PspAccount) -> Iterator[StoredCard]:
+        provider, merchant_account = psp_account
+        place: str | None = None
+        while True:
+            cards, place = self.providers[provider].list_cards(merchant_account, place)
+            yield from cards
+            if place is None:
+                return
+
+
+def _is_to_be_discarded(unit: UnitOfWork, psp_account: PspAccount, card: StoredCard) -> bool:
+    discard = unit.discards.get(*psp_account, card.token)
+    return discard is not None and discard.done_at is None

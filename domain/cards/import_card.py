@@ -1,0 +1,293 @@
+"""Bring along a card that a PSP has stored already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, Self
+
+from domain.cards.account import Account, has_default
+from domain.cards.consent import GivenConsent
+from domain.cards.note_account_event import note_account_event
+from domain.cards.source import DEFAULT_SOURCE
+from domain.centers.configure_payments import LoadedPsp, Missing, reads_cards, what_is_missing
+from domain.centers.consent_text import MAX_TEXT_LENGTH
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import InvalidField
+from domain.events.event import EventType
+from domain.events.note_event import NoteEvent
+from domain.fields import parse_line, parse_uuid, without_card_number
+from domain.identifiers import (
+    AccountId,
+    CardToken,
+    CenterId,
+    GuestId,
+    GuestReference,
+    MerchantAccount,
+    ProviderName,
+    PspAccount,
+    TokenId,
+)
+from domain.languages import parse_language
+from domain.outside import Clock, Ids
+from domain.psps.card import CardReading
+from domain.psps.payment_provider import ProviderRefused, Providers
+from domain.storage import Storage, UnitOfWork, WriteUnit
+
+IMPORTED: Final = "imported"
+"""Why an account was stored, as clients are told."""
+IMPORTS_PER_MINUTE: Final = 50
+"""How many of READINGS_PER_MINUTE an import takes. The rest is for what banks change meanwhile."""
+_WORD: Final = re.compile(r"[!-~]{1,255}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtCard:
+    """A card at a PSP, and what its guest agreed to before it was brought along.
+
+    `consent_text`, in `consent_language`, is None if it is kept elsewhere.
+    """
+
+    guest_id: GuestId
+    center_id: CenterId
+    provider: ProviderName
+    merchant_account: MerchantAccount
+    guest_reference: GuestReference
+    token: CardToken
+    consented_at: datetime
+    consent_version: str
+    consent_language: str | None
+    consent_text: str | None
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        guest_id: str,
+        center_id: str,
+        provider: str,
+        merchant_account: str,
+        guest_reference: str,
+        token: str,
+        consented_at: str,
+        consent_version: str,
+        consent_language: str = "",
+        consent_text: str = "",
+    ) -> Self:
+        """Read the cells of a row. Raises InvalidField."""
+        if bool(consent_text) != bool(consent_language):
+            raise InvalidField("consent_language", "given if consent_text is, and only then")
+        return cls(
+            guest_id=GuestId(parse_uuid("guest_id", guest_id)),
+            center_id=CenterId(parse_uuid("center_id", center_id)),
+            provider=ProviderName(provider),
+            merchant_account=MerchantAccount(merchant_account),
+            guest_reference=GuestReference(_parse_word("guest_reference", guest_reference)),
+            token=CardToken(_parse_word("token", token)),
+            consented_at=_parse_time("consented_at", consented_at),
+            consent_version=_parse_word("consent_version", consent_version),
+            consent_language=parse_language("consent_language", consent_language),
+            consent_text=_parse_text(consent_text) if consent_text else None,
+        )
+
+    @property
+    def id(self) -> str:
+        """What no other row may have: a token is stored once for each center."""
+        return f"{self.provider}/{self.merchant_account}/{self.center_id}/{self.token}"
+
+    @property
+    def psp_account(self) -> PspAccount:
+        """The merchant account at its PSP."""
+        return PspAccount(self.provider, self.merchant_account)
+
+
+def _parse_word(field: str, value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise InvalidField(field, "1 to 255 visible ASCII characters without spaces")
+    return without_card_number(field, value)
+
+
+def _parse_text(value: str) -> str:
+    text = " ".join(value.split())
+    return without_card_number(
+        "consent_text", parse_line("consent_text", text, max_length=MAX_TEXT_LENGTH)
+    )
+
+
+def _parse_time(field: str, value: str) -> datetime:
+    """Read a date, as its start in UTC, or a time with its offset. Raises InvalidField."""
+    try:
+        time = datetime.fromisoformat(value if "T" in value else f"{value}T00:00Z")
+        if time.tzinfo is not None:
+            return time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidField(field, "a date such as 2024-05-31, or a time such as 2024-05-31T14:30:00Z")
+
+
+class Fate(Enum):
+    """What became of a card that was to be brought along."""
+
+    STORED = "stored"
+    """It is an account now."""
+    ON_FILE = "on file"
+    """It was one already, as after an import that was interrupted."""
+    ERASED = "erased"
+    """Its guest was erased."""
+    LATER = "later"
+    """The budget of readings is spent for now, and nothing was done."""
+
+    NO_GUEST = "the guest is not on file any more"
+    SHARED = "another guest has a card on file under this guest_reference: split them at the PSP"
+    REMOVED = "the card was removed here, or is about to be, and is not brought back"
+    GONE = "the PSP does not have the card any more"
+    UNKNOWN = "the PSP does not know this token of this guest_reference at this merchant account"
+    SAME_CARD = "the guest has the same card on file there, with another token"
+    NO_RESPONSE = "the PSP gave no usable response"
+    ONE_CARD = "the guest has a card on file, and the center keeps one of each guest"
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the card was read at its PSP."""
+        return self in (Fate.STORED, *_READ_AND_REFUSED)
+
+
+_READ_AND_REFUSED: Final = (Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CARD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCard:
+    """Use case: read at its PSP a card that was brought along, and store it as an account.
+
+    Nothing is stored of a card that is on file, that the PSP does not have, or that a rule refuses,
+    and nothing is discarded at the PSP. Clients are told of an account that was stored. May be called
+    again: a card is stored once. Raises ProviderUnavailable if the PSP does not respond.
+    """
+
+    storage: Storage
+    providers: Providers
+    psps: Mapping[ProviderName, LoadedPsp]
+    clock: Clock
+    ids: Ids
+    note_event: NoteEvent
+
+    def check(self, unit: UnitOfWork, card: BroughtCard) -> None:
+        """Check what does not change from card to card. Raises InvalidField."""
+        missing = what_is_missing(self.psps, card.psp_account)
+        if missing is Missing.KEYS:
+            raise InvalidField("merchant_account", "one that has keys here")
+        if missing is not None or not reads_cards(self.psps, card.psp_account):
+            raise InvalidField("provider", "a PSP that is set up here, and tells of stored cards")
+        if unit.centers.get(card.center_id) is None:
+            raise InvalidField("center_id", "the id of a center that has been imported")
+        if unit.guests.get(card.guest_id) is None and unit.erasures.get(card.guest_id) is None:
+            raise InvalidField("guest_id", "the id of a guest that has been imported")
+        if card.consented_at > self.clock.now():
+            raise InvalidField("consented_at", "a time that is over")
+
+    def __call__(self, card: BroughtCard, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
+        """Return what became of the card. `per_minute` is the budget of its merchant account."""
+        asked_at = self.clock.now()
+        with self.storage.read() as reading:
+            accounts = reading.accounts.active_at(card.guest_id, card.center_id)
+            fate = _fate_before_reading(reading, card, accounts)
+            spent = reading.accounts.count_asked(asked_at).get(card.psp_account, 0)
+        if fate is not None:
+            return fate
+        if spent >= per_minute:
+            return Fate.LATER
+        try:
+            found = self.providers[card.provider].read_card(
+                card.merchant_account, card.guest_reference, card.token
+            )
+        except ProviderRefused:
+            return Fate.UNKNOWN
+        now = self.clock.now()
+        return self.storage.transact(lambda unit: self._store(unit, card, found, asked_at, now))
+
+    def _store(
+        self,
+        unit: WriteUnit,
+        card: BroughtCard,
+        found: CardReading,
+        asked_at: datetime,
+        now: datetime,
+    ) -> Fate:
+        """Judge the card by what is stored now: guest before token, as in every unit with both."""
+        accounts = unit.accounts.active_at(card.guest_id, card.center_id)
+        fate = _fate_before_reading(unit, card, accounts)
+        if fate is not None:
+            return fate
+        if found.card is None:
+            return Fate.GONE
+        if any(account.is_same_card(found.card, card.psp_account) for account in accounts):
+            return Fate.SAME_CARD
+        configuration = unit.configurations.get(card.center_id)
+        if accounts and configuration and configuration.cards_per_guest is CardsPerGuest.ONE:
+            return Fate.ONE_CARD
+        account = Account(
+            **asdict(found.card),
+            account_id=AccountId(self.ids.uuid()),
+            # Of no session: none has stored it.
+            token_id=TokenId(self.ids.uuid()),
+            guest_id=card.guest_id,
+            center_id=card.center_id,
+            provider=card.provider,
+            merchant_account=card.merchant_account,
+            source=DEFAULT_SOURCE,
+            consent_version=card.consent_version,
+            consented_at=card.consented_at,
+            created_at=now,
+            expiry_notice_at=found.card.next_expiry_notice(now),
+            is_default=not has_default(accounts),
+            asked_at=asked_at,
+            read_at=min(found.read_at, now),
+        ).waiting(now)
+        unit.accounts.add(account)
+        note_account_event(
+            unit,
+            self.note_event,
+            EventType.ACCOUNT_STORED,
+            account,
+            reason=IMPORTED,
+            language=card.consent_language,
+            now=now,
+        )
+        if card.consent_text is not None:
+            unit.consents.add(
+                GivenConsent(
+                    account_id=account.account_id,
+                    token_id=account.token_id,
+                    version=card.consent_version,
+                    agreed_at=card.consented_at,
+                    language=card.consent_language,
+                    text=card.consent_text,
+                )
+            )
+        unit.commit()
+        return Fate.STORED
+
+
+def _fate_before_reading(
+    unit: UnitOfWork, card: BroughtCard, accounts: Sequence[Account]
+) -> Fate | None:
+    """Return what becomes of a card whatever its PSP tells, or None.
+
+    `accounts` are the guest's active ones at the center.
+    """
+    if unit.erasures.among([card.guest_id]):
+        return Fate.ERASED
+    held = [(each.psp_account, each.token) for each in accounts]
+    if (card.psp_account, card.token) in held:
+        return Fate.ON_FILE
+    if unit.guests.get(card.guest_id) is None:
+        return Fate.NO_GUEST
+    if unit.discards.get(*card.psp_account, card.token) is not None:
+        return Fate.REMOVED
+    # Erasing a guest deletes all cards of the reference at the PSP.
+    if unit.accounts.guests_with(card.psp_account, card.guest_reference) - {card.guest_id}:
+        return Fate.SHARED
+    return None

@@ -1,0 +1,93 @@
+"""A CSV file of cards: each is read at its PSP, within the budget of its merchant account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Final
+
+from typing_extensions import override
+
+from domain.audit.entry import Action
+from domain.audit.note_act import NoteOperatorsAct
+from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate, ImportCard
+from domain.psps.payment_provider import ProviderUnavailable
+from entrypoints.csv_import import CsvImport
+
+CARDS: Final = "cards"
+WAITS_SECONDS: Final = (5, 15, 60)
+"""How long a PSP that does not respond is waited for, before a card is left out."""
+MAX_LEFT_OUT: Final = 3
+"""How many cards may be left out in a row before the import ends."""
+
+_DONE: Final = (Fate.STORED, Fate.ON_FILE, Fate.ERASED)
+
+
+class PspSilent(Exception):
+    """The PSP does not respond. The rest is imported by running the same command again."""
+
+
+class CardImport(CsvImport):
+    """The import of a file of cards.
+
+    `tell` is called with the line of each card that is not imported, and why.
+    """
+
+    def __init__(
+        self,
+        import_card: ImportCard,
+        note_act: NoteOperatorsAct,
+        *,
+        per_minute: int = IMPORTS_PER_MINUTE,
+        tell: Callable[[int, str], None],
+    ) -> None:
+        """Take how many cards at most are read a minute at a merchant account."""
+        super().__init__(import_card.storage, CARDS, note_act.note_act, import_card.check)
+        self._import_card, self._note_operators_act = import_card, note_act
+        self._per_minute, self._tell = per_minute, tell
+
+    @override
+    def store(self) -> Iterator[int]:
+        """Import the cards that `check` has read, each in a unit of work.
+
+        Yield 1 after each line, and 0 each second in between. Importing the same file again completes
+        it: cards on file are not read again. Raises PspSilent.
+        """
+        self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
+        left_out = 0
+        for line, card in self.rows():
+            fate = yield from self._fate_of(card)
+            self.skipped += fate is Fate.ERASED
+            if fate not in _DONE:
+                self.refused += 1
+                self._tell(line, fate.value)
+            left_out = left_out + 1 if fate is Fate.NO_RESPONSE else 0
+            yield 1
+            if left_out == MAX_LEFT_OUT:
+                raise PspSilent("the PSP does not respond: run the same command again later")
+
+    def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:
+        waits = iter(WAITS_SECONDS)
+        while True:
+            try:
+                fate = self._import_card(card, per_minute=self._per_minute)
+            except ProviderUnavailable:
+                fate, wait = Fate.NO_RESPONSE, next(waits, None)
+                if wait is not None:
+                    yield from _paused(wait)
+                    continue
+            if fate is Fate.LATER:
+                yield from _paused(1)
+                continue
+            if fate.was_read:
+                # So that cards which are read and not stored are within the budget, too.
+                yield from _paused(60 / self._per_minute)
+            return fate
+
+
+def _paused(seconds: float) -> Iterator[int]:
+    """Wait, and yield 0 each second, so that the import can be interrupted."""
+    while seconds > 0:
+        time.sleep(min(seconds, 1))
+        seconds -= 1
+        yield 0

@@ -1,0 +1,311 @@
+"""Cards that a PSP has already, brought along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.cards.account import READINGS_PER_MINUTE
+from domain.cards.compare_cards import Comparison
+from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate
+from domain.cards.read_consent import consents_of
+from domain.centers.payment_configuration import CardsPerGuest
+from domain.errors import InvalidField
+from domain.events.event import ENDPOINT_TYPES
+from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
+from domain.psps.card import Card, StoredCard
+from domain.psps.payment_provider import ProviderUnavailable
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_center, a_guest
+from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+
+FAKE = ProviderName("fake")
+
+
+def brought(installation: Installation, card: Card, **changes: Any) -> Fate:
+    return installation.container.import_card()(a_brought_card(card, **changes))
+
+
+def test_a_card_is_stored_as_its_psp_tells(installation: Installation) -> None:
+    card = installation.card_at_psp()
+
+    assert brought(installation, card) is Fate.STORED
+
+    (account,) = installation.accounts()
+    assert {field: getattr(account, field) for field in Card.__slots__} == {
+        field: getattr(card, field) for field in Card.__slots__
+    }
+    assert (account.psp_account, account.is_default) == ((FAKE, MERCHANT), True)
+    assert timedelta(days=27) <= (account.due_at or account.created_at) - account.created_at
+    assert installation.read_cards() == 0
+
+
+@pytest.mark.parametrize("text", [None, "You may charge my card."])
+def test_what_the_guest_agreed_to_stays_with_the_card(
+    installation: Installation, text: str | None
+) -> None:
+    language = "en" if text else None
+    brought(installation, installation.card_at_psp(), consent_text=text, consent_language=language)
+
+    (account,) = installation.accounts()
+    with installation.storage.read() as unit:
+        (consent,) = consents_of(unit, account)
+    agreed = a_brought_card(account)
+    assert (consent.version, consent.agreed_at) == (agreed.consent_version, agreed.consented_at)
+    assert (consent.language, consent.text) == (language, text)
+
+
+# Shows I10.
+def test_clients_are_told_that_it_was_imported(installation: Installation) -> None:
+    installation.container.add_event_endpoint()(
+        url="https://shop.example/events", types=ENDPOINT_TYPES
+    )
+    brought(installation, installation.card_at_psp())
+
+    (event,) = [each.event for each in installation.deliveries()]
+    (account,) = installation.accounts()
+    assert (event.type, event.reason) == ("account.stored", "imported")
+    assert (event.account_id, event.status) == (account.account_id, "active")
+
+
+# Shows I9.
+def test_a_second_card_is_not_the_default(installation: Installation) -> None:
+    first = installation.stored_card()
+
+    assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.STORED
+
+    defaults = [each.account_id for each in installation.accounts() if each.is_default]
+    assert defaults == [first.account_id]
+
+
+# Shows I2.
+def test_a_card_that_was_imported_is_not_read_again(installation: Installation) -> None:
+    card = installation.card_at_psp()
+    brought(installation, card)
+    installation.provider.calls.clear()
+
+    assert brought(installation, card) is Fate.ON_FILE
+    assert installation.provider.calls == []
+    assert len(installation.accounts()) == 1
+
+
+# Shows I2, I7.
+def test_the_same_card_with_another_token_is_neither_stored_nor_discarded(
+    installation: Installation,
+) -> None:
+    stored = installation.stored_card()
+    card = installation.card_at_psp()
+
+    assert brought(installation, card) is Fate.SAME_CARD
+
+    installation.reconcile()
+    assert installation.tokens_at_psp() == {stored.token, card.token}
+
+
+def test_a_token_may_be_stored_at_each_center(installation: Installation) -> None:
+    card = installation.card_at_psp()
+    installation.has_center(a_center(id=OTHER_CENTER_ID))
+
+    assert brought(installation, card) is Fate.STORED
+    assert brought(installation, card, center_id=OTHER_CENTER_ID) is Fate.STORED
+
+
+# Shows I5.
+def test_two_guests_cannot_have_one_guest_at_the_psp(installation: Installation) -> None:
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    card = installation.card_at_psp()
+    other = installation.card_at_psp(OTHER_GOOD_CARD, guest=card.guest_reference)
+    brought(installation, card)
+
+    # Erasing the first would delete the card of the second.
+    assert brought(installation, other, guest_id=OTHER_GUEST_ID) is Fate.SHARED
+    assert brought(installation, other) is Fate.STORED
+
+
+class TestACardThatIsNotStored:
+    def test_is_gone(self, installation: Installation) -> None:
+        card = installation.card_at_psp()
+        installation.psp.discard(MERCHANT, card.guest_reference, card.token)
+
+        assert brought(installation, card) is Fate.GONE
+
+    @pytest.mark.parametrize("field", ["guest_reference", "token"])
+    def test_is_unknown(self, installation: Installation, field: str) -> None:
+        assert brought(installation, installation.card_at_psp(), **{field: "x"}) is Fate.UNKNOWN
+
+    # Shows I7.
+    def test_was_removed_here(self, installation: Installation) -> None:
+        card = installation.card_at_psp()
+        brought(installation, card)
+        (account,) = installation.accounts()
+        installation.container.remove_account()(None, account_id=account.account_id)
+
+        assert brought(installation, card) is Fate.REMOVED
+        installation.reconcile()
+        assert brought(installation, card) is Fate.REMOVED
+        assert installation.tokens_at_psp() == set()
+
+    def test_is_a_second_one_where_the_center_keeps_one(self, installation: Installation) -> None:
+        installation.configure(cards_per_guest=CardsPerGuest.ONE)
+
+        assert brought(installation, installation.card_at_psp()) is Fate.STORED
+        assert brought(installation, installation.card_at_psp(OTHER_GOOD_CARD)) is Fate.ONE_CARD
+
+    def test_is_of_a_guest_who_is_not_on_file(self, installation: Installation) -> None:
+        card = installation.card_at_psp()
+
+        assert brought(installation, card, guest_id=OTHER_GUEST_ID) is Fate.NO_GUEST
+
+    # Shows I12.
+    @pytest.mark.parametrize("meanwhile", [False, True])
+    def test_is_of_a_guest_who_was_erased(
+        self, installation: Installation, meanwhile: bool
+    ) -> None:
+        card = installation.card_at_psp()
+
+        def erase() -> None:
+            installation.container.erase_guest()(None, guest_id=GUEST_ID)
+
+        installation.provider.meanwhile["read_card"] = erase
+        if not meanwhile:
+            installation.provider.meanwhile.pop("read_card")()
+
+        assert brought(installation, card) is Fate.ERASED
+        assert not installation.accounts()
+
+    # Shows I2.
+    def test_was_added_while_it_was_read(self, installation: Installation) -> None:
+        card = installation.card_at_psp()
+        installation.provider.meanwhile["read_card"] = lambda: brought(installation, card)
+
+        assert brought(installation, card) is Fate.ON_FILE
+        assert len(installation.accounts()) == 1
+
+
+def test_a_psp_that_does_not_respond_stores_nothing(installation: Installation) -> None:
+    card = installation.card_at_psp()
+    installation.provider.have(Trouble.AFTER_IT_ACTED, "read_card")
+
+    with pytest.raises(ProviderUnavailable):
+        brought(installation, card)
+
+    assert not installation.accounts()
+
+
+def test_the_budget_of_a_merchant_account_is_shared_with_the_worker(
+    installation: Installation,
+) -> None:
+    guests = [a_guest(id=a_uuid(700 + number)) for number in range(IMPORTS_PER_MINUTE + 1)]
+    for guest in guests:
+        installation.has_guest(guest)
+    fates = [
+        brought(installation, installation.card_at_psp(), guest_id=guest.id) for guest in guests
+    ]
+
+    assert fates == [Fate.STORED] * IMPORTS_PER_MINUTE + [Fate.LATER]
+    with installation.storage.read() as unit:
+        asked = unit.accounts.count_asked(installation.clock.now())
+    assert asked == {PspAccount(FAKE, MERCHANT): IMPORTS_PER_MINUTE}
+    assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
+    installation.clock.advance(timedelta(minutes=1))
+    assert brought(installation, installation.card_at_psp(), guest_id=guests[-1].id) is Fate.STORED
+
+
+CELLS = {
+    "guest_id": GUEST_ID,
+    "center_id": CENTER_ID,
+    "provider": "fake",
+    "merchant_account": "default",
+    "guest_reference": "cus_1",
+    "token": "pm_1",
+    "consented_at": "2024-05-31",
+    "consent_version": "2024-05",
+}
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("2024-05-31", datetime(2024, 5, 31, tzinfo=UTC)),
+        ("2024-05-31T14:30:00+02:00", datetime(2024, 5, 31, 12, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_row_is_read(time: str, expected: datetime) -> None:
+    card = BroughtCard.parse(**{**CELLS, "consented_at": time})
+
+    assert (card.consented_at, card.consent_text) == (expected, None)
+    assert card.psp_account == PspAccount(FAKE, MerchantAccount("default"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("guest_id", "7"), ("center_id", ""), ("guest_reference", ""), ("token", "a b")),
+        *(("token", "4242424242424242"), ("token", "x" * 256), ("guest_reference", "é")),
+        *(
+            ("consented_at", ""),
+            ("consented_at", "31.5.2024"),
+            ("consented_at", "2024-05-31T14:30"),
+        ),
+        *(("consented_at", "0001-01-01T00:00+14:00"), ("consent_version", "")),
+        *(("consent_language", "en"), ("consent_text", "You may charge 4242424242424242.")),
+    ],
+)
+def test_a_wrong_cell_is_named(field: str, value: str) -> None:
+    more = {"consent_language": "en"} if field == "consent_text" else {}
+
+    with pytest.raises(InvalidField) as refused:
+        BroughtCard.parse(**{**CELLS, **more, field: value})
+
+    assert refused.value.field == field
+    assert "4242" not in refused.value.expected
+
+
+def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -> None:
+    both = installation.stored_card()
+    only_here = installation.stored_card(
+        OTHER_GOOD_CARD, redirect_uri="https://shop.example/done?visit=2"
+    )
+    installation.psp.discard(MERCHANT, only_here.guest_reference, only_here.token)
+    only_there = installation.card_at_psp()
+    installation.clock.advance(timedelta(seconds=1))
+    compare = installation.container.compare_cards()
+
+    found = compare(PspAccount(FAKE, MERCHANT))
+
+    there = StoredCard(only_there.guest_reference, only_there.token)
+    assert found == Comparison([there], [only_here], 1)
+    # What is being discarded is neither.
+    installation.container.remove_account()(None, account_id=both.account_id)
+    again = compare(PspAccount(FAKE, MERCHANT))
+    assert (again.only_at_psp, len(again.only_on_file), again.in_both) == ([there], 1, 0)
+    assert compare(PspAccount(FAKE, MerchantAccount("other"))) == Comparison([], [], 0)
+
+
+def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides(
+    installation: Installation,
+) -> None:
+    card = installation.card_at_psp()
+    installation.provider.meanwhile["list_cards"] = lambda: brought(installation, card)
+
+    assert installation.container.compare_cards()(PspAccount(FAKE, MERCHANT)) == Comparison(
+        [], [], 1
+    )
+
+
+def test_a_token_is_compared_with_its_guest(installation: Installation) -> None:
+    card = installation.card_at_psp()
+    brought(installation, card)
+    (account,) = installation.accounts()
+    with installation.storage.write() as unit:
+        unit.accounts.update(replace(account, token=CardToken("another")))
+        unit.commit()
+    installation.clock.advance(timedelta(seconds=1))
+
+    found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
+
+    assert [each.token for each in found.only_at_psp] == [card.token]
+    assert [each.token for each in found.only_on_file] == ["another"]

@@ -1,0 +1,253 @@
+"""`cardonfile import cards`: what is told of each line, and how fast the PSP is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from io import BytesIO
+
+import pytest
+
+from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
+from domain.audit.entry import Action
+from domain.cards.import_card import IMPORTS_PER_MINUTE
+from domain.identifiers import GuestId
+from domain.psps.card import Card
+from entrypoints.card_import import MAX_LEFT_OUT, WAITS_SECONDS, CardImport, PspSilent
+from tests.builders import CENTER_ID, a_guest
+from tests.entrypoints.conftest import CommandLine
+from tests.entrypoints.importing import COLUMNS
+from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
+
+HEADER = ",".join(COLUMNS)
+
+
+def row(card: Card, guest_id: str = GUEST_ID, **changes: str) -> str:
+    cells = dict(
+        zip(
+            COLUMNS,
+            (guest_id, CENTER_ID, "fake", MERCHANT, card.guest_reference, card.token),
+            strict=False,
+        )
+    )
+    agreed = {"consented_at": "2024-05-31", "consent_version": "2024-05"}
+    return ",".join({**cells, **agreed, **changes}.values())
+
+
+@pytest.fixture
+def command_line(installation: Installation, unmigrated: CommandLine) -> CommandLine:
+    """Return the command line of an installation."""
+    assert installation.database == unmigrated.database
+    return unmigrated
+
+
+def file_of(command_line: CommandLine, *rows: str) -> str:
+    file = command_line.folder / "cards.csv"
+    file.write_text("\n".join((HEADER, *rows, "")))
+    return str(file)
+
+
+def test_an_import_that_is_repeated_stores_a_card_once(
+    installation: Installation, command_line: CommandLine
+) -> None:
+    file = file_of(command_line, row(installation.card_at_psp()))
+
+    for _ in range(2):
+        assert command_line.succeeds("import", "cards", file) == "imported 1 card\n"
+
+    assert len(installation.accounts()) == 1
+    with installation.storage.read() as unit:
+        noted = [(each.action, each.details) for each in unit.audit_trail.latest(about="cards")]
+    assert noted == [(Action.IMPORT_BEGUN, {"rows": 1})] * 2
+
+
+def test_a_card_that_is_not_imported_is_named_by_its_line(
+    installation: Installation, command_line: CommandLine
+) -> None:
+    erased = GuestId(a_uuid(77))
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    installation.has_guest(a_guest(id=erased))
+    good, gone, third = (installation.card_at_psp() for _ in range(3))
+    installation.psp.discard(MERCHANT, gone.guest_reference, gone.token)
+    installation.container.erase_guest()(None, guest_id=erased)
+    file = file_of(
+        command_line,
+        row(gone),
+        row(good),
+        row(third, token="card_of_nobody"),
+        row(third),
+        row(installation.card_at_psp(), erased),
+        row(installation.card_at_psp(OTHER_GOOD_CARD), OTHER_GUEST_ID),
+    )
+
+    for _ in range(2):
+        result = command_line.run("import", "cards", file)
+
+        assert (result.exit_code, result.stdout) == (1, "imported 2 cards\n")
+        told = [line for line in result.stderr.splitlines(keepends=True) if "event=" not in line]
+        assert "".join(told) == (
+            f"{file}, line 2: the PSP does not have the card any more\n"
+            f"{file}, line 4: the PSP does not know this token of this guest_reference at this "
+            "merchant account\n"
+            f"{file}, line 5: the guest has the same card on file there, with another token\n"
+            "skipped, because the guests were erased: 1\n"
+            "Error: not imported, for the reasons above: 3\n"
+        )
+    assert len(installation.accounts()) == len(installation.accounts(OTHER_GUEST_ID)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"guest_id": OTHER_GUEST_ID}, "the id of a guest that has been imported"),
+        ({"center_id": a_uuid(99)}, "the id of a center that has been imported"),
+        ({"provider": "acme"}, "a PSP that is set up here, and tells of stored cards"),
+        ({"token": "4242424242424242"}, "text without a card number"),
+        ({"consented_at": "2999-01-01"}, "a time that is over"),
+        ({"token": "first"}, "a token that no earlier line has"),
+    ],
+)
+def test_a_wrong_row_is_named_with_nothing_imported(
+    installation: Installation,
+    command_line: CommandLine,
+    changes: dict[str, str],
+    sentence: str,
+) -> None:
+    card = installation.card_at_psp()
+    file = file_of(command_line, row(card, token="first"), row(card, **changes))
+    (column,) = changes
+
+    refused = command_line.refuses("import", "cards", file)
+
+    assert refused == f"{file}, line 3, column {column}: expected {sentence}"
+    assert not installation.accounts()
+
+
+class Import:
+    """An import whose pauses move the clock of an installation instead."""
+
+    def __init__(self, installation: Installation, *rows: str) -> None:
+        self.installation = installation
+        self.content = "\n".join((HEADER, *rows)).encode()
+        self.told: list[tuple[int, str]] = []
+
+    def run(self) -> int:
+        """Run it, and return how many lines were done."""
+        container = self.installation.container
+        importing = CardImport(
+            container.import_card(),
+            container.note_operators_act(),
+            tell=lambda line, why: self.told.append((line, why)),
+        )
+        with closing(importing) as rows:
+            rows.check(BytesIO(self.content), on_read=lambda _: None)
+            return sum(rows.store())
+
+
+@pytest.fixture(autouse=True)
+def quick(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move the clock instead of waiting."""
+    wait = time.sleep
+
+    def sleep(seconds: float) -> None:
+        installation.clock.advance(timedelta(seconds=seconds))
+        wait(0)
+
+    monkeypatch.setattr("entrypoints.card_import.time.sleep", sleep)
+
+
+def some_rows(installation: Installation, number: int) -> Sequence[str]:
+    """Return rows of cards of as many guests."""
+    guests = [GuestId(a_uuid(700 + each)) for each in range(number)]
+    for guest_id in guests:
+        installation.has_guest(a_guest(id=guest_id))
+    return [row(installation.card_at_psp(), guest_id) for guest_id in guests]
+
+
+def test_no_more_cards_are_read_in_a_minute_than_the_budget_allows(
+    installation: Installation,
+) -> None:
+    read: list[datetime] = []
+    installation.provider.before = lambda _, __: read.append(installation.clock.now())
+    rows = some_rows(installation, IMPORTS_PER_MINUTE + 10)
+
+    assert Import(installation, *rows).run() == len(rows)
+
+    minute = timedelta(minutes=1)
+    most = max(sum(begun <= each < begun + minute for each in read) for begun in read)
+    assert (len(read), most) == (len(rows), IMPORTS_PER_MINUTE)
+
+
+def test_what_the_worker_reads_is_part_of_the_budget(installation: Installation) -> None:
+    first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
+    Import(installation, *others).run()
+    with installation.storage.write() as unit:
+        for line in others:
+            (account,) = unit.accounts.active_at(GuestId(line.partition(",")[0]), CENTER_ID)
+            unit.accounts.make_due(
+                account.psp_account,
+                installation.clock.now(),
+                token=account.token,
+                guest_reference=None,
+            )
+        unit.commit()
+    assert installation.read_cards() > 0
+    installation.provider.calls.clear()
+    before = installation.clock.now()
+
+    assert Import(installation, first).run() == 1
+    assert installation.clock.now() - before > timedelta(seconds=50)
+
+
+def test_a_psp_that_is_away_for_a_while_is_waited_for(installation: Installation) -> None:
+    rows = some_rows(installation, 2)
+    back_at = installation.clock.now() + timedelta(seconds=sum(WAITS_SECONDS[:2]))
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
+    installation.provider.before = lambda _, __: (
+        installation.provider.recover() if installation.clock.now() >= back_at else None
+    )
+    importing = Import(installation, *rows)
+
+    assert (importing.run(), importing.told) == (2, [])
+
+
+def test_a_psp_that_stays_away_ends_the_import(installation: Installation) -> None:
+    importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
+    installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
+
+    with pytest.raises(PspSilent):
+        importing.run()
+
+    lines = [line for line, _ in importing.told]
+    assert lines == list(range(2, 2 + MAX_LEFT_OUT))
+    installation.provider.recover()
+    assert importing.run() == MAX_LEFT_OUT + 1
+
+
+def test_a_comparison_shows_each_side(
+    installation: Installation, command_line: CommandLine
+) -> None:
+    account, card = installation.stored_card(), installation.card_at_psp()
+    compare = ("card", "compare", "--account", MERCHANT)
+
+    found = command_line.run(*compare)
+    assert (found.exit_code, found.stderr) == (1, "in both: 1\n")
+    header, line = found.stdout.splitlines()
+    assert header.split() == ["ONLY", "TOKEN", "GUEST_REFERENCE", "GUEST", "ACCOUNT_ID"]
+    assert line.split() == ["at_psp", card.token, card.guest_reference, "-", "-"]
+
+    installation.psp.discard(MERCHANT, card.guest_reference, card.token)
+    found = command_line.run(*compare, "--json")
+    assert (found.exit_code, found.stdout) == (0, "[]\n")
+    installation.psp.discard(MERCHANT, account.guest_reference, account.token)
+    found = command_line.run(*compare)
+    assert found.exit_code == 1
+    assert found.stdout.splitlines()[1].split()[::4] == ["on_file", account.account_id]
+
+
+def test_a_comparison_needs_a_psp_that_lists_cards(command_line: CommandLine) -> None:
+    refused = command_line.refuses("card", "compare", "--account", "main", "--provider", "acme")
+
+    assert refused == "no PSP that is set up lists the cards of main"
