@@ -38,6 +38,8 @@ TOGETHER: Final = (
     "tests/entrypoints/test_wsgi.py",
     "tests/outside/",
 )
+# Of these, the tests with the same parameters share what these are prepared with.
+TOGETHER_BY_PARAMETERS: Final = "tests/simulation/test_nth_call.py"
 
 # No deadline, because other tests slow the machine down. `make test` tries the same examples each
 # time, `make fuzz` others.
@@ -48,11 +50,14 @@ hypothesis.settings.load_profile("cardonfile")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Has one process run all tests under a path of `TOGETHER`, so that what they share starts once."""
+    """Has one process run the tests that share something, so that it is started or prepared once."""
 
     @override
     def _split_scope(self, nodeid: str) -> str:
-        return next((path for path in TOGETHER if nodeid.startswith(path)), nodeid)
+        path, _, parameters = nodeid.partition("[")
+        if path.startswith(TOGETHER_BY_PARAMETERS):
+            return parameters or path
+        return next((shared for shared in TOGETHER if path.startswith(shared)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
