@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie mutants \
-	bench bench-growth screenshot lint format lock clean
+	bench bench-growth screenshot lint format lock release clean
 
 # Tests start many processes, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -160,13 +160,38 @@ lock: .venv/bin/python ## Lock the dependencies of pyproject.toml, with hashes
 	done
 	$(BIN)/uv pip compile $(COMPILE) --all-extras --constraint requirements.txt \
 		--output-file requirements-dev.txt
+	$(BIN)/uv pip compile $(COMPILE) --group release --constraint requirements.txt \
+		--output-file requirements-release.txt
 
 COMPILE = pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet \
 	$(if $(UPGRADE),--upgrade)
 
+# The wheel is built from the sdist, so both are whole. OSV is asked for advisories.
+release: build/release/stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
+	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
+		{ echo "docs/changelog.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
+	rm -rf dist build/advisories.json
+	$(RELEASE)/python -m build --no-isolation
+	$(RELEASE)/twine check dist/*
+	for lock in requirements $(LOCKED_EXTRAS:%=requirements-%); do \
+		$(RELEASE)/cyclonedx-py requirements $$lock.txt --pyproject pyproject.toml --output-reproducible \
+			--output-file dist/$$lock.cdx.json || exit; \
+	done
+	@if $(RELEASE)/pip-audit --requirement requirements-dev.txt --require-hashes --disable-pip \
+		--vulnerability-service osv --format json --output build/advisories.json \
+		2>build/pip-audit.log; \
+	then echo "No advisory concerns a locked package."; \
+	elif [ -s build/advisories.json ]; then cat build/advisories.json; exit 1; \
+	else tail -n 1 build/pip-audit.log; echo "NOT CHECKED for advisories: osv.dev did not answer." >&2; fi
+	@echo "dist has cardonfile $(VERSION). Once .ci/run has passed, tag this commit:"
+	@echo "  git tag --annotate v$(VERSION) --message 'cardonfile $(VERSION)' $$(git rev-parse --short HEAD)"
+
+RELEASE := build/release/bin
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
 clean: ## Remove everything installed or cached here; databases stay
-	rm -rf .venv .browser build cardonfile.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .browser build dist cardonfile.egg-info .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache .schemathesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -190,6 +215,11 @@ build/runtime/stamp: requirements.txt requirements-granian.txt pyproject.toml .v
 		--requirement requirements-granian.txt
 	@build/runtime/bin/python -m pip --disable-pip-version-check --quiet --quiet install --no-deps \
 		--no-build-isolation --editable .
+	@touch $@
+
+build/release/stamp: requirements-release.txt .venv/bin/python
+	@$(BIN)/python -m venv --clear build/release
+	@$(RELEASE)/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement $<
 	@touch $@
 
 # Debian and Ubuntu ship Python without `ensurepip`; say so before venv fails at length.

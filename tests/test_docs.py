@@ -35,7 +35,7 @@ from tests import generated_docs
 from tests.installation import Installation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-DOCS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+DOCS: Final = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")))
 CODE: Final = tuple(
     path
     for folder in ("domain", "adapters", "entrypoints")
@@ -344,6 +344,7 @@ class TestProject:
             "For benchmarks": extras.pop("bench"),
             "Extras": chain.from_iterable(extras.values()),
             "To build": PROJECT["dependency-groups"]["build"],
+            "To release": PROJECT["dependency-groups"]["release"],
         }
 
         for heading, requirements in wanted.items():
