@@ -237,12 +237,46 @@ class SetupError(msgspec.Struct):
     decline_code: str | None = None
 
 
+class ThreeDSecure(msgspec.Struct):
+    """SetupAttempt, `payment_method_details.card.three_d_secure`: set if 3-D Secure was used."""
+
+    result: str | None = None
+
+
+class AttemptedCard(msgspec.Struct):
+    """SetupAttempt, `payment_method_details.card`."""
+
+    three_d_secure: ThreeDSecure | None = None
+
+
+class AttemptedMethod(msgspec.Struct):
+    """SetupAttempt, `payment_method_details`."""
+
+    card: AttemptedCard | None = None
+
+
+class SetupAttempt(msgspec.Struct):
+    """SetupAttempt."""
+
+    payment_method_details: AttemptedMethod
+
+
 class SetupIntent(msgspec.Struct):
-    """SetupIntent, with its PaymentMethod if that was expanded."""
+    """SetupIntent, with its PaymentMethod and its latest attempt if they were expanded."""
 
     status: IntentStatus
     payment_method: CollectedMethod | str | None = None
+    latest_attempt: SetupAttempt | str | None = None
     last_setup_error: SetupError | None = None
+
+    @property
+    def authenticated(self) -> bool | None:
+        """Whether 3-D Secure has authenticated the guest; None if that is not told."""
+        attempt = self.latest_attempt
+        card = attempt.payment_method_details.card if isinstance(attempt, SetupAttempt) else None
+        if card is None:
+            return None
+        return card.three_d_secure is not None and card.three_d_secure.result == "authenticated"
 
 
 class RetrievedCustomer(msgspec.Struct):
@@ -413,7 +447,8 @@ def outcome_of(
                 return PageClosed()
             if method.customer is None:
                 return _outcome_detached(page, completed_at, now)
-            return _outcome_attached(method, GuestReference(method.customer))
+            customer = GuestReference(method.customer)
+            return _outcome_attached(method, customer, authenticated=intent.authenticated)
         case SessionStatus.EXPIRED, _:
             return PageClosed()
         case (
@@ -446,7 +481,9 @@ def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: date
     raise ProviderUnavailable("Stripe may still attach the card")
 
 
-def _outcome_attached(method: CollectedMethod, customer: GuestReference) -> Outcome:
+def _outcome_attached(
+    method: CollectedMethod, customer: GuestReference, *, authenticated: bool | None
+) -> Outcome:
     """Return the outcome of a page whose payment method is attached to a customer."""
     typed_at = _time(method.created)
     token = CardToken(method.id)
@@ -457,6 +494,7 @@ def _outcome_attached(method: CollectedMethod, customer: GuestReference) -> Outc
         card=_card(card, customer, token),
         avs=_avs_result(card.checks or Checks()),
         collected_at=typed_at,
+        authenticated=authenticated,
     )
 
 

@@ -145,7 +145,13 @@ class StripeProvider(PaymentProvider):
                     CheckoutSession,
                     call.v1.checkout.sessions.retrieve,
                     page.reference,
-                    {"expand": ["setup_intent.payment_method", "customer"]},
+                    {
+                        "expand": [
+                            "setup_intent.payment_method",
+                            "setup_intent.latest_attempt",
+                            "customer",
+                        ]
+                    },
                 )
             except NotFound:
                 return PageClosed()

@@ -200,6 +200,7 @@ class Merchant:
     sessions: dict[str, Object] = field(default_factory=dict)
     intents: dict[str, Object] = field(default_factory=dict)
     methods: dict[str, Object] = field(default_factory=dict)
+    attempts: dict[str, Object] = field(default_factory=dict)
     events: list[Object] = field(default_factory=list)
     saved: dict[str, Saved] = field(default_factory=dict)
 
@@ -338,6 +339,7 @@ class FakeStripe:
             "customer": customer,
             "status": "requires_payment_method",
             "payment_method": None,
+            "latest_attempt": None,
             "last_setup_error": None,
             "usage": "off_session",
             "metadata": metadata,
@@ -379,12 +381,17 @@ class FakeStripe:
         wanted = check(given, {"expand": list_of(lambda _, value: value)}).get("expand", [])
         session = dict(self._session(merchant, reference))
         if wanted:
-            assert wanted == ["setup_intent.payment_method", "customer"], "nothing else is expanded"
+            assert wanted == [
+                "setup_intent.payment_method",
+                "setup_intent.latest_attempt",
+                "customer",
+            ], "nothing else is expanded"
             session["customer"] = merchant.customers[session["customer"]]
             intent = dict(merchant.intents[session["setup_intent"]])
-            method = intent["payment_method"]
+            method, attempt = intent["payment_method"], intent["latest_attempt"]
             session["setup_intent"] = intent | {
-                "payment_method": merchant.methods[method] if method else None
+                "payment_method": merchant.methods[method] if method else None,
+                "latest_attempt": merchant.attempts[attempt] if attempt else None,
             }
         return session
 
@@ -601,7 +608,8 @@ class FakeStripe:
             if session["status"] != "open" or intent["status"] != "requires_action":
                 raise Refused("There is no challenge.")
             if confirmed:
-                return self._succeeded(merchant, session, intent)
+                secure = {"result": "authenticated", "version": "2.2.0"}
+                return self._succeeded(merchant, session, intent, three_d_secure=secure)
             return self._failed(merchant, intent, "setup_intent_authentication_failure")
 
     def _failed(
@@ -617,9 +625,27 @@ class FakeStripe:
         self.tell(merchant, "setup_intent.setup_failed", intent)
         return "requires_payment_method"
 
-    def _succeeded(self, merchant: Merchant, session: Object, intent: Object) -> str:
-        merchant.methods[intent["payment_method"]]["customer"] = session["customer"]
-        intent["status"] = "succeeded"
+    def _succeeded(
+        self,
+        merchant: Merchant,
+        session: Object,
+        intent: Object,
+        *,
+        three_d_secure: Object | None = None,
+    ) -> str:
+        method = merchant.methods[intent["payment_method"]]
+        method["customer"] = session["customer"]
+        attempt = self._object(merchant, "setatt", "setup_attempt")
+        details = {"three_d_secure": three_d_secure} if method["type"] == "card" else {}
+        attempt |= {
+            "setup_intent": intent["id"],
+            "payment_method": method["id"],
+            "payment_method_details": {"type": method["type"], method["type"]: details},
+            "status": "succeeded",
+            "usage": "off_session",
+        }
+        merchant.attempts[attempt["id"]] = attempt
+        intent |= {"status": "succeeded", "latest_attempt": attempt["id"]}
         session |= {"status": "complete", "url": None}
         self.tell(merchant, "setup_intent.succeeded", intent)
         self.tell(merchant, "checkout.session.completed", session)

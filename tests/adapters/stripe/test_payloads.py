@@ -226,3 +226,26 @@ def test_the_languages_of_the_page_are_those_of_the_sdk() -> None:
     listed = re.search(r"Literal\[(.*?)\]", repr(SessionCreateParams.__annotations__["locale"]))
     assert listed is not None
     assert set(re.findall("'(.+?)'", listed[1])) - {"auto"} == LOCALES
+
+
+@pytest.mark.parametrize(
+    ("attempt", "expected"),
+    [
+        (None, None),
+        ("setatt_1", None),
+        ({"payment_method_details": {"type": "card", "card": {"three_d_secure": None}}}, False),
+        *(
+            (
+                {"payment_method_details": {"card": {"three_d_secure": {"result": result}}}},
+                result == "authenticated",
+            )
+            for result in ("authenticated", "attempt_acknowledged", "exempted", None)
+        ),
+    ],
+)
+def test_the_latest_attempt_tells_of_3d_secure(attempt: Any, expected: bool | None) -> None:
+    intent = an_intent("succeeded", payment_method=a_method(), latest_attempt=attempt)
+    outcome = outcome_for("complete", intent)
+
+    assert isinstance(outcome, CardCollected)
+    assert outcome.authenticated is expected
