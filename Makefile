@@ -4,8 +4,8 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie mutants \
-	bench bench-growth screenshot lint format lock release clean
+.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie \
+	test-mollie-described mutants bench bench-growth screenshot lint format lock release clean
 
 # Tests start many processes, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -124,6 +124,10 @@ test-mollie: .venv/dev.stamp ## Test the adapter with Mollie's test mode (set CA
 		"test mode (test_...). docs/providers/mollie.md says more." >&2; exit 1; }
 	@$(BIN)/python -m pytest adapters/psp/contract --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
 		-k "MollieInTestMode and not somebody_else_at_another_merchant_account"
+
+test-mollie-described: .venv/dev.stamp ## Validate the fake Mollie against Mollie's description (set MOLLIE_OPENAPI to a specs.yaml)
+	@test -f "$$MOLLIE_OPENAPI" || { echo "Set MOLLIE_OPENAPI to specs.yaml of github.com/mollie/openapi" >&2; exit 1; }
+	@$(BIN)/python -m pytest -q -p tests.fake_mollie.described -k "mollie" adapters/psp/contract tests/adapters/mollie
 
 # From scratch: mutmut would keep old results, even for mutants that new tests notice.
 mutants: .venv/dev.stamp ## Change the domain in 2,000 ways, one at a time, and see whether tests notice

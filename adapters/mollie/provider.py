@@ -195,8 +195,6 @@ class MollieProvider(PaymentProvider):
         try:
             with self._mollie(request.merchant_account) as mollie:
                 payment = mollie.one(PAYMENT, "GET", _payment_path(page))
-                if payment.id != page.reference:
-                    raise ProviderUnavailable("the response is about another payment")
                 payment.require(request, page.guest_reference)
                 mandate = None
                 if payment.status == "paid" and payment.mandate_id is not None:

@@ -1,1 +1,1 @@
-"""A fake Mollie over HTTP, which answers as Mollie's OpenAPI description says."""
+"""A fake Mollie over HTTP, which can be validated against Mollie's OpenAPI description."""

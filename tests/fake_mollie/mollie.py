@@ -34,6 +34,20 @@ TEST_KEY: Final = "test_main"
 KEYS_KEPT: Final = timedelta(hours=1)
 PAGE_LIFETIME: Final = timedelta(minutes=30)
 HAL: Final = "application/hal+json"
+FIELDS: Final = frozenset(
+    [
+        "amount",
+        "description",
+        "method",
+        "sequenceType",
+        "customerId",
+        "locale",
+        "metadata",
+        "redirectUrl",
+        "cancelUrl",
+    ]
+)
+"""What a payment is asked for with, and perhaps `webhookUrl` ("Create payment")."""
 UNSHOWN: Final = ("number", "expiry", "challenged")
 SECRETIVE: Final = "Zoe <zoe@guests.example> may not use test_main"
 """What no message or log of ours may repeat."""
@@ -146,6 +160,7 @@ class FakeMollie:
     # The API
 
     def _called(self, request: Request) -> Response:
+        assert "" not in request.path.split("/")[1:], "a part of the path is empty"
         require_request(request.method, request.path, request.query, request.body)
         try:
             with self._lock:
@@ -240,13 +255,17 @@ class FakeMollie:
             raise Refused(422, about="email")
 
     def _create_payment(self, merchant: Merchant, asked: Json) -> Json:
+        assert asked["customerId"].startswith("cst_")
         if asked["customerId"] in merchant.gone or asked["customerId"] not in merchant.customers:
             raise Refused(422, about="customerId")
         if asked["method"] not in merchant.methods:
             raise Refused(422, about="method")
         if is_loopback(asked.get("webhookUrl") or ""):
             raise Refused(422, about="webhookUrl")
+        # Mollie ignores fields that it does not know.
+        assert asked.keys() - {"webhookUrl"} == FIELDS
         assert (asked["amount"]["value"], asked["sequenceType"]) == ("0.00", "first")
+        assert re.fullmatch("[a-z]{2}_[A-Z]{2}", asked["locale"])
         payment = {
             "resource": "payment",
             "id": self._id("tr"),

@@ -398,3 +398,24 @@ def test_a_webhook_is_no_more_than_a_reason_to_ask(provider: MollieProvider) -> 
     (notice,) = provider.read_webhook(delivery)
 
     assert (notice.page_reference, notice.signed) == ("tr_1", False)
+
+
+@pytest.mark.parametrize("call", ["PATCH /v2/customers", "POST /v2/payments"])
+def test_an_answer_about_another_guest_makes_no_page(
+    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, call: str
+) -> None:
+    answered_with(mollie, call, id="cst_999", customerId="cst_999")
+
+    with pytest.raises(ProviderUnavailable):
+        start(provider, request_)
+
+
+def test_a_mandate_of_another_guest_is_no_card(
+    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest
+) -> None:
+    page = start(provider, request_)
+    mollie.type_card(page.reference, GOOD)
+    answered_with(mollie, "GET .*/mandates/", customerId="cst_999")
+
+    with pytest.raises(ProviderUnavailable):
+        provider.outcome(request_, page, ())
