@@ -166,12 +166,15 @@ def some_rows(installation: Installation, number: int) -> Sequence[str]:
     return [row(installation.card_at_psp(), guest_id) for guest_id in guests]
 
 
+@pytest.mark.parametrize("are_gone", [False, True])
 def test_no_more_cards_are_read_in_a_minute_than_the_budget_allows(
-    installation: Installation,
+    installation: Installation, are_gone: bool
 ) -> None:
     read: list[datetime] = []
-    installation.provider.before = lambda _, __: read.append(installation.clock.now())
     rows = some_rows(installation, IMPORTS_PER_MINUTE + 10)
+    installation.provider.before = lambda _, __: read.append(installation.clock.now())
+    for card in installation.psp.list_cards(MERCHANT, None).cards if are_gone else ():
+        installation.psp.discard(MERCHANT, *card)
 
     assert Import(installation, *rows).run() == len(rows)
 

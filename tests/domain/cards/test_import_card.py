@@ -285,6 +285,18 @@ def test_a_comparison_tells_what_only_one_side_has(installation: Installation) -
     assert compare(PspAccount(FAKE, MerchantAccount("other"))) == Comparison([], [], 0)
 
 
+def test_a_card_that_is_added_during_a_comparison_is_on_neither_side(
+    installation: Installation,
+) -> None:
+    installation.provider.meanwhile["list_cards"] = lambda: brought(
+        installation, installation.card_at_psp()
+    )
+
+    found = installation.container.compare_cards()(PspAccount(FAKE, MERCHANT))
+
+    assert found == Comparison([], [], 0)
+
+
 def test_a_card_that_is_stored_during_a_comparison_is_on_both_sides(
     installation: Installation,
 ) -> None:
