@@ -30,7 +30,7 @@ class PostgresqlNotInstalled(DatabaseUnusable):
     def __init__(self) -> None:
         super().__init__(
             "a PostgreSQL database needs an extra that is not installed: "
-            "run `make install EXTRAS=postgresql`, or `pip install -e '.[postgresql]'`"
+            "run `make install EXTRAS=postgresql`, or install requirements-postgresql.txt by pip"
         )
 
 
