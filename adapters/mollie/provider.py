@@ -27,7 +27,7 @@ from adapters.mollie.payloads import (
     payment_body,
 )
 from adapters.psp.findings import Finding, compare_clocks, ok, problem, unknown
-from adapters.psp.http import JsonApi, NotFound, RetryPolicy
+from adapters.psp.http import JsonApi, NotFound, Response, RetryPolicy
 from adapters.psp.settings import is_loopback, keys_of
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
@@ -112,6 +112,17 @@ class _Call(JsonApi):
             retry_policy=retry_policy,
         )
         self._mode = keys.mode
+
+    @override
+    def failure(self, response: Response) -> ProviderUnavailable | ProviderRefused | None:
+        """Return what `ask` raises; a fault that is kept under a key will not pass with it.
+
+        If a page was made all the same, nobody has its address.
+        """
+        is_replayed = response.headers.get("idempotent-replayed") == "true"
+        if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ProviderRefused("the idempotency key returns a fault")
+        return super().failure(response)
 
     def one(
         self,
@@ -328,14 +339,14 @@ def _customer(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Gue
     for customer in _candidates(mollie, request, is_old=is_old):
         if _exists(mollie, customer, request):
             return GuestReference(customer)
-    raise ProviderRefused("Mollie has lost the guest's customer")
+    raise ProviderRefused("Mollie has no customer for the guest")
 
 
 def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Iterator[str]:
     """Yield the customers that may be the guest's, each created when it is needed.
 
     First the one on file. Then one under the guest's own idempotency key, so that a concurrent call
-    finds the same. If that was deleted within the hour, one of this attempt's own.
+    finds the same. If that was deleted within the hour, or the key is spent, one of this attempt's own.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -343,7 +354,10 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
         yield made
     for key in (f"guest:{request.guest_key}", f"{request.idempotency_key}:guest"):
         body = {"metadata": request.guest_key}
-        customer = mollie.one(RESOURCE, "POST", "/customers", json=body, key=key)
+        try:
+            customer = mollie.one(RESOURCE, "POST", "/customers", json=body, key=key)
+        except ProviderRefused:
+            continue
         if customer.metadata != request.guest_key:
             raise ProviderUnavailable("the response is about another guest")
         yield customer.id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -17,7 +18,7 @@ from adapters.psp import stand_in
 from adapters.psp.contract.clock import SettableClock
 from adapters.psp.contract.samples import MERCHANT_ACCOUNT as MAIN
 from adapters.psp.contract.samples import a_uuid
-from adapters.psp.stand_in import Response
+from adapters.psp.stand_in import Response, json_response
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     GuestId,
@@ -36,7 +37,7 @@ from domain.psps.hosted_page import (
 )
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 from tests.adapters.mollie.conftest import SETTINGS, adapter_for
-from tests.fake_mollie.mollie import CHALLENGED, GOOD, TEST_KEY, FakeMollie
+from tests.fake_mollie.mollie import CHALLENGED, GOOD, TEST_KEY, FakeMollie, an_error
 
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -374,6 +375,7 @@ def test_an_answer_of_the_other_mode_is_not_used(
         provider.identity(MAIN) if "profiles" in call else start(provider, request_)
 
     assert raised.value.details.error == "WrongMode"
+    assert TEST_KEY not in str(raised.value)
 
 
 def test_a_page_that_is_over_leads_back(
@@ -419,3 +421,21 @@ def test_a_mandate_of_another_guest_is_no_card(
 
     with pytest.raises(ProviderUnavailable):
         provider.outcome(request_, page, ())
+
+
+@pytest.mark.parametrize(("call", "pages"), [("POST /v2/customers", 1), (PAYMENTS, 0)])
+def test_a_fault_that_is_kept_under_a_key_ends_its_use(
+    mollie: FakeMollie,
+    provider: MollieProvider,
+    request_: HostedPageRequest,
+    call: str,
+    pages: int,
+) -> None:
+    kept = replace(json_response(an_error(500), 500), headers={"Idempotent-Replayed": "true"})
+    mollie.server.have(stand_in.respond_with(kept), call, times=3)
+
+    with suppress(ProviderRefused):
+        start(provider, request_)
+
+    assert len(mollie.main.payments) == pages
+    assert start(provider, replace(request_, attempt=2)).reference
