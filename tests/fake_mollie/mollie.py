@@ -101,7 +101,6 @@ class Merchant:
 
     key: str
     methods: list[str] = field(default_factory=lambda: ["ideal", "creditcard"])
-    scopes: list[str] = field(default_factory=lambda: ["customer-present", "customer-not-present"])
     cancelable: bool = False
     webhook_url: str | None = None
     saved: dict[str, Saved] = field(default_factory=dict)
@@ -431,7 +430,7 @@ class FakeMollie:
             "customerId": payment["customerId"],
             "mandateReference": None,
             "signatureDate": self._now()[:10],
-            "scopes": list(merchant.scopes),
+            "scopes": ["customer-present", "customer-not-present"],
             "createdAt": self._now(),
             "details": self._of_mandate(merchant, number, expiry),
         }

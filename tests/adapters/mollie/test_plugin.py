@@ -47,8 +47,10 @@ def read(**changes: str) -> object:
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
-    with pytest.raises(PspSettingsError, match=name):
+    with pytest.raises(PspSettingsError, match=name) as refused:
         read(**{name: value})
+
+    assert "abc" not in str(refused.value)
 
 
 def test_its_webhooks_are_below_the_public_address() -> None:

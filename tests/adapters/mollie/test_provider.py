@@ -146,6 +146,9 @@ class TestAfterAnHour:
         clock: SettableClock,
     ) -> None:
         mollie.limit = 1
+        for number in (33, 34):
+            start(provider, replace(request_, begun_at=clock.now()), number=number)
+        clock.advance(10 * MINUTE)
         later = replace(request_, begun_at=clock.now(), token_id=TokenId(a_uuid(40)))
         clock.advance(HOUR)
 
@@ -172,12 +175,21 @@ def test_a_card_tells_whether_the_guest_was_authenticated(
     assert outcome.authenticated is authenticated
 
 
-def test_a_mandate_that_needs_the_guest_is_no_card(
-    mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest
+@pytest.mark.parametrize(
+    "changes",
+    [{"scopes": ["customer-present"]}, {"scopes": None}, {"method": "paypal", "details": {}}],
+    ids=str,
+)
+def test_a_mandate_that_needs_the_guest_or_has_no_card_is_none(
+    mollie: FakeMollie,
+    provider: MollieProvider,
+    request_: HostedPageRequest,
+    changes: Mapping[str, object],
 ) -> None:
-    mollie.main.scopes = ["customer-present"]
     page = start(provider, request_)
     mollie.type_card(page.reference, GOOD)
+    (mandate,) = mollie.main.mandates.values()
+    mandate |= changes
 
     with capture_logs() as lines:
         outcome = provider.outcome(request_, page, ())
@@ -186,6 +198,24 @@ def test_a_mandate_that_needs_the_guest_is_no_card(
     assert [line["event"] for line in lines] == ["mollie_collected_no_card"]
     provider.discard(MAIN, outcome.guest_reference, outcome.token)
     assert provider.outcome(request_, page, ()) == PageClosed()
+
+
+@pytest.mark.parametrize(
+    "details", [{"cardNumber": "12"}, {"cardNumber": None}, {"cardExpiryDate": "09/31"}], ids=str
+)
+def test_a_card_without_what_every_card_has_is_not_understood(
+    mollie: FakeMollie,
+    provider: MollieProvider,
+    request_: HostedPageRequest,
+    details: Mapping[str, object],
+) -> None:
+    page = start(provider, request_)
+    mollie.type_card(page.reference, GOOD)
+    (mandate,) = mollie.main.mandates.values()
+    mandate["details"] |= details
+
+    with pytest.raises(ProviderUnavailable):
+        provider.outcome(request_, page, ())
 
 
 def test_an_invalid_mandate_is_gone(
