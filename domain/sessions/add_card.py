@@ -96,9 +96,9 @@ class AddCard:
         is_steady = self.clock.is_steady()
         keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
         with self.storage.read() as unit:
-            if unit.centers.get(center_id) is None:
-                raise InvalidCenterId
             configuration = unit.configurations.get(center_id)
+            if configuration is None and unit.centers.get(center_id) is None:
+                raise InvalidCenterId
             wanted = _parse(request, center_id, configuration)
             key = _parse_idempotency_key(request.idempotency_key)
             if key and (used_for := unit.idempotency_keys.get(caller.name, key, since=keys_since)):

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from adapters.sql.rows import Record, Rows
-from adapters.sql.transaction import Transaction, Values
+from adapters.sql.transaction import Dialect, Transaction, Values
 from domain.identifiers import (
     CenterId,
 )
@@ -39,7 +39,10 @@ class Repository:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._dialect = transaction.dialect
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self._transaction.dialect
 
     def _forget(self, table: str, key: str, condition: str, *more: str, before: datetime) -> int:
         """Delete a bounded number of rows that a condition on `:before` selects; return how many.
