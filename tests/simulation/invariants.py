@@ -571,12 +571,18 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     consent = snapshot.consents.get(session.token_id)
     shown = page.request.consent
-    times = {at for digest, at in known.agreed[session.token_id] if digest == shown.digest}
+    collected_at = page.collected_at
+    clicks = [at for digest, at in known.agreed[session.token_id] if digest == shown.digest]
     is_proved = (
         consent is not None
+        and collected_at is not None
         and (account.account_id, shown.language, shown.text)
         == (consent.account_id, consent.language, consent.text)
-        and consent.agreed_at in (times if known.asks else {page.collected_at})
+        # A click may have been on its way for a while when the agreement was stored.
+        and any(
+            clicked_at <= consent.agreed_at <= collected_at
+            for clicked_at in (clicks if known.asks else [collected_at])
+        )
     )
     require(is_proved, "I11", f"{name} is completed without the consent of its guest")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
