@@ -126,9 +126,10 @@ RECORDS_FOR_OPERATORS: Final = f"""
     CREATE INDEX payment_accounts_due ON payment_accounts (
         (provider || '/' || merchant_account || '/'), due_at
     ) WHERE due_at IS NOT NULL;
-    CREATE INDEX payment_accounts_active_reference ON payment_accounts (
+    CREATE INDEX payment_accounts_reference ON payment_accounts (
         provider, merchant_account, guest_reference
-    ) WHERE removed_at IS NULL;
+    );
+    CREATE INDEX psp_guests_reference ON psp_guests (provider, merchant_account, reference);
     CREATE INDEX payment_accounts_asked ON payment_accounts (
         (provider || '/' || merchant_account || '/'), asked_at
     ) WHERE asked_at IS NOT NULL;

@@ -239,12 +239,6 @@ class Accounts(Protocol):
         """
         ...
 
-    def guests_with(
-        self, psp_account: PspAccount, guest_reference: GuestReference
-    ) -> frozenset[GuestId]:
-        """Return the guests with active accounts that belong to this guest at the PSP."""
-        ...
-
     def count_due(self, now: datetime) -> Waiting:
         """Count the accounts that are due to be read at their PSP."""
         ...

@@ -141,7 +141,7 @@ class Fate(Enum):
     """The budget of readings is spent for now, and nothing was done."""
 
     NO_GUEST = "the guest is not on file any more"
-    SHARED = "another guest has a card on file under this guest_reference: split them at the PSP"
+    SHARED = "another guest is known by this guest_reference: split them at the PSP"
     REMOVED = "the card was removed here, or is about to be, and is not brought back"
     GONE = "the PSP does not have the card any more"
     UNKNOWN = "the PSP does not know this token of this guest_reference at this merchant account"
@@ -288,6 +288,6 @@ def _fate_before_reading(
     if unit.discards.get(*card.psp_account, card.token) is not None:
         return Fate.REMOVED
     # Erasing a guest deletes all cards of the reference at the PSP.
-    if unit.accounts.guests_with(card.psp_account, card.guest_reference) - {card.guest_id}:
+    if unit.guest_references.guests(card.psp_account, card.guest_reference) - {card.guest_id}:
         return Fate.SHARED
     return None

@@ -29,6 +29,10 @@ class GuestReferences(Protocol):
         """
         ...
 
+    def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
+        """Return whom a reference is or was of, until they are erased there."""
+        ...
+
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:
         """Store a reference; it replaces the one before, which stays known to the PSP."""
         ...

@@ -67,18 +67,6 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def guests_with(
-        self, psp_account: PspAccount, guest_reference: GuestReference
-    ) -> frozenset[GuestId]:
-        found = self._transaction.execute(
-            "SELECT guest_id FROM payment_accounts WHERE provider = :provider "
-            "AND merchant_account = :merchant_account AND guest_reference = :guest_reference "
-            "AND removed_at IS NULL",
-            {**psp_account._asdict(), "guest_reference": guest_reference},
-        ).fetchall()
-        return frozenset(guest_id for (guest_id,) in found)
-
-    @override
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
         asked = "asked_at > :minute_ago AND asked_at <= :now"
         found = self._of_queues(

@@ -15,7 +15,6 @@ from domain.psps.references import GuestReferences, MerchantIdentities
 _TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
 """The present references, those that were replaced, and those of the release 0.1.0."""
 
-
 _REFERENCES: Final = " UNION ALL ".join(
     f"SELECT {columns} FROM {table} WHERE guest_id = :guest_id"
     for columns, table in (
@@ -25,6 +24,16 @@ _REFERENCES: Final = " UNION ALL ".join(
             "configuration ->> 'provider', configuration ->> 'merchant_account', attempt -> 'page' ->> 'guest_reference'",
             "card_sessions",
         ),
+    )
+)
+
+
+_GUESTS: Final = " UNION ".join(
+    f"SELECT guest_id FROM {table} WHERE provider = :provider "
+    f"AND merchant_account = :merchant_account AND {column} = :reference"
+    for table, column in (
+        *((table, "reference") for table in _TABLES),
+        ("payment_accounts", "guest_reference"),
     )
 )
 
@@ -49,6 +58,15 @@ class SqlGuestReferences(Repository, GuestReferences):
             (PspAccount(provider, account), reference)
             for provider, account, reference in sorted({row for row in found if row[2]})
         ]
+
+    @override
+    def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
+        # Of units that give it to guests, each sees what the one before has stored.
+        self._transaction.lock("guests at PSP", *psp_account, reference)
+        found = self._transaction.execute(
+            _GUESTS, {**psp_account._asdict(), "reference": reference}
+        ).fetchall()
+        return frozenset(guest_id for (guest_id,) in found)
 
     @override
     def keep(self, guest: PspGuest, reference: GuestReference) -> None:

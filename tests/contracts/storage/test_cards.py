@@ -14,10 +14,8 @@ from domain.identifiers import (
     CardToken,
     CenterId,
     GuestId,
-    GuestReference,
     MerchantAccount,
     ProviderName,
-    PspAccount,
 )
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
@@ -125,21 +123,6 @@ def test_a_token_is_held_while_its_account_is_active(storage: Storage) -> None:
         assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-3"))
         assert not held(PROVIDER, MerchantAccount("other"), CardToken("token-1"))
         assert not held(ProviderName("other"), MERCHANT_ACCOUNT, CardToken("token-1"))
-
-
-def test_guests_are_found_by_their_reference_at_a_psp(storage: Storage) -> None:
-    shared = GuestReference("shared")
-    with committed(storage) as unit:
-        unit.accounts.add(an_account(1, guest_reference=shared))
-        unit.accounts.add(an_account(2, guest_reference=shared, guest_id=OTHER_GUEST_ID))
-        unit.accounts.add(
-            an_account(3, guest_reference=shared, guest_id=GuestId(a_uuid(77)), removed_at=NOW)
-        )
-    with storage.read() as unit:
-        found = unit.accounts.guests_with
-        assert found(PspAccount(PROVIDER, MERCHANT_ACCOUNT), shared) == {GUEST_ID, OTHER_GUEST_ID}
-        assert not found(PspAccount(PROVIDER, MerchantAccount("other")), shared)
-        assert not found(PspAccount(PROVIDER, MERCHANT_ACCOUNT), GuestReference("other"))
 
 
 def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -> None:

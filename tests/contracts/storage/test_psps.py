@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 from adapters.psp.contract.concurrency import at_once
-from adapters.psp.contract.samples import MERCHANT_ACCOUNT, OTHER_GUEST_ID
-from domain.identifiers import GuestReference, MerchantAccount, ProviderName, PspAccount
+from adapters.psp.contract.samples import (
+    GUEST_ID,
+    MERCHANT_ACCOUNT,
+    NOW,
+    OTHER_GUEST_ID,
+    a_uuid,
+)
+from domain.identifiers import GuestId, GuestReference, MerchantAccount, ProviderName, PspAccount
 from domain.psps.hosted_page import Prefill
 from domain.storage import Storage
-from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest
+from tests.builders import OTHER_CENTER_ID, PROVIDER, a_psp_guest, an_account
 from tests.contracts.storage.records import committed
 from tests.databases import transaction_of
 
@@ -51,6 +57,38 @@ def test_every_reference_of_a_guest_is_found_also_those_of_an_earlier_release(
     assert sorted(found) == sorted(
         [(at_account, "a"), (at_account, "c"), (at_other, "b"), ((PROVIDER, "west"), "e")]
     )
+
+
+def test_guests_are_found_by_whatever_reference_they_have_at_a_psp(storage: Storage) -> None:
+    shared, guest = GuestReference("shared"), a_psp_guest()
+    at, replaced = guest._replace(guest_id=OTHER_GUEST_ID), GuestId(a_uuid(76))
+    with committed(storage) as unit:
+        unit.accounts.add(an_account(1, guest_reference=shared, removed_at=NOW))
+        unit.guest_references.keep(at, shared)
+        for reference in (shared, GuestReference("new")):
+            unit.guest_references.keep(guest._replace(guest_id=replaced), reference)
+    with storage.read() as unit:
+        found = unit.guest_references.guests
+        assert found(an_account().psp_account, shared) == {GUEST_ID, OTHER_GUEST_ID, replaced}
+        assert not found(PspAccount(PROVIDER, MerchantAccount("other")), shared)
+        assert not found(an_account().psp_account, GuestReference("other"))
+
+
+def test_of_two_units_that_give_a_reference_to_guests_the_second_sees_the_first(
+    storage: Storage,
+) -> None:
+    shared = GuestReference("shared")
+
+    def give(number: int) -> bool:
+        account = an_account(number, guest_reference=shared, guest_id=GuestId(a_uuid(number)))
+        with storage.write() as unit:
+            is_known = bool(unit.guest_references.guests(account.psp_account, shared))
+            if not is_known:
+                unit.accounts.add(account)
+                unit.commit()
+        return is_known
+
+    assert sorted(at_once(6, give)) == [False, *[True] * 5]
 
 
 def test_the_first_merchant_identity_is_kept_for_its_psp_account(storage: Storage) -> None:

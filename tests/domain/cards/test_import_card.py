@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -123,6 +124,20 @@ def test_two_guests_cannot_have_one_guest_at_the_psp(installation: Installation)
     # Erasing the first would delete the card of the second.
     assert brought(installation, other, guest_id=OTHER_GUEST_ID) is Fate.SHARED
     assert brought(installation, other) is Fate.STORED
+
+
+# Shows I5.
+@pytest.mark.parametrize("known", [Installation.opened_session, Installation.removed_card])
+def test_a_guest_at_the_psp_without_a_card_on_file_is_not_given_to_another(
+    installation: Installation, known: Callable[[Installation], object]
+) -> None:
+    known(installation)
+    installation.has_guest(a_guest(id=OTHER_GUEST_ID))
+    with installation.storage.read() as unit:
+        ((_, reference),) = unit.guest_references.of(GUEST_ID)
+    card = installation.card_at_psp(guest=reference)
+
+    assert brought(installation, card, guest_id=OTHER_GUEST_ID) is Fate.SHARED
 
 
 class TestACardThatIsNotStored:
