@@ -16,6 +16,7 @@ from adapters.fake_psp.psp import PspPage
 from domain.billing import AvsResult
 from domain.guests.guest import Guest
 from domain.psps.card import Card
+from domain.psps.hosted_page import Consent
 from tests.simulation.endpoints import EVERYTHING, Endpoints
 from tests.simulation.psp import LASTING_TOKENS, token_of
 from tests.simulation.snapshot import (
@@ -149,6 +150,20 @@ def require_no_card_number(files: Mapping[str, bytes]) -> None:
             require(number.encode() not in content, "I6", f"a card number is in {name}")
 
 
+@dataclass(slots=True)
+class Click:
+    """A guest's click on what a page of ours asks for, by digest; it may be under way for a while."""
+
+    digest: str
+    began_at: datetime
+    ended_at: datetime | None = None
+
+    def may_mean(self, consent: Consent, agreed_at: datetime) -> bool:
+        """Return whether the guest may have agreed with it to a consent at that time."""
+        is_over = self.ended_at is not None and self.ended_at < agreed_at
+        return self.digest == consent.digest and self.began_at <= agreed_at and not is_over
+
+
 @dataclass
 class Known:
     """What the simulated people did and were told; none of it is read from the files.
@@ -167,7 +182,7 @@ class Known:
     check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
     told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
-    `agreed`: what the guest of a session agreed to on it, by digest, and when.
+    `clicks`: those on it, of the guest of a session.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -191,9 +206,7 @@ class Known:
     endpoints: Endpoints = field(default_factory=Endpoints)
     secrets: dict[str, list[str]] = field(default_factory=dict)
     asks: bool = False
-    agreed: defaultdict[str, set[tuple[str, datetime]]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
+    clicks: defaultdict[str, list[Click]] = field(default_factory=lambda: defaultdict(list))
 
 
 class Invariants:
@@ -571,17 +584,16 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     require(is_newest, "I1", f"a stale result undid what {name} stored")
     consent = snapshot.consents.get(session.token_id)
     shown = page.request.consent
-    collected_at = page.collected_at
-    clicks = [at for digest, at in known.agreed[session.token_id] if digest == shown.digest]
     is_proved = (
         consent is not None
-        and collected_at is not None
         and (account.account_id, shown.language, shown.text)
         == (consent.account_id, consent.language, consent.text)
-        # A click may have been on its way for a while when the agreement was stored.
-        and any(
-            clicked_at <= consent.agreed_at <= collected_at
-            for clicked_at in (clicks if known.asks else [collected_at])
+        and (
+            any(
+                click.may_mean(shown, consent.agreed_at) for click in known.clicks[session.token_id]
+            )
+            if known.asks
+            else consent.agreed_at == page.collected_at
         )
     )
     require(is_proved, "I11", f"{name} is completed without the consent of its guest")

@@ -54,6 +54,7 @@ from tests.simulation.endpoints import EVERYTHING, EndpointTrouble, an_endpoint
 from tests.simulation.faults import Fault, Faults, Step
 from tests.simulation.invariants import (
     MAX_CLOCK_SKEW,
+    Click,
     Invariants,
     Known,
     configuration_of,
@@ -426,6 +427,8 @@ class Simulation:
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
         agreed = self._read_consent(process, token_id) if by_click else None
+        click = Click(agreed or "", process.clock.now())
+        self._known.clicks[token_id] += [click] if agreed else []
         result = self._call(
             f"{visit.guest.first_name} opens {self._names[token_id]}{', damaged' * bool(damage)}",
             process,
@@ -434,18 +437,19 @@ class Simulation:
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
+        click.ended_at = process.clock.now()
         if isinstance(result, Exception):
             return
         if result != visit.redirect_uri:
             page = result.rpartition("/")[2]
             whose = self._psp.page(page).request.token_id
             require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
-            has_agreed = bool(self._known.agreed[token_id]) or not self._known.asks
+            has_agreed = bool(self._known.clicks[token_id]) or not self._known.asks
             require(has_agreed, "I11", f"the guest of session {whose} has not agreed")
             self._pages.append((TokenId(token_id), page))
 
     def _read_consent(self, process: Process, token_id: TokenId) -> str | None:
-        """Read what a page of ours asks the guest to agree to, and click on it."""
+        """Read what a page of ours asks the guest to agree to; return its digest."""
         way_back = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
@@ -453,9 +457,7 @@ class Simulation:
         )
         if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
             return None
-        digest = way_back.consent.digest
-        self._known.agreed[token_id].add((digest, process.clock.now()))
-        return digest
+        return way_back.consent.digest
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page, answer the challenge or not, and return or not."""
