@@ -166,6 +166,11 @@ class Mandate(Resource, kw_only=True):
             raise ProviderUnavailable("the response is about another mandate")
 
     @property
+    def has_card(self) -> bool:
+        """Whether it is a card that may be charged without the guest."""
+        return self.method == CARD and WITHOUT_GUEST in (self.scopes or ())
+
+    @property
     def card(self) -> Card:
         """The card. Raises ProviderUnavailable if Mollie leaves out what every card has."""
         number, expiry = self.details.card_number, self.details.card_expiry_date
@@ -246,7 +251,7 @@ def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outc
         return Pending() if is_new or mandate is not None else PageClosed()
     if mandate.status == "invalid":
         return PageClosed()
-    if mandate.method != CARD or WITHOUT_GUEST not in (mandate.scopes or ()):
+    if not mandate.has_card:
         return NoCardCollected(
             guest_reference=GuestReference(mandate.customer_id),
             token=CardToken(mandate.id),

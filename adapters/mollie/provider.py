@@ -262,8 +262,11 @@ class MollieProvider(PaymentProvider):
             if missing.details.status != HTTPStatus.GONE:
                 raise
             return CardReading(card=None, read_at=asked_at)
-        card = None if mandate.status == "invalid" else mandate.card
-        return CardReading(card=card, read_at=asked_at)
+        if mandate.status == "invalid":
+            return CardReading(card=None, read_at=asked_at)
+        if not mandate.has_card:
+            raise ProviderRefused("the mandate is no card that may be charged without the guest")
+        return CardReading(card=mandate.card, read_at=asked_at)
 
     @override
     def forget_guest(

@@ -196,6 +196,9 @@ def test_a_mandate_that_needs_the_guest_or_has_no_card_is_none(
 
     assert isinstance(outcome, NoCardCollected)
     assert [line["event"] for line in lines] == ["mollie_collected_no_card"]
+    # So it cannot be brought along either.
+    with pytest.raises(ProviderRefused):
+        provider.read_card(MAIN, outcome.guest_reference, outcome.token)
     provider.discard(MAIN, outcome.guest_reference, outcome.token)
     assert provider.outcome(request_, page, ()) == PageClosed()
 
