@@ -52,8 +52,8 @@ class ChooseConsent:
     def is_wanting(self, session: CardSession) -> bool:
         """Return whether the guest has yet to agree on a page of ours, for the latest attempt.
 
-        That is only so where the PSP's page cannot show the text.
+        That is only so where the PSP's page cannot show the text, or nobody here knows whether it can.
         """
         psp, attempt = self.psps.get(session.configuration.provider), session.attempt
         is_given = attempt is not None and not attempt.over and attempt.agreed_at is not None
-        return psp is not None and not psp.capabilities.shows_consent and not is_given
+        return not is_given and (psp is None or not psp.capabilities.shows_consent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -221,3 +221,21 @@ def test_a_page_that_was_made_without_an_agreement_waits_for_it(
     assert agree(installation, session) == address
     attempt = installation.session(session.token_id).current_attempt
     assert attempt.agreed_at == installation.clock.now()
+
+
+def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
+    installation: Installation,
+) -> None:
+    open_page = installation.use_cases.open_hosted_page
+    unaware = replace(open_page, choose_consent=replace(open_page.choose_consent, psps={}))
+    session = installation.add_card()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    with suppress(ProviderUnavailable, ClickNeeded):
+        unaware(token_id=session.token_id)
+    installation.provider.recover()
+    # The worker, which knows it, makes the page of an attempt.
+    installation.clock.advance(MINUTE)
+    installation.reconcile_until_idle()
+
+    with pytest.raises(ClickNeeded):
+        unaware(token_id=session.token_id)
