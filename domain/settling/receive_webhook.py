@@ -75,10 +75,18 @@ class ReceiveWebhook:
             raise WebhookRejected("the sessions belong to another merchant account")
 
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
-        """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer."""
+        """Return whether a session is nudged. Whoever guesses gets no turn to write, and no answer.
+
+        Nor does whoever repeats it before the PSP may be asked again.
+        """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)
-        return session is not None and _is_meant(provider, notice, session)
+        return (
+            session is not None
+            and session.may_be_asked_about
+            and _is_meant(provider, notice, session)
+            and session.nudged(self.clock.now()) != session
+        )
 
 
 def _session_of(

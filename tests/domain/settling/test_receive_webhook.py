@@ -268,6 +268,22 @@ class TestUnsigned:
 
         assert written == []
 
+    @pytest.mark.parametrize("is_settled", [True, False])
+    def test_one_that_changes_nothing_takes_no_turn_to_write(
+        self, installation: Installation, session: CardSession, is_settled: bool
+    ) -> None:
+        self.nudge(installation)
+        if is_settled:
+            installation.reconcile_until_idle()
+        else:
+            self.nudge(installation)
+        written: list[str] = []
+        installation.before_next_write(lambda: written.append("something"))
+
+        self.nudge(installation)
+
+        assert written == []
+
 
 # Shows F29.
 def test_a_webhook_for_an_expired_session_has_it_asked_for_again(
