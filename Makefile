@@ -4,7 +4,7 @@
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-deploy deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie \
+.PHONY: help install demo check test test-deploy test-upgrade deploy-servers fuzz simulate torture test-stripe stripe-test-key test-mollie \
 	test-mollie-described mutants bench bench-growth screenshot lint format lock release clean
 
 # Tests start many processes, which would compile every module again.
@@ -71,12 +71,14 @@ check: lint ## The quick part: lint, types, import contracts, tests of the domai
 test: lint ## Everything: lint, types, import contracts, the whole suite with a real browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts, an upgrade, a TypeScript client; as root also units and image (it installs what is missing)
+test-deploy: deploy-servers .venv/dev.stamp ## Test nginx, PgBouncer, alerts, a TypeScript client; as root also units and image (it installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
-		tests/deploy/rolling_upgrade.py \
 		$(shell command -v npm >/dev/null && echo tests/deploy/typescript_client.py)
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
+
+test-upgrade: .venv/dev.stamp ## Replace 0.1.0 by this release under load (its code comes from git's history)
+	$(BIN)/python -m pytest tests/deploy/rolling_upgrade.py
 
 # On Debian they are not in the PATH of users. RUNLEVEL keeps their packages from starting servers.
 deploy-servers:

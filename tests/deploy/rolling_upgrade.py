@@ -1,7 +1,7 @@
 """The release before this one, replaced while clients add cards, on one database and fake PSP.
 
-`make test-deploy` runs it: it starts many processes. It takes the earlier code from git's history, and
-runs it with the packages of today. 0.1.0 had SQLite only.
+`make test-upgrade` runs it, and no other target: it takes the earlier code from git's history, which a
+shallow clone lacks, and runs it with the packages of today. 0.1.0 had SQLite only.
 """
 
 from __future__ import annotations
