@@ -35,6 +35,7 @@ OFF: Final = "off"
 
 _PREFIX = "CARDONFILE_"
 _FROM_FILE = "_FILE"
+_MAX_BYTES = 64 * 1024
 _COUNT = re.compile(r"[1-9][0-9]{0,2}")
 _RATE_LIMIT = re.compile(r"[1-9][0-9]{0,8}/(?:second|minute|hour|day)")
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -99,6 +100,8 @@ class Setting(StrEnum):
     METRICS = "CARDONFILE_METRICS"
     METRICS_FOLDER = "CARDONFILE_METRICS_FOLDER"
 
+
+_PSPS_NAMED: Final = (Setting.PSPS, Setting.PSPS + _FROM_FILE)
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
 """The settings of older releases, and what stands in their place."""
@@ -290,12 +293,15 @@ def settings_given(environment: Mapping[str, str]) -> dict[str, str]:
 def _text_of_file(name: str, file: str) -> str:
     # No error shows the name of the file: it is the secret itself if `_FILE` was set by mistake.
     try:
-        text = Path(file).read_text("utf-8").rstrip("\n")
+        path = Path(file)
+        # The end of a pipe or a device may never come.
+        is_readable = path.stat().st_size <= _MAX_BYTES and path.is_file()
+        text = path.read_text("utf-8-sig").rstrip("\n") if is_readable else ""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it holds no UTF-8 text"
         raise SettingsError(f"{name} must name a file that can be read: {why}") from None
-    if not text or "\0" in text:
-        raise SettingsError(f"{name} must name a file with text in it")
+    if not text.strip() or "\0" in text:
+        raise SettingsError(f"{name} must name a file with text in it, and at most 64 KiB")
     return text
 
 
@@ -306,7 +312,8 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     Kubernetes and Docker set for a service called cardonfile are left out. Raises SettingsError when
     a PSP cannot be loaded.
     """
-    plugins = load_psps(environment.get(Setting.PSPS))
+    named = {name: value for name, value in environment.items() if name in _PSPS_NAMED}
+    plugins = load_psps(settings_given(named).get(Setting.PSPS))
     settings = {str(setting) for setting in Setting}
     for plugin in plugins.values():
         settings.update(plugin.settings)

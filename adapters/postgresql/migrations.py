@@ -6,6 +6,7 @@ PostgreSQL. `sequence` is the order of creation of rows that may have the same t
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, suppress
 from typing import Final
 
@@ -21,15 +22,6 @@ TRIES: Final = 10
 
 _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that no other program is likely to use."""
-
-_LOCK_ALL_TABLES: Final = """
-    SET LOCAL lock_timeout = '3s';
-    DO $$ DECLARE each text; BEGIN
-        FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1
-        LOOP EXECUTE format('LOCK TABLE %I', each); END LOOP;
-    END $$
-"""
-"""Before any work, so that a deadlock loses none. Requests behind it wait for 5 seconds."""
 
 _TEXT_ID: Final = (
     r"encode(sha256(convert_to(concat_ws(E'\n', version, language, text), 'UTF8')), 'hex')"
@@ -283,11 +275,28 @@ def apply(connection: Connection) -> list[str]:
         )
         names = _pending(connection)
         if names:
-            connection.execute(_LOCK_ALL_TABLES, prepare=False)
+            _lock_tables(connection)
         for name in names:
             connection.execute(MIGRATIONS[name].encode(), prepare=False)
             connection.execute("INSERT INTO cardonfile_migrations (name) VALUES (%s)", (name,))
     return names
+
+
+def _lock_tables(connection: Connection) -> None:
+    """Lock all tables before any work, so that a deadlock loses none.
+
+    Others may be in the schema, of other programs and owners. Requests behind it wait for 5 seconds.
+    """
+    ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
+    found = connection.execute(
+        "SELECT quote_ident(tablename) FROM pg_tables "
+        "WHERE schemaname = current_schema() AND tablename = ANY(%s) ORDER BY 1",
+        (ours,),
+    ).fetchall()
+    if found:
+        connection.execute("SET LOCAL lock_timeout = '3s'")
+        tables = ", ".join(table for (table,) in found)
+        connection.execute(f"LOCK TABLE {tables}".encode(), prepare=False)
 
 
 def pending(url: str) -> list[str]:

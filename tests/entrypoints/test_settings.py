@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -282,7 +284,7 @@ class TestFiles:
     def test_any_setting_is_read_from_a_file_too(self, tmp_path: Path) -> None:
         url, key, secret = tmp_path / "url", tmp_path / "key", tmp_path / "secret"
         url.write_text("postgresql://cardonfile:s3cret@db.internal/cardonfile\n")
-        key.write_bytes(b"sk_test_s3cret\r\n")
+        key.write_bytes(b"\xef\xbb\xbfsk_test_s3cret\r\n")
         secret.write_text("whsec_s3cret")
         named = {
             "CARDONFILE_DATABASE_URL_FILE": str(url),
@@ -303,7 +305,7 @@ class TestFiles:
         assert settings.erasures_file == Path("erased")
 
     # Shows S18.
-    @pytest.mark.parametrize("text", [None, b"", b"\n", b"\xff", b"a\0b"])
+    @pytest.mark.parametrize("text", [None, b"", b" \n", b"\xff", b"a\0b", b"x" * 70_000])
     def test_a_file_that_cannot_be_used_is_not_shown(
         self, tmp_path: Path, text: bytes | None
     ) -> None:
@@ -316,6 +318,22 @@ class TestFiles:
         assert isinstance(refused, str)
         assert refused.startswith("CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file ")
         assert "s3cret" not in refused
+
+    @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+    def test_only_a_regular_file_is_read(
+        self, tmp_path: Path, make: Callable[[Path], None]
+    ) -> None:
+        make(tmp_path / "s3cret")
+
+        assert read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(tmp_path / "s3cret")}) == (
+            "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file with text in it, and at most 64 KiB"
+        )
+
+    def test_settings_of_psps_that_a_file_names_are_known(self, tmp_path: Path) -> None:
+        (tmp_path / "psps").write_text("missing\n")
+
+        with pytest.raises(SettingsError, match="missing"):
+            unknown_settings({"CARDONFILE_PSPS_FILE": str(tmp_path / "psps")})
 
     def test_a_value_beside_a_file_is_refused(self, tmp_path: Path) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}

@@ -56,6 +56,17 @@ def test_a_migration_that_ends_in_a_deadlock_is_tried_again(
         wanting.result()
 
 
+def test_a_migration_does_not_wait_for_tables_of_other_programs(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "ALTER TABLE centers ADD note text")
+    with psycopg.connect(own_url) as other:
+        other.execute("CREATE TABLE bookings ()")
+        other.commit()
+        other.execute("LOCK TABLE bookings")
+        assert migrate(own_url) == ["m999_later"]
+
+
 def test_a_database_that_is_not_there_is_unavailable(url: str) -> None:
     for use in (migrate, pending):
         with pytest.raises(ServiceUnavailable):
