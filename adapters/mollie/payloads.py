@@ -75,6 +75,7 @@ class Made(msgspec.Struct, rename="camel"):
     id: _Id
     created_at: AwareTime
     metadata: object = None
+    customer_id: str | None = None
 
 
 class _Link(msgspec.Struct):
@@ -95,6 +96,9 @@ class Listed(msgspec.Struct):
 class _Details(msgspec.Struct, rename="camel"):
     failure_reason: str | None = None
     card_security: str | None = None
+
+
+_AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": False}
 
 
 class _PaymentLinks(msgspec.Struct):
@@ -130,17 +134,6 @@ class Payment(Resource, kw_only=True):
             ends_at=self.expires_at or self.created_at + PAGE_LIFETIME,
             guest_reference=GuestReference(self.customer_id or ""),
         )
-
-    @property
-    def code(self) -> str | None:
-        """Why the card was refused."""
-        return self.details.failure_reason if self.details else None
-
-    @property
-    def authenticated(self) -> bool | None:
-        """Whether the guest's bank has authenticated the guest; None if Mollie does not tell."""
-        security = self.details.card_security if self.details else None
-        return {"3dsecure": True, "normal": False}.get(security or "")
 
 
 class _CardDetails(msgspec.Struct, rename="camel"):
@@ -192,19 +185,15 @@ class _Method(msgspec.Struct):
     id: str
 
 
-class _Methods(msgspec.Struct):
-    methods: list[_Method]
-
-
 class Methods(msgspec.Struct):
     """The payment methods that are switched on."""
 
-    embedded: _Methods = msgspec.field(name="_embedded")
+    embedded: dict[str, list[_Method]] = msgspec.field(name="_embedded")
 
     @property
     def take_cards(self) -> bool:
         """Whether cards are among them."""
-        return CARD in {method.id for method in self.embedded.methods}
+        return _Method(CARD) in self.embedded.get("methods", [])
 
 
 def payment_body(
@@ -234,15 +223,14 @@ def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outc
 
     Raises ProviderUnavailable if the response lacks something.
     """
+    details = payment.details or _Details()
     match payment.status:
         case "open" | "pending":
             return Pending()
         case "failed":
-            return PageClosed(refused_cards=1, refusal_code=payment.code)
+            return PageClosed(refused_cards=1, refusal_code=details.failure_reason)
         case "canceled" | "expired":
             return PageClosed()
-        case "paid":
-            pass
     if payment.paid_at is None:
         raise ProviderUnavailable("a payment that is paid does not tell when")
     if mandate is None or mandate.status == "pending":
@@ -261,5 +249,5 @@ def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outc
         card=mandate.card,
         avs=AvsResult.NOT_CHECKED,
         collected_at=payment.paid_at,
-        authenticated=payment.authenticated,
+        authenticated=_AUTHENTICATED.get(details.card_security),
     )

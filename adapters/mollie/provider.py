@@ -61,7 +61,7 @@ KEYS_LAST: Final = timedelta(minutes=50)
 """Mollie forgets an idempotency key after an hour ("API idempotency"). The rest is for our clock."""
 
 MAX_PARTS: Final = 4
-"""How many parts of a list are read, of 250 objects each."""
+"""How many parts of a list are read, of 100 objects each: of more, a part may be over 1 MiB."""
 
 _CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
 _OBJECT: Final = re.compile(r"[a-z]{2,9}_[A-Za-z0-9]{1,64}")
@@ -173,23 +173,25 @@ class MollieProvider(PaymentProvider):
         account = request.merchant_account
         with self._mollie(account) as mollie:
             is_old = self._clock.now() - request.begun_at > KEYS_LAST
-            payment = _payment_made_before(mollie, request) if is_old else None
-            if payment is None:
-                customer = _customer(mollie, request, is_old=is_old)
-                body = payment_body(
-                    request,
-                    customer,
-                    currency=self._settings.accounts[account].currency,
-                    webhooks_url=self._webhooks_url(account),
-                )
-                key = request.idempotency_key
-                try:
+            customer = _customer(mollie, request, is_old=is_old)
+            body = payment_body(
+                request,
+                customer,
+                currency=self._settings.accounts[account].currency,
+                webhooks_url=self._webhooks_url(account),
+            )
+            key = request.idempotency_key
+            try:
+                made = _made_before(mollie, "/payments", key, request, customer) if is_old else None
+                if made is not None:
+                    payment = mollie.one(PAYMENT, "GET", f"/payments/{made}")
+                else:
                     payment = mollie.one(PAYMENT, "POST", "/payments", json=body, key=key)
-                except ProviderRefused as refused:
-                    # The customer stays at Mollie, with the guest's details.
-                    refused.guest_reference = customer
-                    raise
-                payment.require(request, customer)
+            except ProviderRefused as refused:
+                # The customer stays at Mollie, with the guest's details.
+                refused.guest_reference = customer
+                raise
+        payment.require(request, customer)
         return payment.page(request)
 
     def _webhooks_url(self, account: MerchantAccount) -> str | None:
@@ -353,8 +355,14 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
     """
     if request.guest_reference is not None:
         yield request.guest_reference
-    if is_old and (made := _made_before(mollie, "/customers", request.guest_key, request)):
-        yield made
+    if is_old:
+        try:
+            made = _made_before(mollie, "/customers", request.guest_key, request)
+        except ProviderRefused as refused:
+            # There may be one, whom an erasure could not find.
+            raise ProviderUnavailable("the guest cannot be looked for") from refused
+        if made is not None:
+            yield made
     for key in (f"guest:{request.guest_key}", f"{request.idempotency_key}:guest"):
         body = {"metadata": request.guest_key}
         try:
@@ -383,36 +391,30 @@ def _exists(mollie: _Call, reference: str, request: HostedPageRequest) -> bool:
     return True
 
 
-def _payment_made_before(mollie: _Call, request: HostedPageRequest) -> Payment | None:
-    """Return the payment of an attempt whose idempotency key may be forgotten."""
-    made = _made_before(mollie, "/payments", request.idempotency_key, request)
-    if made is None:
-        return None
-    payment = mollie.one(PAYMENT, "GET", f"/payments/{_quoted(made)}")
-    payment.require(request, GuestReference(payment.customer_id or ""))
-    return payment
-
-
-def _made_before(mollie: _Call, path: str, metadata: str, request: HostedPageRequest) -> str | None:
+def _made_before(
+    mollie: _Call,
+    path: str,
+    metadata: str,
+    request: HostedPageRequest,
+    customer: GuestReference | None = None,
+) -> str | None:
     """Return the id of what was created for an attempt, found by its metadata; None if nothing was.
 
-    Lists begin with the newest. Raises ProviderUnavailable if one is refused, or too long.
+    Lists begin with the newest. Raises ProviderRefused if one is too long: it will not become
+    shorter, and a page that old is over.
     """
-    query = "limit=250"
-    try:
-        for _ in range(MAX_PARTS):
-            part = mollie.ask(LISTED, "GET", f"{path}?{query}")
-            for made in next(iter(part.embedded.values()), []):
-                if made.metadata == metadata:
-                    return made.id
-                if made.created_at < request.begun_at - _CLOCKS_DIFFER_BY:
-                    return None
-            if part.links.next is None:
+    query = "limit=100"
+    for _ in range(MAX_PARTS):
+        part = mollie.ask(LISTED, "GET", f"{path}?{query}")
+        for made in next(iter(part.embedded.values()), []):
+            if (made.metadata, made.customer_id) == (metadata, customer):
+                return made.id
+            if made.created_at < request.begun_at - _CLOCKS_DIFFER_BY:
                 return None
-            query = urlsplit(part.links.next.href).query
-    except ProviderRefused:
-        pass
-    raise ProviderUnavailable("Mollie's list does not show whether the page was made")
+        if part.links.next is None:
+            return None
+        query = urlsplit(part.links.next.href).query
+    raise ProviderRefused("the list is too long")
 
 
 def _mandate(mollie: _Call, guest: GuestReference, token: str) -> Mandate:

@@ -128,7 +128,7 @@ class FakeMollie:
 
     def __init__(self, clock: Clock) -> None:
         self.merchants = {TEST_KEY: Merchant(TEST_KEY)}
-        self.limit = 250
+        self.limit = 100
         self.broken: list[Exception] = []
         self.clock = clock
         self._numbers = count(1)
@@ -356,7 +356,7 @@ class FakeMollie:
             ids = [each["id"] for each in newest]
             newest = newest[ids.index(query["from"][0]) :]
         part, rest = newest[: self.limit], newest[self.limit :]
-        following = f"{self.url}{API}{kind}?limit=250&from={rest[0]['id']}" if rest else None
+        following = f"{self.url}{API}{kind}?limit=100&from={rest[0]['id']}" if rest else None
         links = self._links(kind)
         return {
             "count": len(part),

@@ -80,7 +80,7 @@ class TestAfterAnHour:
         clock.advance(HOUR + MINUTE)
         return next(iter(mollie.main.payments))
 
-    @pytest.mark.parametrize("limit", [250, 1])
+    @pytest.mark.parametrize("limit", [100, 1])
     def test_the_page_of_an_attempt_is_found_in_the_list(
         self,
         mollie: FakeMollie,
@@ -97,27 +97,31 @@ class TestAfterAnHour:
         assert page.guest_reference == next(iter(mollie.main.customers))
         assert provider.outcome(request_, page, ()) == PageClosed()
 
-    def test_a_list_that_is_too_long_makes_no_second_page(
+    def test_a_list_that_is_too_long_ends_the_attempt(
         self, mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, made: str
     ) -> None:
+        customer = mollie.main.payments[made]["customerId"]
         for number in (33, 34):
-            start(provider, request_, number=number)
+            start(provider, replace(request_, guest_reference=customer), number=number)
         mollie.limit = 1
 
-        with pytest.raises(ProviderUnavailable):
+        # It would only become longer, so the session would never end.
+        with pytest.raises(ProviderRefused) as refused:
             start(provider, request_)
+
+        assert refused.value.guest_reference == customer
         assert len(mollie.main.payments) == 5
 
-    def test_a_list_that_is_refused_makes_no_second_page(
+    def test_no_list_hides_a_guest_who_must_be_forgotten(
         self, mollie: FakeMollie, provider: MollieProvider, request_: HostedPageRequest, made: str
     ) -> None:
         mollie.server.have(
-            stand_in.respond_with(stand_in.json_response({}, 400)), "GET /v2/payments"
+            stand_in.respond_with(stand_in.json_response({}, 400)), "GET /v2/customers"
         )
 
         with pytest.raises(ProviderUnavailable):
             start(provider, request_)
-        assert len(mollie.main.payments) == 3
+        assert len(mollie.main.customers) == 3
 
     def test_a_guest_without_a_page_is_found_too(
         self,
