@@ -231,6 +231,8 @@ def outcome_of(payment: Payment, mandate: Mandate | None, now: datetime) -> Outc
             return PageClosed(refused_cards=1, refusal_code=details.failure_reason)
         case "canceled" | "expired":
             return PageClosed()
+        case "paid":
+            pass
     if payment.paid_at is None:
         raise ProviderUnavailable("a payment that is paid does not tell when")
     if mandate is None or mandate.status == "pending":
