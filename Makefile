@@ -175,6 +175,8 @@ COMPILE = pyproject.toml --group build --universal --python-version 3.11 --gener
 
 # The wheel is built from the sdist, so both are whole. OSV is asked for advisories.
 release: build/release/stamp ## Build and check wheel and sdist, list their packages (SBOM), look for advisories
+	@test -z "$$(git status --porcelain)" || \
+		{ echo "Commit or remove what git status shows: the release would not be the commit that is tagged" >&2; exit 1; }
 	@grep -q '^## $(VERSION)$$' docs/changelog.md || \
 		{ echo "docs/changelog.md has no heading for $(VERSION), the version in pyproject.toml" >&2; exit 1; }
 	rm -rf dist build/advisories.json

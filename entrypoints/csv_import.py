@@ -45,6 +45,7 @@ MAX_SHOWN: Final = 40
 """How many characters of a column's name a message shows."""
 MAX_FAULTS_SHOWN: Final = 10
 
+_WORD: Final = re.compile("[a-z_]+")
 _NOT_UTF8: Final = "expected text in UTF-8"
 _BOM: Final = "\ufeff"
 
@@ -336,9 +337,11 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if not _is_utf8("".join(header)):
         raise CsvRefused(_NOT_UTF8, line=line)
     columns = (*kind.columns, *kind.optional)
+    # A file without a header begins with a row, which may have names, addresses or tokens.
+    is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))
     faults = [
         *(f"{column} is missing" for column in kind.columns if column not in header),
-        *(f"{_shown(name)} is not known" for name in header if name not in columns),
+        *(f"{_shown(name)} is not known" for name in header if is_header and name not in columns),
         *(f"{name} is repeated" for name in columns if header.count(name) > 1),
     ]
     if faults:

@@ -41,6 +41,8 @@ IMPORTED: Final = "imported"
 """Why an account was stored, as clients are told."""
 IMPORTS_PER_MINUTE: Final = 50
 """How many of READINGS_PER_MINUTE an import takes. The rest is for what banks change meanwhile."""
+EARLIEST_YEAR: Final = 2000
+"""No card was stored by reference before."""
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 
 
@@ -121,7 +123,8 @@ def _parse_time(field: str, value: str) -> datetime:
     """Read a date, as its start in UTC, or a time with its offset. Raises InvalidField."""
     try:
         time = datetime.fromisoformat(value if "T" in value else f"{value}T00:00Z")
-        if time.tzinfo is not None:
+        # Empty dates become 1899 or 1970 in exports.
+        if time.tzinfo is not None and time.year >= EARLIEST_YEAR:
             return time.astimezone(UTC)
     except (ValueError, OverflowError):
         pass

@@ -336,6 +336,13 @@ class TestHeader:
             f"line 1: expected the columns id,name; {fault}"
         )
 
+    # Shows S18.
+    def test_a_row_in_place_of_the_header_is_not_shown(self, cardonfile: CommandLine) -> None:
+        assert refusal(cardonfile, "guests", f"{a_uuid(1)},Ann,Lee,ann@mail.example\n") == (
+            "line 1: expected the columns id,first_name,last_name,email[,language]; "
+            "id is missing, first_name is missing, last_name is missing, email is missing"
+        )
+
     def test_columns_without_end_are_not_all_named(self, cardonfile: CommandLine) -> None:
         assert len(refusal(cardonfile, "centers", "x," * 30_000 + "\n")) < 500
 

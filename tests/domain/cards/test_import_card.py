@@ -264,6 +264,7 @@ def test_a_row_is_read(time: str, expected: datetime) -> None:
             ("consented_at", ""),
             ("consented_at", "31.5.2024"),
             ("consented_at", "2024-05-31T14:30"),
+            ("consented_at", "1970-01-01"),
         ),
         *(("consented_at", "0001-01-01T00:00+14:00"), ("consent_version", "")),
         *(("consent_language", "en"), ("consent_text", "You may charge 4242424242424242.")),
