@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteOperatorsAct
-from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate, ImportCard
+from domain.cards.import_card import IMPORTS_PER_MINUTE, READ, BroughtCard, Fate, ImportCard
 from domain.psps.payment_provider import ProviderUnavailable
 from entrypoints.csv_import import CsvImport
 
@@ -79,7 +79,7 @@ class CardImport(CsvImport):
             if fate is Fate.LATER:
                 yield from _paused(1)
                 continue
-            if fate.was_read:
+            if fate in READ:
                 # So that cards which are read and not stored are within the budget, too.
                 yield from _paused(60 / self._per_minute)
             return fate

@@ -179,7 +179,8 @@ class _Table:
         line, header = next(self._rows, (1, []))
         _check_header(header, kind, line)
         self._header = header
-        self._parse = kind.parse_beside_semicolons if self._delimiter == ";" else kind.parse
+        beside = kind.parse_beside_semicolons if self._delimiter == ";" else None
+        self._parse = beside or kind.parse
 
     def __iter__(self) -> Iterator[Row]:
         for line, cells in self._rows:
@@ -273,7 +274,7 @@ class Kind(Generic[Record]):
     """What can be imported: its columns and those that may be missing, how a row is parsed and checked, and where it is stored.
 
     `put_many` returns how many records it has skipped, if it skips any. `parse_beside_semicolons`
-    parses the rows of a file whose delimiter is a semicolon. `keeps_order` says that records are
+    parses the rows of a file whose delimiter is a semicolon, if that differs. `keeps_order` says that records are
     stored in the order of the file, not in that of their ids. `unique` is what no two rows may have.
     """
 
@@ -281,8 +282,8 @@ class Kind(Generic[Record]):
     columns: Sequence[str]
     optional: Sequence[str] = ()
     parse: Callable[..., Record]
-    parse_beside_semicolons: Callable[..., Record]
     put_many: Callable[[WriteUnit, Sequence[Record]], int | None]
+    parse_beside_semicolons: Callable[..., Record] | None = None
     check: Callable[[UnitOfWork, Record], None] = lambda _, __: None
     keeps_order: bool = False
     unique: str = "an id"
@@ -297,7 +298,6 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         record=Center,
         columns=("id", "name"),
         parse=Center.parse,
-        parse_beside_semicolons=Center.parse,
         put_many=lambda unit, centers: unit.centers.put_many(centers),
     ),
     "guests": Kind(
@@ -305,7 +305,6 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         columns=("id", "first_name", "last_name", "email"),
         optional=("language",),
         parse=Guest.parse,
-        parse_beside_semicolons=Guest.parse,
         put_many=put_unless_erased,
     ),
     "products": Kind(
@@ -325,7 +324,6 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         ),
         optional=("consent_language", "consent_text"),
         parse=BroughtCard.parse,
-        parse_beside_semicolons=BroughtCard.parse,
         put_many=_one_by_one,
         keeps_order=True,
         unique="a token",

@@ -152,13 +152,9 @@ class Fate(Enum):
     NO_RESPONSE = "the PSP gave no usable response"
     ONE_CARD = "the guest has a card on file, and the center keeps one of each guest"
 
-    @property
-    def was_read(self) -> bool:
-        """Whether the card was read at its PSP."""
-        return self in (Fate.STORED, *_READ_AND_REFUSED)
 
-
-_READ_AND_REFUSED: Final = (Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CARD)
+READ: Final = (Fate.STORED, Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CARD)
+"""What may become of a card that was read at its PSP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
