@@ -274,8 +274,14 @@ class SqlConsents(Repository, Consents):
             "WHERE account_id = :account_id AND token_id = of_guest.token_id)",
             {"account_id": account.account_id, "guest_id": account.guest_id},
         ).fetchall()
-        consents = map(_CONSENTS.record, found)
-        return sorted(consents, key=lambda each: (each.agreed_at, each.token_id), reverse=True)
+        consents = sorted(
+            map(_CONSENTS.record, found),
+            key=lambda each: (each.agreed_at, each.token_id),
+            reverse=True,
+        )
+        # Who has agreed on two pages of ours may type the card on that of the first agreement last.
+        applying = next((one for one in consents if one.version == account.consent_version), None)
+        return sorted(consents, key=lambda each: each is not applying)
 
 
 class SqlDiscards(QueuesAtPsps[Discard], Discards):

@@ -17,7 +17,7 @@ from tests.databases import transaction_of
 
 # `changes` is Any: fields of any type, whose names replace() checks.
 
-ACCOUNT = an_account(1, consented_at=NOW + DAY)
+ACCOUNT = an_account(1, consented_at=NOW + DAY, consent_version="2025-01")
 
 
 def a_completed_session(number: int, **changes: Any) -> CardSession:

@@ -239,3 +239,24 @@ def test_a_process_that_does_not_know_the_psp_leads_nobody_past_our_page(
 
     with pytest.raises(ClickNeeded):
         unaware(token_id=session.token_id)
+
+
+def test_the_consent_of_the_card_on_file_is_first_though_it_was_given_earlier(
+    installation: Installation,
+) -> None:
+    earlier = installation.add_card()
+    agree(installation, earlier)
+    installation.clock.advance(MINUTE)
+    installation.container.set_consent()(CENTER_ID, "en", own="Another text.")
+    later = installation.add_card()
+    agree(installation, later)
+    for session, expiry in ((later, (9, 2031)), (earlier, (9, 2032))):
+        installation.clock.advance(MINUTE)
+        installation.type_card(session, expiry=expiry)
+        installation.return_to_shop(session)
+
+    (account,) = installation.accounts()
+    with installation.storage.read() as unit:
+        first, second = unit.consents.of(account)
+    assert (first.version, first.token_id) == (account.consent_version, earlier.token_id)
+    assert second.text == "Another text."
