@@ -69,7 +69,8 @@ class SqliteStorage(Storage):
 
     @override
     def overwrite_deleted(self) -> bool:
-        # The file itself has nothing left: `secure_delete` is on.
+        # The file itself has nothing left, as `secure_delete` is on, but for the room between the
+        # records of a page that was split. Only VACUUM would clear it, and keep all others waiting.
         return self._connections.empty_log()
 
     @override
