@@ -98,9 +98,9 @@ from domain.worker.leave_heartbeat import IsWorkerMissing, LeaveHeartbeat
 from domain.worker.read_status import ReadStatus
 from domain.worker.reconcile import Reconcile
 from entrypoints.databases import storage_in
-from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import InstalledPsp
 from entrypoints.settings import JwtSettings, Settings
+from entrypoints.settings_error import SettingsError
 
 if TYPE_CHECKING:
     from adapters.json_web_tokens import SigningKeys

@@ -21,9 +21,10 @@ from domain.events.event_sender import EventNotSent
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, MerchantAccount, ProviderName
 from entrypoints import databases, serve
 from entrypoints.container import Container, build, signing_keys
-from entrypoints.plain_errors import NO_WORKER, SettingsError
+from entrypoints.plain_errors import NO_WORKER
 from entrypoints.psps import distribution_of
 from entrypoints.settings import DEFAULT_HOST, DEFAULT_PORT, Setting, Settings
+from entrypoints.settings_error import SettingsError
 
 SECONDS: Final = 10
 """How long the database may take, and then all other checks together."""

@@ -8,17 +8,12 @@ from typing import Final
 
 import click
 
+from entrypoints.settings_error import SettingsError
+
 NO_WORKER: Final = (
     "no worker has been seen for a minute: start `cardonfile serve` or `cardonfile work`, or look for "
     "reconciler_without_storage in its log"
 )
-
-
-class SettingsError(ValueError):
-    """A setting or a PSP that cannot be used.
-
-    Operators read the text: it names the setting and what is expected, and never shows a secret.
-    """
 
 
 @contextmanager

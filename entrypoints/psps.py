@@ -24,7 +24,7 @@ from domain.identifiers import MerchantAccount, ProviderName
 from domain.outside import Clock, Ids
 from domain.psps.capabilities import Capabilities
 from domain.psps.payment_provider import PaymentProvider
-from entrypoints.plain_errors import SettingsError
+from entrypoints.settings_error import SettingsError
 
 if TYPE_CHECKING:
     import falcon

@@ -26,8 +26,8 @@ from domain.centers.configure_payments import Missing, what_is_missing
 from entrypoints.container import Container, shared_counts
 from entrypoints.databases import name_of, open_to_all, refuse_read_only
 from entrypoints.metrics import measure
-from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import WILDCARD_HOSTS, Setting, Settings
+from entrypoints.settings_error import SettingsError
 from entrypoints.worker.worker import Worker
 
 THREADS: Final = 8

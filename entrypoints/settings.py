@@ -23,8 +23,8 @@ from domain.identifiers import ProviderName
 from domain.redirects import parse_allowed_origin
 from domain.sessions.limit import DEFAULT_LIMITS, CardLimit, Counted, CountedPer
 from domain.worker.forget_old_records import Retention
-from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import PSPS_SETTING, InstalledPsp, installed_names, load_psps, read_psps
+from entrypoints.settings_error import SettingsError
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000

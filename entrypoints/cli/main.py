@@ -21,8 +21,8 @@ from entrypoints.cli.psps import psp
 from entrypoints.cli.service import demo, reconcile, serve, work
 from entrypoints.cli.sessions import session
 from entrypoints.cli.status import doctor, status
-from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import unknown_settings
+from entrypoints.settings_error import SettingsError
 
 
 @click.group()

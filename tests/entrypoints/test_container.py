@@ -10,8 +10,8 @@ from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import ProviderName
 from entrypoints.container import build
-from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import Settings
+from entrypoints.settings_error import SettingsError
 from tests.databases import make_database
 
 LOOPBACK: dict[str, str] = {}

@@ -9,9 +9,9 @@ import pytest
 from domain.centers.configure_payments import what_is_missing
 from domain.identifiers import DEFAULT_MERCHANT_ACCOUNT, ProviderName, PspAccount
 from entrypoints.container import build
-from entrypoints.plain_errors import SettingsError
 from entrypoints.psps import installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
+from entrypoints.settings_error import SettingsError
 from tests.entrypoints.conftest import PLUGIN, Site
 
 

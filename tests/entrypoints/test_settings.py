@@ -19,7 +19,6 @@ from adapters.stripe.plugin import ACCOUNT_SETTINGS, KEY, SECRETS, StripeSetting
 from adapters.stripe.plugin import NAME as STRIPE
 from domain.identifiers import MerchantAccount
 from domain.sessions.limit import Counted, CountedPer
-from entrypoints.plain_errors import SettingsError
 from entrypoints.settings import (
     LogFormat,
     LogLevel,
@@ -28,6 +27,7 @@ from entrypoints.settings import (
     Settings,
     unknown_settings,
 )
+from entrypoints.settings_error import SettingsError
 
 
 def read(environment: dict[str, str]) -> Settings | str:
