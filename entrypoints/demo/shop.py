@@ -187,6 +187,7 @@ class Shop:
         except ValueError:
             raise falcon.HTTPBadRequest(title="This event is not signed as it should") from None
         if self._events.setdefault(req.headers_lower["webhook-id"], event) is event:
-            session = event["data"]["token_id"][:SHOWN_OF_TOKENS]
-            self.timeline.read({"event": event["type"], "session": session, "verified": True})
+            session, reason = event["data"]["token_id"][:SHOWN_OF_TOKENS], event["data"]["reason"]
+            line = {"event": event["type"], "session": session, "reason": reason}
+            self.timeline.read({**line, "verified": True})
         resp.status = falcon.HTTP_204

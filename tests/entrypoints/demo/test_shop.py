@@ -77,7 +77,10 @@ class ShopUnderTest:
     ) -> Result:
         """Send the event about a session, as the service does."""
         event = replace(
-            an_event_delivery().event, token_id=session.token_id, guest_id=session.guest_id
+            an_event_delivery().event,
+            token_id=session.token_id,
+            guest_id=session.guest_id,
+            reason="imported",
         )
         body, sent_at = encode(event), datetime.now(UTC) - timedelta(seconds=age)
         signed = signed_headers(event.event_id, body, [secret], sent_at)
@@ -227,6 +230,7 @@ def test_a_verified_event_is_shown_once_with_the_card(
 
     page = shop.get().text
     assert page.count("account.stored") == 1
+    assert "Reason: imported." in page
     assert "Cards of this guest on file: 1" in page
     assert "ending in 4242" in page
     assert "Your card is on file." in shop.get(AT_BACK).text
