@@ -12,6 +12,7 @@ from domain.audit.entry import Action
 from domain.audit.note_act import NoteOperatorsAct
 from domain.cards.import_card import IMPORTS_PER_MINUTE, READ, BroughtCard, Fate, ImportCard
 from domain.psps.payment_provider import ProviderUnavailable
+from domain.storage import RecordUnreadable
 from entrypoints.csv_import import CsvImport
 
 CARDS: Final = "cards"
@@ -76,6 +77,8 @@ class CardImport(CsvImport):
                 if wait is not None:
                     yield from _paused(wait)
                     continue
+            except RecordUnreadable:
+                fate = Fate.UNREADABLE
             if fate is Fate.LATER:
                 yield from _paused(1)
                 continue

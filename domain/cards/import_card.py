@@ -150,6 +150,7 @@ class Fate(Enum):
     UNKNOWN = "the PSP does not know this token of this guest_reference at this merchant account"
     SAME_CARD = "the guest has the same card on file there, with another token"
     NO_RESPONSE = "the PSP gave no usable response"
+    UNREADABLE = "a record of it cannot be decoded: use the release that wrote it"
     ONE_CARD = "the guest has a card on file, and the center keeps one of each guest"
 
 

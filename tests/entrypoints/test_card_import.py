@@ -12,11 +12,12 @@ import pytest
 
 from adapters.psp.contract.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.audit.entry import Action
-from domain.cards.import_card import IMPORTS_PER_MINUTE
+from domain.cards.import_card import IMPORTS_PER_MINUTE, Fate
 from domain.identifiers import GuestId
 from domain.psps.card import Card
 from entrypoints.card_import import MAX_LEFT_OUT, WAITS_SECONDS, CardImport, PspSilent
 from tests.builders import CENTER_ID, a_guest
+from tests.databases import change_by_hand
 from tests.entrypoints.conftest import CommandLine
 from tests.entrypoints.importing import COLUMNS
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
@@ -96,6 +97,18 @@ def test_a_card_that_is_not_imported_is_named_by_its_line(
             "Error: not imported, for the reasons above: 3\n"
         )
     assert len(installation.accounts()) == len(installation.accounts(OTHER_GUEST_ID)) == 1
+
+
+# Shows F46.
+def test_a_guest_whose_card_cannot_be_decoded_does_not_keep_others_from_being_imported(
+    installation: Installation,
+) -> None:
+    rows = some_rows(installation, 2)
+    installation.stored_card()
+    change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 99")
+    importing = Import(installation, row(installation.card_at_psp(OTHER_GOOD_CARD)), *rows)
+
+    assert (importing.run(), importing.told) == (3, [(2, Fate.UNREADABLE.value)])
 
 
 @pytest.mark.parametrize(
