@@ -89,8 +89,6 @@ def _input(operation: Json, schemas: Json) -> Iterator[str]:
             needed = "" if parameter["required"] else ", optional"
             about = parameter["description"].rstrip(".")
             yield f"`{name}` ({parameter['in']}{needed}): {about}"
-    if "page" in parameters:
-        yield "`page`, `size`: see [lists](#lists)"
     if (body := _content(operation.get("requestBody", {}))) and "$ref" in body:
         yield f"Body: {_inline(body, schemas)}"
 

@@ -41,7 +41,7 @@ MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 LEFT_OUT: Final = "…"
-"""The last line of an output that goes on."""
+"""The last line of an output that goes on, or the first of one whose beginning is left out."""
 
 EXAMPLE: Final = re.compile(
     r"^(```sh\ncardonfile (.*?)\n```\n\n```\w+)\n(.*?)```$", re.MULTILINE | re.DOTALL
@@ -63,8 +63,11 @@ def with_real_outputs() -> str:
             for on_page, real in ids.items():
                 output = output.replace(real, on_page)
             lines = output.splitlines()
+            kept = shown.count("\n") - 1
             if shown.endswith(f"{LEFT_OUT}\n"):
-                lines[shown.count("\n") - 1 :] = [LEFT_OUT]
+                lines[kept:] = [LEFT_OUT]
+            elif shown.startswith(f"{LEFT_OUT}\n"):
+                lines[:-kept] = [LEFT_OUT]
             return "\n".join([before, *lines, "```"])
 
         return EXAMPLE.sub(answered, PAGE.read_text())
