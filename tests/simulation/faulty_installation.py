@@ -338,6 +338,10 @@ class FaultyInstallation(Installation):
         self._invariants.check(snapshot, self.clock.now())
         return snapshot
 
+    def everything_stored(self) -> str:
+        """Return all that is stored, to be compared with what other runs have left."""
+        return self._observer.everything()
+
     def effect(self) -> object:
         """Return what is stored, without random identifiers, so that two runs can be compared."""
         stored, now = self._observer.read(), self.clock.now()

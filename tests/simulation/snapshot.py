@@ -245,6 +245,8 @@ _DELIVERIES: Final = """
     FROM event_deliveries ORDER BY rowid
 """
 
+_PSP_TABLES: Final = ("guests", "pages", "cards", "lost_cards", "events")
+
 _AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
 
 
@@ -256,6 +258,7 @@ class Observer:
         self._psp = psp
         self._endpoints = endpoints
         self._db = connect(folder / "cards.db", busy_timeout_seconds=0)
+        self._tables = self._db.table_names()
 
     def close(self) -> None:
         self._db.close()
@@ -296,6 +299,13 @@ class Observer:
     def files(self) -> Mapping[str, bytes]:
         """Return the content of every file by its name."""
         return {each.name: each.read_bytes() for each in sorted(self._folder.iterdir())}
+
+    def everything(self) -> str:
+        """Return every row here and at the PSP, the erasures file, and what arrived at endpoints."""
+        here = [self._db.execute(f"SELECT * FROM {table}").fetchall() for table in self._tables]
+        at_psp = [self._psp._database.read(f"SELECT * FROM {table}", ()) for table in _PSP_TABLES]
+        erasures = [each.read_bytes() for each in self._folder.glob("erasures.txt")]
+        return repr((here, at_psp, erasures, self._endpoints.arrivals))
 
     def _rows(self, query: str, kind: type[Row], *, documents: Sequence[str] = ()) -> list[Row]:
         found = self._db.conn.execute(query)
